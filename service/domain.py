@@ -134,7 +134,9 @@ class Objective:
     """A metric and the direction in which it is better."""
 
     metric: str
+    """Its name."""
     direction: Direction
+    """In which it is better."""
 
 
 # A running job goes back to the queue when its worker stops or loses it; a running trial likewise. A finished job goes

@@ -133,6 +133,14 @@ class BudgetSpent(Conflict):
         self.job_id, self.state = job_id, state
 
 
+class PreconditionFailed(ServiceError):
+    """What is to be changed is not as whoever asks has seen it."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__(f"it has been changed since it had the ETag {tag}: read it again, and decide anew")
+        self.tag = tag
+
+
 class TrialsTrainedHere(Conflict):
     """Clients ask for trials of a job that the service trains itself."""
 

@@ -39,8 +39,12 @@ class Faults:
         except CodeForbidden:
             raise
         except InvalidInput as error:
-            for one in all_of(error):
-                self._found.setdefault((one.field, one.message), one)
+            self.note(error)
+
+    def note(self, error: InvalidInput) -> None:
+        """Notes the fields that an error names; the same one twice counts once."""
+        for one in all_of(error):
+            self._found.setdefault((one.field, one.message), one)
 
     def tell(self) -> None:
         """Raises InvalidInput if any field was noted: it alone, or `InvalidInputs`."""

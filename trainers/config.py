@@ -156,8 +156,11 @@ class TrainingSettings(ConfigPart):
     compile: bool = False
     """True: the model is compiled with `torch.compile`."""
     parallelism: ParallelismConfig = field(default_factory=ParallelismConfig)
+    """The share of the model and its state that each rank keeps."""
     compression: CompressionConfig | None = None
+    """Of the gradients that ranks exchange; null: they are exact."""
     averaging: AveragingConfig | None = None
+    """Of the weights over steps; null: those of the last step are evaluated."""
 
     checkpoint_every: Count | None = None
     """Steps between checkpoints; each is written at the first measurement after so many (with `evaluate_every`, it

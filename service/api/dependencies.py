@@ -198,12 +198,12 @@ async def refuse_unknown_parameters(request: Request) -> None:
     for name in dict.fromkeys(request.query_params.keys()):
         if name not in known:
             hint = did_you_mean(name, known) or f" (known: {', '.join(known) or 'none'})"
-            with faults.noted():
-                raise InvalidInput(name[:80], f"there is no such parameter{hint}")
+            faults.note(InvalidInput(name[:80], f"there is no such parameter{hint}"))
     faults.tell()
 
 
-JobId = Annotated[str, Path(examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
+JobId = Annotated[str, Path(description="The job's id.", examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
+TrialNumber = Annotated[int, Path(ge=0, le=2**31 - 1, description="0, 1, 2, ... within the job.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(

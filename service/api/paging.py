@@ -7,6 +7,7 @@ import binascii
 import json
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Query
@@ -79,6 +80,8 @@ def decode_place(kind: str, token: str, value_type: type, *, tie_type: type = st
 
 def _of_type(value: Any, kind: type) -> Any:
     """`value`, if it is of a type and the database can hold it. Raises: ValueError."""
+    if issubclass(kind, StrEnum):
+        return kind(value)
     is_of_type = type(value) is kind
     if not is_of_type or (kind is int and not -LARGEST_INT <= value <= LARGEST_INT):
         raise ValueError(f"{value!r} is no {kind}")

@@ -32,6 +32,7 @@ from service.errors import (
     JobAlreadyFinished,
     JobNotFinished,
     NotFound,
+    PreconditionFailed,
     QuotaExceeded,
     ScopeMissing,
     ServiceBusy,
@@ -83,6 +84,7 @@ _SITUATIONS: tuple[tuple[type[ServiceError], HTTPStatus, str, str], ...] = (
     (TrialsTrainedHere, HTTPStatus.CONFLICT, "trials-trained-here", "The service trains the job's trials itself"),
     (TrialNotComplete, HTTPStatus.CONFLICT, "trial-not-complete", "The trial is not complete"),
     (Conflict, HTTPStatus.CONFLICT, "conflict", "The request contradicts the present state"),
+    (PreconditionFailed, HTTPStatus.PRECONDITION_FAILED, "changed-meanwhile", "It has been changed meanwhile"),
     (
         IdempotencyKeyReused,
         HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -202,6 +204,8 @@ async def _body_of(request: Request) -> object:
 def _errors_of(error: Exception) -> list[FieldError]:
     if isinstance(error, IdempotencyKeyReused):
         return [FieldError(field="Idempotency-Key", message="was used with another request body", value=error.key)]
+    if isinstance(error, PreconditionFailed):
+        return [FieldError(field="If-Match", message="is of an earlier state", value=error.tag)]
     if isinstance(error, QuotaExceeded):
         message = f"project {error.project!r} has used {error.used:g} of {error.limit:g}"
         return [FieldError(field=error.quota, message=message, value=error.limit)]
@@ -248,6 +252,8 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
     values: dict[str, Any] = {}
     of_body = set[str]()
     for one in found:
+        if _is_of_another_kind(one, found):
+            continue
         source, *path = one["loc"]
         field = field_of(path, error.body) if source == "body" else reduce(join_field, path, "")
         field = field or str(source)
@@ -270,6 +276,15 @@ async def _invalid_request(request: Request, error: Exception) -> Response:
         for field, given in messages.items()
     ]
     return _invalid(request, errors)
+
+
+def _is_of_another_kind(error: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> bool:
+    """True if what is told is that an object is none of a few words, where an object may stand, too: its own faults are
+    told."""
+    parent = error["loc"][:-1]
+    others = (one for one in found if one is not error)
+    is_object = error["type"] in ONE_OF_SOME and isinstance(error.get("input"), Mapping)
+    return is_object and any(one["loc"][: len(parent)] == parent for one in others)
 
 
 def _message(error: Mapping[str, Any]) -> str:

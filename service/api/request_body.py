@@ -52,8 +52,7 @@ def check_storable(value: object) -> None:
     """
     faults = Faults()
     for number, (field, problem) in enumerate(_unstorable(value, "", 0)):
-        with faults.noted():
-            raise InvalidInput(field or "body", problem)
+        faults.note(InvalidInput(field or "body", problem))
         if number == MAX_FAULTS:
             break
     faults.tell()
@@ -117,7 +116,10 @@ def fields_at(kind: Any, location: Sequence[str | int]) -> list[str]:
     """The fields that an object at a pydantic error's location has in a body of the type `kind`; empty: any."""
     kinds = list(_kinds_with_fields(kind))
     for part in location:
-        if isinstance(part, str):
+        of_union = [one for one in kinds if one.__name__ == part]  # pydantic puts in the name of a member
+        if of_union:
+            kinds = of_union
+        elif isinstance(part, str):
             inner = (_fields(one)[part] for one in kinds if part in _fields(one))
             kinds = [found for annotation in inner for found in _kinds_with_fields(annotation)]
     return list(dict.fromkeys(name for one in kinds for name in _fields(one)))
@@ -155,7 +157,8 @@ def spot_of(body: object, field: str) -> Spot:
     """The place of a path in a body, or where it would be. A name may hold what a path is made of, as `betas[0]`."""
     if field in ("", "body"):
         return Spot("", None if field == "body" else small(body))
-    node, rest, pointer = body, field, ""
+    node: Any = body
+    rest, pointer = field, ""
     is_there = True
     while rest:
         known = [name for name in node if _begins(rest, name)] if isinstance(node, Mapping) else []

@@ -17,6 +17,21 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     201: {
         "description": "The job waits for a worker.",
         "headers": {"Location": {"description": "The job's path.", "schema": {"type": "string"}}},
+        "links": {
+            name: {
+                "operationId": operation,
+                "parameters": {"job_id": "$response.body#/id"},
+                "description": description,
+            }
+            for name, operation, description in (
+                ("job", "read_job", "The job, to see how far it has come."),
+                ("trials", "list_trials", "Its trials."),
+                ("recommendation", "read_recommendation", "What it recommends, once it has ended."),
+                ("cancel", "cancel_job", "Ends it."),
+                ("clone", "clone_job", "Makes another one like it."),
+                ("delete", "delete_job", "Deletes it, once it has ended."),
+            )
+        },
     },
     200: {
         "model": JobRead | JobEstimate,

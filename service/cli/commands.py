@@ -14,9 +14,11 @@ from service.cli.backup_commands import app as backup_app
 from service.cli.export_commands import app as export_app
 from service.cli.external_commands import app as external_app
 from service.cli.here import read_settings
-from service.cli.logs_command import app as logs_app
+from service.cli.import_commands import app as import_app
 from service.cli.process_commands import app as process_app
 from service.cli.steering_commands import app as steering_app
+from service.cli.trial_commands import app as trial_app
+from service.cli.webhook_commands import app as webhook_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
 from service.inert import inert
@@ -77,9 +79,11 @@ def _options(
 app.add_typer(process_app)
 app.add_typer(backup_app)
 app.add_typer(steering_app)
-app.add_typer(logs_app)
+app.add_typer(trial_app)
+app.add_typer(webhook_app, name="webhook")
 app.add_typer(external_app)
 app.add_typer(export_app)
+app.add_typer(import_app)
 app.add_typer(workload_app, name="workload")
 app.add_typer(access_app)
 

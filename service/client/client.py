@@ -86,7 +86,9 @@ class Client(WebhookRequests, CodeRequests):
                 None: not asked for.
         """
         given = {name: value for name, value in asked.items() if value is not None}
-        return self._items(Page[JobRead], "/v1/jobs", {"state": [state.value for state in states], **given})
+        return self._items(
+            Page[JobRead], "/v1/jobs", {"view": "full", "state": [state.value for state in states], **given}
+        )
 
     def job(self, job_id: str) -> JobRead:
         """Raises: ApiError (404)."""
@@ -98,7 +100,7 @@ class Client(WebhookRequests, CodeRequests):
 
     def delete(self, job_id: str) -> None:
         """Deletes a job that has ended, for good. Raises: ApiError (404; 409: it has not ended)."""
-        self._ask("DELETE", _job_path(job_id))
+        self._send("DELETE", _job_path(job_id))
 
     def archive(self, job_id: str) -> JobRead:
         """Has lists leave a job out, unless they are asked for it. Raises: ApiError (404)."""
@@ -159,13 +161,23 @@ class Client(WebhookRequests, CodeRequests):
         return self._read(JobRead, "PATCH", _job_path(job_id), body=body)
 
     def trials(
-        self, job_id: str, *, states: Sequence[TrialState] = (), phase: Phase | None = None
+        self,
+        job_id: str,
+        *,
+        states: Sequence[TrialState] = (),
+        phase: Phase | None = None,
+        parameters: Sequence[str] = (),
+        **asked: str | int | None,
     ) -> Iterator[TrialRead]:
-        """A job's trials by number."""
-        params: dict[str, Any] = {"state": [state.value for state in states]}
-        if phase is not None:
-            params["phase"] = phase.value
-        return self._items(Page[TrialRead], f"{_job_path(job_id)}/trials", params)
+        """A job's trials, by number unless asked otherwise.
+
+        Args:
+            parameters: values that they have, e.g. `lr=1e-4..1e-2`.
+            asked: further parameters of the list: `value`, `order_by`; None: not asked for.
+        """
+        given = {name: value for name, value in {"phase": phase, **asked}.items() if value is not None}
+        which = {"state": [state.value for state in states], "parameter": list(parameters), **given}
+        return self._items(Page[TrialRead], f"{_job_path(job_id)}/trials", {"view": "full", **which})
 
     def trial(self, job_id: str, number: int) -> TrialRead:
         """Raises: ApiError (404)."""

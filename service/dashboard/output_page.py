@@ -7,11 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from service.api.dependencies import ReadSession
+from service.api.dependencies import ReadSession, TrialNumber
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.routers.output import Wanted
-from service.api.routers.trials import TrialNumber
 from service.dashboard.pages import HEADERS, templates
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.repositories.outputs import OutputRepository

@@ -17,7 +17,7 @@ from service.access.permitted import may_have_run
 from service.api import problems
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels
-from service.api.job_filters import JobFilters
+from service.api.lists.job_filters import JobFilters
 from service.api.media_types import JSON, weights_of
 from service.api.one_thread import OneThreadRoute
 from service.dashboard import view
@@ -182,6 +182,7 @@ def job_page(
         "best_numbers": best_numbers,
         "recommendation": recommendation,
         "snippet": python_snippet(recommendation) if recommendation else None,
+        "imported": specification.imported,
         "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),
     }
     return templates.TemplateResponse(request, "job.html", context, headers=HEADERS)

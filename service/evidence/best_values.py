@@ -21,6 +21,7 @@ class BestTrial:
     """The best trial of a phase, and the value that stands for its config."""
 
     number: int
+    """Of the trial within its job."""
     value: float
     """Its final value; of a config that was confirmed, the mean over the new seeds."""
     num_new_seeds: int = 0

@@ -10,6 +10,7 @@ class BranchBest:
     """What a search found with one choice of the parameter that its space branches by, as a member of a family."""
 
     choice: str | int | float | bool | None
+    """The value that opens the branch."""
     num_tried: int
     """Its trials that completed or were pruned."""
     number: int | None
@@ -28,6 +29,7 @@ class Branches:
     """Which choice won of the parameter that a space branches by."""
 
     parameter: str
+    """Whose values open the branches."""
     winner: str | int | float | bool | None
     """That of the recommended config."""
     choices: list[BranchBest]

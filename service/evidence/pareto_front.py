@@ -17,7 +17,9 @@ class FrontPoint:
     """A trial that no other one betters: none is as good in every objective and better in one."""
 
     number: int
+    """Of the trial."""
     phase: Phase
+    """The part of the job that it belongs to."""
     values: dict[str, float]
     """By metric, at the trial's last measurement."""
 

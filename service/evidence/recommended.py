@@ -31,6 +31,7 @@ class PasteableConfig(BaseModel):
     """The settings of the training beside that: `num_steps`, `batch_size`, `gradient_clip_norm`, `accumulation_steps`,
     `precision`, `averaging` and `compression`."""
     workload_options: dict[str, Any]
+    """Arguments of the workload."""
     parameter_groups: list[OwnSettings] = []
     """The settings that some parameters had in place of `config`, which alone does not train as was measured: which
     parameters, by rules, and their settings."""
@@ -40,6 +41,7 @@ class RecommendedConfig(PasteableConfig):
     """The config that a job recommends, with its evidence."""
 
     evidence: Evidence
+    """The measurements behind it, and how sure the difference is."""
 
     def to_json(self) -> dict[str, Any]:
         """The recommendation as JSON-able values."""

@@ -107,10 +107,13 @@ class Stage:
     first_step: int
     """Counted from 1."""
     last_step: int
+    """Up to which it lasts."""
     config: dict[str, Any]
     """The optimizer's arguments."""
     schedule: dict[str, Any]
+    """Of the learning rate in it."""
     gradient_clip_norm: float | None
+    """Above which gradients are scaled down in it; null: they are not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +121,7 @@ class Winner:
     """The trial whose config is recommended, or that stands for the baseline."""
 
     number: int
+    """Of the trial."""
     value: float
     """Its objective; of a config that was confirmed, the mean over the new seeds."""
     config: dict[str, Any]
@@ -143,6 +147,7 @@ class BaselineBest:
     """The best of one baseline, as they were chosen among: the best of all is `Evidence.baseline`."""
 
     optimizer: str
+    """That the baseline tunes."""
     number: int | None
     """The trial that found its best config; None: none completed."""
     value: float | None
@@ -162,10 +167,13 @@ class ReachedBaseline:
     """
 
     step: float
+    """At which the recommended config reached it."""
     seconds: float
+    """Of training until then."""
     baseline_step: float
     """Step at which the baseline's best first had that value itself."""
     baseline_seconds: float
+    """Of training that the baseline took for it."""
     step_ratio: float
     """`baseline_step / step`: above 1, the recommended config needs fewer steps. Of confirmed configs the geometric
     mean over the seeds."""
@@ -174,14 +182,18 @@ class ReachedBaseline:
     step_ratio_low: float | None = None
     """Lower end of its interval over the seeds, with `ConfirmationResult.confidence`; None: one seed."""
     step_ratio_high: float | None = None
+    """The upper end of that interval."""
     seconds_ratio_low: float | None = None
     """The same of `seconds_ratio`."""
     seconds_ratio_high: float | None = None
+    """The upper end of that interval."""
     examples_ratio: float | None = None
     """`step_ratio` in training examples: another one where the two differ in their batch sizes. None: not counted when
     it was made."""
     examples_ratio_low: float | None = None
+    """The lower end of the interval of that ratio."""
     examples_ratio_high: float | None = None
+    """The upper end of that interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,17 +204,21 @@ class CurrencyComparison:
     """
 
     currency: Currency
+    """Both have spent equally much of this."""
     verdict: Verdict
+    """The difference in a word."""
     spent: float | None = None
     """At the comparison; like the values the mean over the compared seeds."""
     value: float | None = None
     """The recommended config's."""
     baseline_value: float | None = None
+    """The baseline's, with as much spent."""
     improvement: float | None = None
     """As `Evidence.improvement`."""
     improvement_low: float | None = None
     """Lower end of its interval over the seeds, with `ConfirmationResult.confidence`; None: one seed."""
     improvement_high: float | None = None
+    """The upper end of that interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +226,9 @@ class SeedResult:
     """One confirmation trial."""
 
     seed: int
+    """The new seed."""
     number: int
+    """Of the trial."""
     ending: str
     """`completed`, `failed (diverged)`, ..."""
     value: float | None
@@ -240,6 +258,7 @@ class ConfirmedConfig:
     """Lower end of the interval that holds its value with a further seed, with `ConfirmationResult.confidence`; None:
     it has no mean."""
     further_high: float | None = None
+    """The upper end of that interval."""
     choosing_mean: float | None = None
     """Over the seeds that chose; None: there were none, or it did not complete them all."""
     probability_best: float | None = None
@@ -280,6 +299,7 @@ class ConfirmationResult:
     improvement_low: float | None
     """Lower end of the interval of `Evidence.improvement`; None: there was no comparison, or the mean is 0."""
     improvement_high: float | None
+    """The upper end of that interval."""
     choosing_seeds: list[int] = field(default_factory=list)
     """The seeds that chose, which do not compare."""
     baseline_others: list[ConfirmedConfig] = field(default_factory=list)
@@ -311,7 +331,9 @@ class Alternative:
     recommended_mean: float
     """The recommended config's, over the same seeds."""
     speaks_for_it: list[str]
+    """Its advantages over the recommended config, for a person."""
     speaks_for_recommended: list[str]
+    """The advantages of the recommended config over it, for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,11 +341,15 @@ class Evidence:
     """The reasons for a recommended config, and how far to trust them."""
 
     metric: str
+    """Of the first objective."""
     direction: Direction
+    """In which it is better."""
     best: Winner
+    """The config that is recommended."""
     baseline: Winner | None
     """The best of all baselines; None: the job had none, or none of their trials completed."""
     verdict: Verdict
+    """How it compares with the best of the baselines, in a word."""
     equal_within: float
     """Relative difference that `verdict` calls equal."""
     improvement: float | None
@@ -336,6 +362,7 @@ class Evidence:
     seeds: list[int]
     """Seeds with which the compared trials were trained."""
     caveats: list[str]
+    """Limits of the evidence, for a person."""
     confirmation: ConfirmationResult | None = None
     """None: no config was trained again with new seeds."""
     front: list[FrontPoint] = field(default_factory=list)
@@ -345,6 +372,7 @@ class Evidence:
     """The caveats of the verdict: that a compared config did worse over the new seeds than when it was found,
     by more than the noise, or by so much that it matters."""
     status: EvidenceStatus = EvidenceStatus.PROVISIONAL
+    """Whether it held with new seeds."""
     alternatives: list[Alternative] = field(default_factory=list)
     """Configs that confirmed alike."""
     search_interval: tuple[float, float] | None = None

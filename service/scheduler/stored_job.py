@@ -63,7 +63,8 @@ def plan_of(job: Job, settings: Settings) -> JobPlan:
     try:
         refuse_code_switched_off(specification.workload, specification.sampler, settings)
         plan = plan_job(specification)
-        check_paths(plan, settings.data_directories, data_are_here=False)
+        if specification.external is None:  # else its clients open what it names
+            check_paths(plan, settings.data_directories, data_are_here=False)
     except InvalidInput as error:
         raise JobImpossible(f"the job can no longer be run: {error}") from error
     return plan

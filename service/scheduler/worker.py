@@ -95,30 +95,9 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
     gone = threading.Event()
-    heart = threading.Thread(target=_keep_beating, args=(database, worker_id, settings, gone), name="heartbeat")
-    heart.start()
-    remover = threading.Thread(target=keep_removing, args=(database, settings), kwargs={"gone": gone}, name="removal")
-    remover.start()
-    helpers = [heart, remover]
-    if settings.thin_after_days is not None:
-        helpers.append(
-            threading.Thread(
-                target=keep_thinning,
-                args=(database,),
-                kwargs={"after_days": settings.thin_after_days, "gone": gone},
-                name="retention",
-            )
-        )
-        helpers[-1].start()
-    helpers.append(
-        threading.Thread(
-            target=keep_delivering,
-            args=(database,),
-            kwargs={"allows_private": settings.webhook_private_addresses, "gone": gone},
-            name="webhooks",
-        )
-    )
-    helpers[-1].start()
+    helpers = _helpers(database, worker_id, settings, gone)
+    for helper in helpers:
+        helper.start()
     launcher = _launcher(settings)
 
     def run_external(lease: Lease) -> None:
@@ -156,6 +135,19 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
         for helper in helpers:
             helper.join()
         database.close()
+
+
+def _helpers(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> list[threading.Thread]:
+    """The threads of a worker beside its runs, which end once `gone` is set."""
+    tasks: dict[str, Callable[[], None]] = {
+        "heartbeat": lambda: _keep_beating(database, worker_id, settings, gone),
+        "removal": lambda: keep_removing(database, settings, gone=gone),
+        "webhooks": lambda: keep_delivering(database, allows_private=settings.webhook_private_addresses, gone=gone),
+    }
+    days = settings.thin_after_days
+    if days is not None:
+        tasks["retention"] = lambda: keep_thinning(database, after_days=days, gone=gone)
+    return [threading.Thread(target=task, name=name) for name, task in tasks.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,24 @@ Finds the Shampoo configuration that fits a model. Submit a **job**; workers run
 """
 LARGER_BODIES = {code.PATH: Limit(MAX_SENT_BYTES, 120.0)}
 """Limits of the requests that send files."""
+TAGS = [
+    {"name": "jobs", "description": "Tuning jobs: submitted, steered, found in lists, cloned, archived and deleted."},
+    {
+        "name": "trials",
+        "description": "The trials of a job, with their configs and curves; proposed, stopped, retried.",
+    },
+    {"name": "external trials", "description": "Trials that are trained elsewhere: asked for, and told of."},
+    {"name": "code", "description": "Directories of code that come with jobs, each sent once."},
+    {"name": "events", "description": "What happens, as it happens: streams of server-sent events."},
+    {"name": "recommendations", "description": "Configs with the evidence for them: the answers of jobs."},
+    {"name": "webhooks", "description": "Addresses that are told what happens to jobs, and what was sent to them."},
+    {"name": "external trials", "description": "Trials that clients of yours train: they ask for one and report."},
+    {"name": "catalogue", "description": "What a job can be made of: workloads and search spaces."},
+    {"name": "admin", "description": "For whoever looks after the service."},
+    {"name": "health", "description": "Probes, which ask for no token."},
+]
+"""Of the operations; a test holds them against those that operations have."""
+SERVERS = [{"url": "/", "description": "This service."}]
 SWAGGER_PATH = "/vendor/swagger-ui"
 MAX_STREAMS = 500
 """Of events at once, of an API process: half of the connections that it accepts. Each reads every event from SQL."""
@@ -113,6 +131,8 @@ def create_app(
         title="Shampoo tuner",
         version=version(),
         description=DESCRIPTION,
+        openapi_tags=TAGS,
+        servers=SERVERS,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,

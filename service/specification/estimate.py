@@ -18,7 +18,9 @@ class EarlierMeasurements:
     """The measurements of an earlier job's completed trials: same workload and options, and the same kind of steps."""
 
     job_id: str
+    """Of the job that measured."""
     num_trials: int
+    """Its trials that were measured."""
     workers_per_trial: int
     """Its ranks. A job with as many is looked for first."""
     batch_size: int
@@ -41,6 +43,7 @@ class StartUp:
     paid once per job."""
 
     seconds: float
+    """From the queue to the first step."""
     job_id: str | None
     """The earlier job in which it was measured, one with the same workload if there is any; null: none has been run
     here, and `seconds` is an assumption."""
@@ -59,6 +62,7 @@ class SpaceMemory:
     """Of the points, those that need more than `limit_bytes`: such trials fail as `infeasible` without being launched.
     Null: the limit is unknown, so all are launched."""
     num_points: int
+    """Configs of the space that were looked at."""
     activation_bytes: int | None = None
     """With every parameter at its default: what the forward pass of one rank's part of a batch keeps for the backward
     pass, the batch included. Measured on this machine's CPU on a few examples, and scaled. Null: see
@@ -113,6 +117,7 @@ class Estimate(BaseModel):
     batch was measured, at most so many: those of a larger one, or in proportion those of a smaller one. Null:
     unknown."""
     start_up: StartUp | None = None
+    """Before the first step."""
     max_seconds: float | None = None
     """Seconds from the start of the run to the end: the start-up, `max_steps` and the trials' overhead, with
     `resources.parallel_trials` at once (null: one); or the budget's `wall_clock_seconds` if they are less; null:

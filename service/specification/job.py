@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, RootModel, model_validator
 from service.domain import Currency, PrunerName, SamplerName
 from service.specification.code import CodeChoice
 from service.specification.external.trials import ExternalTrials
+from service.specification.imported import MAX_IMPORTED, ImportedTrial
 from service.specification.resources import Resources
 from service.specification.strict_model import StrictModel
 from service.specification.training import RequestedTraining, Training
@@ -35,6 +36,7 @@ class EarlierWinner(StrictModel):
     value: float
     """Its value of the objective there."""
     parameters: dict[str, JsonValue]
+    """Its values by name."""
     clipped: list[str] = Field(default_factory=list)
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
 
@@ -86,7 +88,9 @@ class Constraint(StrictModel):
     metric: str = Field(examples=["peak_memory_bytes"])
     """One of those that can be an objective."""
     min: float | None = None
+    """The least that is allowed; null: any."""
     max: float | None = None
+    """The most that is allowed; null: any."""
 
 
 class Budget(StrictModel):
@@ -131,6 +135,7 @@ class SamplerChoice(StrictModel):
     options: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of your own class. Where it takes a `seed` and they have none, it gets one that follows from `seed`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
+    """Of the search; the same one chooses the same values from the same results."""
 
 
 class PrunerChoice(StrictModel):
@@ -186,6 +191,7 @@ class JobSpecification(StrictModel):
     """A tuning job: one workload, one search, and the baselines it is compared with."""
 
     workload: WorkloadChoice
+    """The model and the data that are trained."""
     search_space: str | dict[str, JsonValue] = "shampoo"
     """A preset's name (`GET /v1/search-spaces`) or a search space."""
     objectives: list[ObjectiveChoice] = Field(
@@ -200,8 +206,11 @@ class JobSpecification(StrictModel):
     constraints: list[Constraint] = Field(default_factory=list, max_length=20)
     """Bounds that every trial must keep, the baselines' too."""
     budget: Budget = Field(default_factory=Budget)
+    """How much may be tried."""
     training: RequestedTraining = Field(default_factory=Training)
+    """How each trial is trained."""
     resources: Resources = Field(default_factory=Resources)
+    """The ranks of a trial, and their shares of the cluster."""
     external: ExternalTrials | None = None
     """Null: the service trains the trials."""
     code: CodeChoice | None = None
@@ -212,9 +221,14 @@ class JobSpecification(StrictModel):
     setting `tracker_directory`: `tensorboard` and `mlflow` (the extra `trackers`), and `wandb` (the extra of that
     name), offline. What goes wrong there is a warning in the worker's log."""
     sampler: SamplerChoice = Field(default_factory=SamplerChoice)
+    """Chooses the values of the next trial."""
     pruner: PrunerChoice = Field(default_factory=PrunerChoice)
+    """Stops trials that fall behind."""
     pinned: Pinned = Field(default_factory=list)
     """Trials that the search begins with, after the defaults."""
+    imported: list[ImportedTrial] = Field(default_factory=list, max_length=MAX_IMPORTED)
+    """Trials of another study, as `shampoo-tuner import` writes them. They inform the samplers `tpe`, `gp`, `cmaes` and
+    your own before its first trial; they are no trials of this job, and count in no verdict."""
     baselines: list[Baseline] = Field(
         default_factory=lambda: [Baseline()], max_length=MAX_BASELINES, examples=[[{"search_space": "adamw"}]]
     )

@@ -18,6 +18,7 @@ from service.domain import Direction, Objective, Phase, PrunerName, Side, side_o
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.faults import Faults
 from service.specification.external.trials import EXTERNAL, describe_external
+from service.specification.imported import KnownPoint, known_points
 from service.specification.job import JobSpecification, SamplerReference
 from service.specification.length import JobLength, job_length, parts_of_batch, told_parts
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
@@ -68,6 +69,8 @@ class JobPlan:
     """Trials of each side."""
     pinned: dict[Side, tuple[dict[str, Scalar], ...]]
     """Assignments that a side tries first, after the defaults."""
+    imported: tuple[KnownPoint, ...]
+    """What the search's sampler is told before the first trial."""
 
     @property
     def num_steps(self) -> int:
@@ -214,6 +217,7 @@ def _planned(
         allotments=allot(specification),
         side_allotments=side_allotments,
         pinned=pinned_of(specification, spaces),
+        imported=known_points(specification.imported, spaces[Phase.SEARCH], objectives),
     )
 
 
@@ -392,8 +396,9 @@ def check_proposal(
     for name in sorted(given.keys() - names):
         known = ", ".join(sorted(names)) or "none"
         hint = did_you_mean(name, names)
-        with faults.noted():
-            raise InvalidInput(f"parameters.{name}", f"is not a parameter of the {side} space (known: {known}){hint}")
+        faults.note(
+            InvalidInput(f"parameters.{name}", f"is not a parameter of the {side} space (known: {known}){hint}")
+        )
     faults.tell()
     try:
         values = space.defaults(given, beyond_bounds=beyond_bounds)  # type: ignore[arg-type]  # it checks the values

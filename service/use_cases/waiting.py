@@ -9,8 +9,10 @@ from datetime import UTC, datetime, timedelta
 from service.access.quotas import why_resting
 from service.domain import JobState
 from service.store.models import Job
-from service.store.repositories import JobRepository, ProjectRepository, WorkerRepository
+from service.store.repositories import JobRepository, ProjectRepository, TrialLeaseRepository, WorkerRepository
 from service.store.session import Session
+
+NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,12 @@ def waiting_of(
     for job in jobs:
         if job.state is JobState.RUNNING and job.waiting_for is not None:
             found[job.id] = Waiting(job.waiting_since or now, job.waiting_for)
+    served = [job for job in jobs if job.is_external and job.state is JobState.RUNNING]
+    if served:
+        with_clients = TrialLeaseRepository(session).jobs_with_clients([job.id for job in served])
+        for job in served:
+            if job.id not in with_clients:
+                found[job.id] = Waiting(job.running_since or now, NO_CLIENT)
     queued = [job for job in jobs if job.state is JobState.QUEUED]
     if queued:
         order = {job_id: index for index, job_id in enumerate(JobRepository(session).queued_ids())}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Path
 
 from search_spaces import presets
 from service.api import problems
@@ -29,7 +31,9 @@ def list_search_spaces() -> SearchSpaceList:
 
 
 @router.get("/search-spaces/{name}", summary="Read a search space", responses=problems.documented(404, 422))
-def read_search_space(name: str) -> SearchSpaceRead:
+def read_search_space(
+    name: Annotated[str, Path(description="Of the preset.", examples=["shampoo"])],
+) -> SearchSpaceRead:
     """A preset with its ranges, and why they are what they are."""
     space = presets().get(name)
     if space is None:

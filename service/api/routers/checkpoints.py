@@ -12,9 +12,8 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api import problems
-from service.api.dependencies import JobId, ReadSession, SettingsDependency
+from service.api.dependencies import JobId, ReadSession, SettingsDependency, TrialNumber
 from service.api.one_thread import OneThreadRoute
-from service.api.routers.trials import TrialNumber
 from service.api.schemas.checkpoints import CheckpointList, CheckpointRead
 from service.checkpoint_files import OpenFile, TrialCheckpoints
 from service.errors import CheckpointsOutOfReach, NotFound
@@ -30,8 +29,10 @@ BYTES = "application/octet-stream"
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials/{number}/checkpoints", tags=["trials"], route_class=OneThreadRoute)
 
-CheckpointName = Annotated[str, Path(max_length=100, examples=["step-00000040"])]
-FileName = Annotated[str, Path(max_length=100, examples=["rank-00000.safetensors"])]
+CheckpointName = Annotated[str, Path(max_length=100, description="The checkpoint's name.", examples=["step-00000040"])]
+FileName = Annotated[
+    str, Path(max_length=100, description="The name of one of its files.", examples=["rank-00000.safetensors"])
+]
 Range = Annotated[str | None, Header(alias="Range", description="`bytes=1048576-` goes on with a download.")]
 IfRange = Annotated[
     str | None, Header(alias="If-Range", description="The `ETag` of what was downloaded: else all is sent.")

@@ -45,7 +45,7 @@ async def export_job(
     table: Annotated[
         TableName, Query(description="What a row is: a trial, or a measurement of one.")
     ] = TableName.TRIALS,
-    table_format: Annotated[TableFormat, Query(alias="format")] = TableFormat.CSV,
+    table_format: Annotated[TableFormat, Query(alias="format", description="Of the file.")] = TableFormat.CSV,
 ) -> StreamingResponse:
     """The trials of a job with their parameters (`parameter.NAME`) and last metrics (`metric.NAME`), or all of their
     measurements. What changes meanwhile may be in it or not.

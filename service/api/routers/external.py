@@ -23,20 +23,22 @@ from service.api.dependencies import (
     JobId,
     Now,
     ReadSession,
+    TrialNumber,
     TurnsDependency,
     address_of,
 )
-from service.api.routers.trials import TrialNumber
 from service.api.schemas.external import DecisionRead, EndCreate, ReportCreate, SuggestionCreate, SuggestionRead
 from service.api.strict_json import refuse_repeated_names
-from service.specification.external.messages import Report
+from service.domain import JobState
+from service.specification.external.messages import Answer, Report
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases.external import asking
 from service.use_cases.external.asking import Asked
 
-ANSWER_SECONDS = 20.0
-"""For a run to answer; clients commonly give up after 30."""
+ANSWER_SECONDS = 8.0
+"""For a run to answer, which takes it a tenth of a second but where it waits for other trials. Whoever gets none asks
+again."""
 RETRY_AFTER_SECONDS = 2
 
 T = TypeVar("T")
@@ -124,7 +126,7 @@ async def suggest_trial(
             job_state=await transactions.read(lambda session: JobRepository(session).get(job_id).state),
             key=idempotency_key or "",
         )
-    answer = asked.answer or await answers.wait(asked.request_id, seconds=wait_seconds)
+    answer = await _answer_to(asked, answers, wait_seconds)
     if answer is None or answer.trial is None:
         state = await transactions.read(lambda session: JobRepository(session).get(job_id).state)
         if state.is_final:
@@ -238,13 +240,20 @@ async def _reported(
     asked: Asked = await transactions.write(
         lambda session: asking.report(session, job_id, number, body, key=key, now=now)
     )
-    answer = asked.answer or await answers.wait(asked.request_id, seconds=wait_seconds)
+    answer = await _answer_to(asked, answers, wait_seconds)
     if answer is None:
         _ask_again(response)
         return DecisionRead.of(None)
     if asked.is_replayed:
         response.headers["Idempotent-Replayed"] = "true"
     return DecisionRead.of(asking.checked(answer))
+
+
+async def _answer_to(asked: Asked, answers: Answers, wait_seconds: float) -> Answer | None:
+    """The answer to a request; None: there is none in time. Without a run there is nothing to wait for."""
+    if asked.answer is not None or asked.job_state is not JobState.RUNNING:
+        return asked.answer
+    return await answers.wait(asked.request_id, seconds=wait_seconds)
 
 
 def _ask_again(response: Response) -> None:

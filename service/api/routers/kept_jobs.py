@@ -6,14 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from service.access.audit import record_deed
 from service.access.permitted import refuse_user_code
-from service.api import problems, submission
+from service.api import examples, problems, submission
+from service.api.conditional import IF_JOB_UNCHANGED
 from service.api.dependencies import (
     CallerDependency,
     DataAreHere,
@@ -37,22 +38,21 @@ from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import steer
+from service.use_cases.keeping import deletion
 from service.use_cases.keeping.archive import set_archived
 from service.use_cases.keeping.clone import merged, submission_of
-from service.use_cases.keeping.deletion import delete_job
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-
-_AS_IT_IS = JobPatch({})
 
 
 @router.delete(
     "/{job_id}",
     status_code=204,
     summary="Delete a job",
-    responses={204: {"description": "It is gone."}, **problems.documented(403, 404, 409, 422, 503)},
+    responses={204: {"description": "It is gone."}, **problems.documented(403, 404, 409, 412, 422, 503)},
+    dependencies=[IF_JOB_UNCHANGED],
 )
-def remove_job(session: WriteSession, now: Now, job_id: JobId) -> None:
+def delete_job(session: WriteSession, now: Now, job_id: JobId) -> None:
     """Deletes a job that has ended, with its trials, curves, events, checkpoints, log and recommendation. There is no
     way back.
 
@@ -61,10 +61,15 @@ def remove_job(session: WriteSession, now: Now, job_id: JobId) -> None:
     project's quota as before, and its `Idempotency-Key` may be used again. A job that has not ended is refused: cancel
     it first.
     """
-    delete_job(session, job_id, now=now)
+    deletion.delete_job(session, job_id, now=now)
 
 
-@router.post("/{job_id}/archive", summary="Archive a job", responses=problems.documented(403, 404, 422, 503))
+@router.post(
+    "/{job_id}/archive",
+    summary="Archive a job",
+    dependencies=[IF_JOB_UNCHANGED],
+    responses=problems.documented(403, 404, 412, 422, 503),
+)
 def archive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Has lists leave a job out, unless they are asked for it by `archived`. Nothing else changes: it runs on, and its
     recommendation holds.
@@ -72,7 +77,12 @@ def archive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) 
     return reader.one(session, set_archived(session, job_id, archived=True, now=now))
 
 
-@router.post("/{job_id}/unarchive", summary="Bring a job back", responses=problems.documented(403, 404, 422, 503))
+@router.post(
+    "/{job_id}/unarchive",
+    summary="Bring a job back",
+    dependencies=[IF_JOB_UNCHANGED],
+    responses=problems.documented(403, 404, 412, 422, 503),
+)
 def unarchive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Has lists show an archived job again."""
     return reader.one(session, set_archived(session, job_id, archived=False, now=now))
@@ -87,13 +97,15 @@ async def _prepared_clone(
     turns: TurnsDependency,
     preparations: PreparationsDependency,
     code_reader: CodeReaderDependency,
-    patch: JobPatch = _AS_IT_IS,
+    patch: Annotated[
+        JobPatch | None, Body(openapi_examples={"longer": {"summary": "With more trials", "value": examples.JOB_PATCH}})
+    ] = None,
     dry_run: DryRun = False,
 ) -> Prepared:
     def read() -> JobCreate:
         with database.reading() as session:
             document = submission_of(JobRepository(session).get(job_id))
-        changed = merged(document, patch.root)
+        changed = merged(document, {} if patch is None else patch.root)
         try:
             return JobCreate.model_validate(changed)
         except ValidationError as error:

@@ -7,15 +7,14 @@ from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime
 
 from search_spaces.nearest import did_you_mean
 from service.api import problems
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import JobId, ReadSession, TrialNumber
+from service.api.lists.moments import Moment
 from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
-from service.api.routers.trials import TrialNumber
 from service.api.schemas.jobs import MeasurementPage, MeasurementRead
 from service.errors import InvalidInput
 from service.store.repositories import MeasurementRepository, TrialRepository
@@ -37,7 +36,7 @@ def list_measurements(
         Query(default_factory=list, max_length=MAX_METRICS, description="These metrics alone. Repeat it for several."),
     ],
     after_step: Annotated[int, Query(ge=-1, le=LARGEST_INT, description="Only measurements of later steps.")] = -1,
-    since: Annotated[AwareDatetime | None, Query(description="Only those recorded at or after this time.")] = None,
+    since: Annotated[Moment | None, Query(description="Only those recorded at or after this time.")] = None,
     max_points: Annotated[
         int | None,
         Query(ge=fewest_points(1), le=MAX_MEASUREMENTS, description="Not so many measurements: see above."),

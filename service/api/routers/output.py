@@ -12,14 +12,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
-from pydantic import AwareDatetime
 
 from service.api import examples, media_types, problems
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import JobId, ReadSession, TrialNumber
 from service.api.events import HEARTBEAT_SECONDS, RETRY_MS, Accept, EventStream, LastEventId, Reader, StreamReader
+from service.api.lists.moments import Moment
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_BIGINT, LARGEST_INT
-from service.api.routers.trials import TrialNumber
 from service.api.schemas.output import OutputPage, OutputRead
 from service.domain import OutputStream
 from service.errors import InvalidInput, NotFound, ServiceBusy
@@ -39,7 +38,7 @@ router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_cla
 
 Rank = Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="Of this rank alone.")]
 Stream = Annotated[OutputStream | None, Query(description="Of this stream alone.")]
-Since = Annotated[AwareDatetime | None, Query(description="Only what was printed at or after this time.")]
+Since = Annotated[Moment | None, Query(description="Only what was printed at or after this time.")]
 Tail = Annotated[int | None, Query(ge=1, le=MAX_TAIL, description="Only so many lines, the last ones.")]
 AfterOutput = Annotated[int | None, Query(ge=0, le=LARGEST_BIGINT, description="Begin after this id.")]
 

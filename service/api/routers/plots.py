@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Path, Query
 
 from service.api import problems
-from service.api.dependencies import ReadSession
+from service.api.dependencies import JobId, ReadSession
 from service.api.figures import (
     Axis,
     Figure,
@@ -36,8 +36,8 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 )
 def read_plot(
     session: ReadSession,
-    job_id: str,
-    kind: str,
+    job_id: JobId,
+    kind: Annotated[str, Path(description="`best-so-far`, `learning-curves` or `trade-off`.")],
     x: Annotated[Axis, Query(description="The axis that `best-so-far` is drawn over.")] = "trials",
     against: Annotated[
         str | None,

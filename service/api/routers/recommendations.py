@@ -31,12 +31,12 @@ def list_recommendations(
     model: Annotated[str | None, Name, Query(description="Your own name of it.", examples=["my-gpt"])] = None,
     workload: Annotated[str | None, Name, Query(description="Its name.", examples=["digits-mlp"])] = None,
     fingerprint: Annotated[str | None, Digest, Query(description="Of the model.")] = None,
-    data_digest: Annotated[str | None, Digest] = None,
-    batch_size: Annotated[int | None, Count] = None,
+    data_digest: Annotated[str | None, Digest, Query(description="Of the data.")] = None,
+    batch_size: Annotated[int | None, Count, Query(description="Examples in a step, of all ranks.")] = None,
     num_steps: Annotated[int | None, Count, Query(description="Of a full trial.")] = None,
-    precision: Annotated[str | None, Digest, Query(examples=["float32"])] = None,
+    precision: Annotated[str | None, Digest, Query(description="Of the training.", examples=["float32"])] = None,
     objective: Annotated[str | None, Name, Query(description="The metric that decided.")] = None,
-    device: Annotated[Literal["cpu", "cuda"] | None, Query()] = None,
+    device: Annotated[Literal["cpu", "cuda"] | None, Query(description="That trials trained on.")] = None,
     world_size: Annotated[int | None, Count, Query(description="Ranks of a trial.")] = None,
     match: Annotated[
         Literal["all", "nearest"],
@@ -48,7 +48,7 @@ def list_recommendations(
     include: Annotated[
         Literal["superseded"] | None, Query(description="The history, too: answers that newer ones have replaced.")
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+    limit: Annotated[int, Query(ge=1, le=100, description="Answers, at most.")] = 20,
 ) -> RecommendationList:
     """The recommendations of finished jobs that hold for all that is asked: confirmed ones first and refuted ones last,
     then those that agree with more of it, then the newest.

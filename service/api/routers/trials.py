@@ -2,57 +2,87 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 
-from service.api import problems
-from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, WriteSession
+from service.api import conditional, problems
+from service.api.conditional import IF_TRIAL_UNCHANGED, TaggedDependency, changeable_of_trial
+from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, TrialNumber, WriteSession
+from service.api.lists.trial_filters import TrialFilters, checked
+from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import (
     DEFAULT_PAGE_SIZE,
-    LARGEST_INT,
     PageSize,
     PageToken,
     cut,
-    decode_number,
-    encode_token,
+    decode_place,
+    encode_place,
 )
 from service.api.preparation import JobWorkload, permitted_job
-from service.api.schemas.jobs import Page, TrialConfigRead, TrialCreate, TrialRead
+from service.api.schemas.jobs import (
+    Page,
+    TrialConfigRead,
+    TrialCreate,
+    TrialItem,
+    TrialRead,
+)
 from service.api.strict_json import refuse_repeated_names
-from service.domain import Phase, TrialState
+from service.domain import Phase
 from service.errors import NotFound
 from service.evidence.recommend import pasteable
 from service.evidence.snippet import trial_snippet
 from service.evidence.wording import number as rounded
 from service.evidence.wording import optimizer_title
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.repositories import (
+    FoundTrial,
+    JobRepository,
+    TrialListRepository,
+    TrialOrder,
+    TrialRepository,
+)
 from service.use_cases import steer
 from service.use_cases.rank_output import last_lines
 from service.use_cases.submit import parameter_groups_of
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 
-TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_INT, description="0, 1, 2, ... within the job.")]
 
-
-@router.get("", summary="List a job's trials", responses=problems.documented(404, 422, 503))
+@router.get(
+    "",
+    summary="List a job's trials",
+    response_model=Page[TrialItem],
+    responses=problems.documented(404, 422, 503),
+)
 def list_trials(
     session: ReadSession,
     job_id: JobId,
-    state: Annotated[list[TrialState], Query(default_factory=list, description="Repeat it for several states.")],
-    phase: Phase | None = None,
+    asked: TrialFilters,
+    view: Annotated[View, Depends(view_of(TrialRead, always="number", large="config"))],
+    order_by: Annotated[
+        TrialOrder, Query(description="A minus: descending. Trials without a value come last by `value`.")
+    ] = TrialOrder.FIRST,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
-) -> Page[TrialRead]:
-    """A job's trials by number."""
-    JobRepository(session).check_exists(job_id)
-    after = decode_number("trial", page_token) if page_token is not None else None
-    rows = TrialRepository(session).page(job_id, states=state, phase=phase, after_number=after, limit=page_size + 1)
-    found, token = cut(rows, page_size, lambda trial: encode_token("trial", trial.number))
-    items = [TrialRead.of(trial) for trial in found]
-    return Page[TrialRead](items=items, next_page_token=token)
+) -> Response:
+    """A job's trials, by number unless told otherwise. Of each, `config` is left out: `view=full` has it."""
+    query = checked(session, job_id, asked)
+    kind = f"trial {order_by}"
+    after = None if page_token is None else decode_place(kind, page_token, order_by.value_type, tie_type=int)
+    rows = TrialListRepository(session).page(
+        job_id, query, order=order_by, after=after, with_config="config" in view.fields, limit=page_size + 1
+    )
+    found, token = cut(rows, page_size, lambda row: encode_place(kind, order_by.place_of(row.trial)))
+    items = [_row(row, view) for row in found]
+    page = Page[TrialItem].model_construct(items=items, next_page_token=token)
+    return Response(page.model_dump_json(by_alias=True, exclude_unset=True), media_type="application/json")
+
+
+def _row(listed: FoundTrial, view: View) -> TrialItem:
+    of_others: dict[str, Any] = {"num_steps": listed.num_steps, "last_lines": []}  # lines are of what is read alone
+    values = {name: of_others[name] if name in of_others else getattr(listed.trial, name) for name in view.fields}
+    return TrialItem.model_construct(**values)
 
 
 @router.post(
@@ -107,13 +137,19 @@ def propose_trial(
     return TrialRead.of(trial)
 
 
-@router.get("/{number}", summary="Read a trial", responses=problems.documented(404, 422, 503))
-def read_trial(session: ReadSession, job_id: JobId, number: TrialNumber) -> TrialRead:
+@router.get(
+    "/{number}",
+    summary="Read a trial",
+    response_model=TrialRead,
+    responses={**conditional.RESPONSES, **problems.documented(404, 422, 503)},
+)
+def read_trial(session: ReadSession, tagged: TaggedDependency, job_id: JobId, number: TrialNumber) -> Response:
+    """A trial with its config and its last measurement."""
     trial = TrialRepository(session).find(job_id, number)
     if trial is None:
         JobRepository(session).check_exists(job_id)
         raise NotFound("trial", f"{job_id}/{number}")
-    return TrialRead.of(trial, last_lines=last_lines(session, trial))
+    return tagged.answer(TrialRead.of(trial, last_lines=last_lines(session, trial)), changeable_of_trial(trial))
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))
@@ -130,7 +166,12 @@ def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tri
     return TrialConfigRead.of(trial.number, found, python=trial_snippet(found, header=header))
 
 
-@router.post("/{number}/stop", summary="Stop a trial", responses=problems.documented(403, 404, 409, 422, 503))
+@router.post(
+    "/{number}/stop",
+    summary="Stop a trial",
+    dependencies=[IF_TRIAL_UNCHANGED],
+    responses=problems.documented(403, 404, 409, 412, 422, 503),
+)
 def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
     """Cancels one trial; the job goes on. One that trains ends at its next measurement; until then `requested` says
     `stop`. If that measurement is its last, it completes.
@@ -142,8 +183,8 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
 @router.post(
     "/{number}/retry",
     summary="Try a trial again",
-    dependencies=[Depends(permitted_job)],
-    responses=problems.documented(403, 404, 409, 422, 503),
+    dependencies=[Depends(permitted_job), IF_TRIAL_UNCHANGED],
+    responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
 def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
     """Queues a pruned, failed or cancelled trial again, with the same config; from its checkpoint if there is one, else

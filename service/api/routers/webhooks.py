@@ -29,8 +29,12 @@ from service.webhooks.signing import new_secret
 
 router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=OneThreadRoute)
 
-WebhookId = Annotated[str, Path(max_length=40, examples=["hook_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
-DeliveryId = Annotated[str, Path(max_length=40, examples=["msg_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
+WebhookId = Annotated[
+    str, Path(max_length=40, description="The webhook's id.", examples=["hook_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])
+]
+DeliveryId = Annotated[
+    str, Path(max_length=40, description="The delivery's id.", examples=["msg_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])
+]
 
 
 @router.post(

@@ -16,7 +16,9 @@ class AuditRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.AUDIT_ENTRY]})
 
     id: int
+    """Grows with time."""
     at: datetime
+    """When it was done."""
     actor: str | None
     """The name of a token, or `shell:` and the account that ran a command; null: nobody had to say who asks."""
     token: str | None

@@ -17,20 +17,30 @@ if TYPE_CHECKING:
 
 class WorkloadOptionRead(ReadModel):
     default: JsonValue
+    """Where a job says nothing."""
     description: str
+    """For people."""
 
 
 class WorkloadRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.WORKLOAD]})
 
     name: str
+    """The name that a job gives."""
     title: str
+    """For people."""
     metrics: dict[str, Direction]
+    """Those it measures, and the direction in which each is better."""
     default_objective: str
+    """The metric that decides where a job says nothing."""
     default_num_steps: int
+    """Of a trial."""
     default_evaluate_every: int
+    """Steps between two measurements."""
     default_batch_size: int
+    """Examples in a step, of all ranks together."""
     options: dict[str, WorkloadOptionRead]
+    """Arguments that a job may give it, by name."""
 
     @classmethod
     def of(cls, description: WorkloadDescription) -> WorkloadRead:
@@ -39,13 +49,16 @@ class WorkloadRead(ReadModel):
 
 class WorkloadList(ReadModel):
     items: list[WorkloadRead]
+    """Built-in ones and those of installed packages."""
 
 
 class SearchSpaceRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.SEARCH_SPACE]})
 
     name: str
+    """Of the preset."""
     optimizer: str
+    """Whose hyperparameters it has."""
     space: dict[str, JsonValue]
     """A value for a job's `search_space`: edit it and submit it."""
 
@@ -56,3 +69,4 @@ class SearchSpaceRead(ReadModel):
 
 class SearchSpaceList(ReadModel):
     items: list[SearchSpaceRead]
+    """By name."""

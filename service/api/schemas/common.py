@@ -19,7 +19,9 @@ class Health(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [{"status": "ok", "version": "0.1.0"}]})
 
     status: str
+    """`ok`."""
     version: str
+    """Of the service."""
 
 
 class Readiness(ReadModel):
@@ -48,6 +50,7 @@ class FieldError(ReadModel):
     pointer: str | None = None
     """Of a field of the body: the same as a JSON Pointer (RFC 6901), e.g. `/budget/num_trials`."""
     message: str
+    """The fault, for a person."""
     value: JsonValue = None
     """The value that was given, if it is small."""
 
@@ -60,9 +63,12 @@ class Problem(BaseModel):
     type: str = "about:blank"
     """Names the situation for programs; stays the same over versions."""
     title: str
+    """The situation in a few words, the same each time."""
     status: int
+    """The answer's status."""
     detail: str
     """The error in words, for a person."""
     instance: str | None = None
     """The path of the request."""
     errors: list[FieldError] = Field(default_factory=list)
+    """The fields at fault, if there are any."""

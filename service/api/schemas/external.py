@@ -60,6 +60,7 @@ class SuggestionRead(ReadModel):
     trial: SuggestedTrial | None = None
     """With `trial`."""
     job_state: JobState
+    """Of the job now: in a final one nothing more is handed out."""
     key: str
     """The request's `Idempotency-Key`, made up where it had none."""
 

@@ -31,6 +31,8 @@ from service.specification.job import Budget, JobSpecification
 from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from service.store import models
     from service.use_cases.progress import JobProgress
     from service.use_cases.waiting import Waiting
@@ -117,6 +119,7 @@ class JobChange(StrictModel):
     model_config = ConfigDict(json_schema_extra=_job_change_schema)
 
     name: JobName = ""
+    """The job's name for people."""
     tags: Tags = Field(default_factory=dict)
     """All of them: those left out go."""
     priority: Priority = 0
@@ -124,6 +127,7 @@ class JobChange(StrictModel):
     notes: Notes = ""
     """Your own text about the job, in place of what was there; empty: none."""
     budget: BudgetChange = Field(default_factory=BudgetChange)
+    """Fields of the budget; those left out stay."""
 
     @model_validator(mode="before")
     @classmethod
@@ -163,6 +167,7 @@ class TrialCreate(StrictModel):
 
 class PhaseProgressRead(ReadModel):
     num_finished: int
+    """Its trials in a final state."""
     num_trials: int
     """At most so many, until the job has ended: a phase may need fewer."""
 
@@ -205,6 +210,7 @@ class WaitingRead(ReadModel):
     """The reason why nothing of a job is being trained, although it is neither paused nor over."""
 
     since: datetime
+    """When it began to wait."""
     reason: str = Field(alias="for")
     """For a person, e.g. `needs 4 GPUs, 3 free` or `2 jobs are before it`."""
 
@@ -217,12 +223,15 @@ class JobRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB]})
 
     id: str
+    """Sorts by the time of submission."""
     name: str
+    """For people."""
     project: str = DEFAULT_PROJECT
     """Only callers of this project see the job."""
     owner: str | None = None
     """The name of the token that submitted it; null: nobody had to say who asks."""
     tags: dict[str, str]
+    """Texts by name to find it by."""
     notes: str | None = None
     """Your own text about the job."""
     cloned_from: str | None = None
@@ -230,7 +239,9 @@ class JobRead(ReadModel):
     archived_at: datetime | None = None
     """When it was archived: lists leave it out unless they are asked for it. Null: it is not."""
     priority: int = 0
+    """Higher goes first: in the queue, and where jobs share a cluster."""
     state: JobState
+    """Where it stands; the last three are final, unless a user has it go on."""
     waiting: WaitingRead | None = None
     """The reason for which a queued or running job waits, and since when; null: it does not wait."""
     requested: JobRequest | None
@@ -256,9 +267,13 @@ class JobRead(ReadModel):
     currency: str | None = None
     """Of its cost."""
     progress: ProgressRead
+    """How far it has come."""
     created_at: datetime
+    """When it was submitted."""
     started_at: datetime | None
+    """When it first ran; null: not yet."""
     finished_at: datetime | None
+    """When it ended; null: it has not."""
 
     @classmethod
     def of(cls, job: models.Job, progress: JobProgress, waiting: Waiting | None) -> JobRead:
@@ -292,6 +307,23 @@ class JobRead(ReadModel):
         )
 
 
+def _of_list(example: Mapping[str, Any], *, always: str, large: str) -> Callable[[dict[str, Any]], None]:
+    """Changes the schema of what is read alone to that of a row of a list, which may lack any field but one."""
+
+    def change(schema: dict[str, Any]) -> None:
+        schema["required"] = [always]
+        schema["examples"] = [{name: value for name, value in example.items() if name != large}]
+
+    return change
+
+
+class JobItem(JobRead):
+    """A job of a list, with the fields that were asked for: all but `specification`, unless `view` or `fields` say
+    otherwise."""
+
+    model_config = ConfigDict(json_schema_extra=_of_list(examples.JOB, always="id", large="specification"))
+
+
 class JobEstimate(Estimate):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
 
@@ -300,8 +332,11 @@ class TrialRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL]})
 
     number: int
+    """0, 1, 2, ... within the job."""
     phase: Phase
+    """The part of the job that it belongs to."""
     state: TrialState
+    """Where it stands; all but the first two are final, unless a user has it tried again."""
     requested: TrialRequest | None
     """`stop`: the trial ends at its next measurement."""
     reason: FailureReason | None
@@ -343,13 +378,23 @@ class TrialRead(ReadModel):
     last_lines: list[str] = Field(default_factory=list)
     """Of a failed trial that is read alone: the end of what its ranks printed."""
     created_at: datetime
+    """When it was chosen."""
     started_at: datetime | None
+    """When it was first trained; null: not yet."""
     finished_at: datetime | None
+    """When it ended; null: it has not."""
 
     @classmethod
     def of(cls, trial: models.Trial, *, last_lines: Sequence[str] = ()) -> TrialRead:
         own = {name: getattr(trial, name) for name in cls.model_fields if name not in ("num_steps", "last_lines")}
         return cls(num_steps=trial.config["num_steps"], last_lines=list(last_lines), **own)
+
+
+class TrialItem(TrialRead):
+    """A trial of a list, with the fields that were asked for: all but `config`, unless `view` or `fields` say
+    otherwise."""
+
+    model_config = ConfigDict(json_schema_extra=_of_list(examples.TRIAL, always="number", large="config"))
 
 
 class TrialConfigRead(PasteableConfig):
@@ -358,6 +403,7 @@ class TrialConfigRead(PasteableConfig):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CONFIG_TO_PASTE]})
 
     number: int
+    """Of the trial."""
     python: str
     """The same as Python to paste."""
 
@@ -368,16 +414,22 @@ class TrialConfigRead(PasteableConfig):
 
 class MeasurementRead(ReadModel):
     step: int
+    """Optimizer steps up to it."""
     epoch: float
+    """Passes over the training data up to it."""
     seconds: float
+    """Training time up to it."""
     metrics: dict[str, float | None]
+    """By name; null: it was not finite."""
     recorded_at: datetime
+    """When it was stored."""
 
 
 class MeasurementPage(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.MEASUREMENTS]})
 
     items: list[MeasurementRead]
+    """By step."""
     next_after_step: int | None
     """`after_step` of the next page; null: this is the last one so far."""
 
@@ -386,7 +438,9 @@ class Page(ReadModel, Generic[Item]):
     """A page of a list; `next_page_token` is null on the last one."""
 
     items: list[Item]
+    """In the order of the list."""
     next_page_token: str | None
+    """`page_token` of the next page; null: this is the last one."""
 
 
 class EventRead(ReadModel):
@@ -395,16 +449,20 @@ class EventRead(ReadModel):
     id: int
     """Grows with time; what `Last-Event-ID` takes."""
     job_id: str
+    """Of the job that it happened to."""
     kind: str
     """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for), `job.deleted`,
     `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
+    """The details, by its kind."""
     created_at: datetime
+    """When it happened."""
 
 
 class EventPage(ReadModel):
     """Events, the oldest first."""
 
     items: list[EventRead]
+    """The oldest first."""
     next_after: int | None
     """`after` of the next page; null: these are all so far. What comes later has ids above that of the last item."""

@@ -17,7 +17,9 @@ class OutputRead(ReadModel):
     id: int
     """Grows with time; what `after` and `Last-Event-ID` take."""
     rank: int
+    """The rank that printed it."""
     stream: OutputStream
+    """Where it printed it."""
     recorded_at: datetime
     """When the lines were read, within seconds after they were printed."""
     omitted_bytes: int
@@ -30,6 +32,7 @@ class OutputPage(ReadModel):
     """What ranks printed, the oldest first."""
 
     items: list[OutputRead]
+    """In the order in which they were printed."""
     ranks: list[int]
     """Those of the trial that have printed anything."""
     next_after: int | None

@@ -25,9 +25,11 @@ class RecommendationKey(ReadModel):
     data_digest: str | None
     """Of the data: names, sizes and beginnings of the files, or some of the examples."""
     batch_size: int | None
+    """Examples in a step, of all ranks together."""
     num_steps: int | None
     """Of a full trial."""
     precision: str | None
+    """Of the training, e.g. `float32`."""
     objective: str
     """The metric that decided."""
 
@@ -49,17 +51,21 @@ class RecommendationRead(RecommendedConfig):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.RECOMMENDATION]})
 
     id: str
+    """Its own."""
     job_id: str
+    """Of the job that found it."""
     model: str | None = None
     """The user's own name of the model."""
     superseded: bool
     """True if there is newer evidence for the same key, at least as well confirmed."""
     key: RecommendationKey
+    """The model, data and training that it holds for."""
     environment: EnvironmentRead | None = None
     """Null: it was found before this was kept."""
     python: str
     """The same as Python to paste."""
     created_at: datetime
+    """When it was made."""
 
     @classmethod
     def of(cls, stored: models.RecommendationRow, *, is_superseded: bool) -> RecommendationRead:
@@ -83,10 +89,12 @@ class KnownValuesRead(ReadModel):
     field: str
     """A parameter of the query, such as `device`."""
     values: list[str | int]
+    """Up to 20 of them."""
 
 
 class RecommendationList(ReadModel):
     items: list[RecommendationRead]
+    """The best first."""
     elsewhere: list[KnownValuesRead] = Field(default_factory=list)
     """If nothing was found: of each filter that was asked for beside the names, the values that answers with these
     names have. No values: there is no answer yet."""

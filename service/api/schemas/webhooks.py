@@ -13,7 +13,9 @@ from service.domain import DeliveryState
 from service.specification.strict_model import StrictModel
 from service.webhooks.addresses import MAX_URL_LENGTH
 
-EventKind: TypeAlias = Literal["job.state", "job.changed", "job.recommendation", "trial.state", "trial.measured"]
+EventKind: TypeAlias = Literal[
+    "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"
+]
 
 
 class WebhookCreate(StrictModel):
@@ -22,7 +24,7 @@ class WebhookCreate(StrictModel):
     url: Annotated[str, StringConstraints(min_length=1, max_length=MAX_URL_LENGTH)]
     """Where messages are posted to: `https://...`, or `http://...` with nothing secret in it. A name is looked up each
     time; addresses that are not public are refused, unless the service's settings allow them."""
-    kinds: Annotated[list[EventKind], Field(min_length=1, max_length=5)] = Field(
+    kinds: Annotated[list[EventKind], Field(min_length=1, max_length=6)] = Field(
         default=["job.state", "job.recommendation"]
     )
     """Of the events that it is told."""
@@ -34,18 +36,25 @@ class WebhookRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.WEBHOOK]})
 
     id: str
+    """Its own."""
     project: str
+    """Whose jobs it is told of."""
     job_id: str | None
     """Null: all jobs of the project."""
     url: str
+    """Where events are sent."""
     kinds: list[str]
+    """Of the events that are sent."""
     owner: str | None
     """The name of the token that made it; null: nobody had to say who asks."""
     created_at: datetime
+    """When it was made."""
     num_failures: int
     """Requests in a row that failed. After 30 it is disabled."""
     disabled_at: datetime | None
+    """When it was switched off; null: it is on."""
     disabled_because: str | None
+    """Why it was switched off, for a person."""
 
 
 class WebhookCreated(WebhookRead):
@@ -63,11 +72,15 @@ class DeliveryRead(ReadModel):
     id: str
     """The header `webhook-id`, the same each time it is sent."""
     event_id: int
+    """Of the event that it tells."""
     kind: str
+    """Of that event."""
     body: str
     """As it is sent."""
     state: DeliveryState
+    """Whether it arrived."""
     attempts: int
+    """Times it was sent."""
     next_attempt_at: datetime
     """While it waits."""
     status: int | None
@@ -77,4 +90,6 @@ class DeliveryRead(ReadModel):
     seconds: float | None
     """That the last request took."""
     created_at: datetime
+    """When it was made."""
     finished_at: datetime | None
+    """When it arrived or was given up; null: neither yet."""

@@ -44,8 +44,8 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 200
 """Requests answered in one turn."""
-STILL_ASKED_SECONDS = 60.0
-"""A client that has not asked again for so long is gone, and gets no trial."""
+STILL_ASKED_SECONDS = 20.0
+"""A client that has not asked again for so long is gone, and gets no trial: twice the time that ours takes to ask."""
 KEPT = timedelta(days=1)
 """Answers, for clients that ask again with the same key."""
 LEASE_POLL = timedelta(seconds=1)

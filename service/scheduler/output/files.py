@@ -110,6 +110,7 @@ def send_output_to(place: OutputPlace, rank: int) -> None:
         logger.warning("what rank %d prints is not kept: %s", rank, error)
         return
     flush_output()
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")  # of data loaders, which are killed when their trial ends
     for file, descriptor in opened:
         os.dup2(file, descriptor)
         os.close(file)

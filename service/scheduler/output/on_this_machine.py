@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,8 +13,10 @@ from service.scheduler.output.files import directory_of, local_parent
 from service.scheduler.output.keeper import OutputKeeper
 from service.scheduler.output.reading import Piece, read_output
 from service.settings import Settings
-from service.store.repositories import JobRepository
+from service.store.repositories import DeletionRepository, JobRepository
 from service.store.session import DATABASE_ERRORS, Database
+
+logger = logging.getLogger(__name__)
 
 
 class LocalOutput:
@@ -43,7 +46,18 @@ def keep_what_was_left(settings: Settings, database: Database) -> None:
     """Keeps what ranks on this machine printed for workers that were killed, of jobs that nobody runs now."""
     parent = local_parent(settings.data_dir)
     names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
+    if not names:
+        return
+    try:
+        with database.reading() as session:
+            deleted = DeletionRepository(session).among(names)
+    except DATABASE_ERRORS as error:
+        logger.warning("cannot see whose output can go: %s", error)
+        return  # it goes at the next start
     for name in names:
+        if name in deleted:
+            shutil.rmtree(parent / name, ignore_errors=True)
+            continue
         try:
             with database.reading() as session:
                 is_running = JobRepository(session).get(name).state is JobState.RUNNING

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from search_spaces import Scalar
-from service.domain import Direction, Objective, SamplerName, Side, TrialState, side_of
+from service.domain import Direction, Objective, Phase, SamplerName, Side, TrialState, side_of
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.phases import JobPolicy
@@ -22,6 +22,7 @@ from service.scheduler.policy.searching.samplers import adopt_sampler, make_samp
 from service.scheduler.policy.searching.sampling.user_sampler import import_sampler
 from service.scheduler.policy.searching.study import SearchStudy
 from service.scheduler.policy.sides import SidePlan
+from service.specification.imported import LEARNING_SAMPLERS
 from service.specification.job import SamplerReference
 from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
 from service.specification.planning import JobPlan
@@ -120,8 +121,13 @@ def _study(plan: JobPlan, side: Side, sampler: SamplerName | SamplerReference, s
     space, directions = plan.spaces[side], _directions(plan)
     if isinstance(sampler, SamplerReference):
         kind = import_sampler(sampler.root)
-        return adopt_sampler(kind, plan.specification.sampler.options, space, directions=directions, seed=seed)
-    return make_sampler(sampler, space, directions=directions, num_trials=plan.side_allotments[side], seed=seed)
+        study = adopt_sampler(kind, plan.specification.sampler.options, space, directions=directions, seed=seed)
+    else:
+        study = make_sampler(sampler, space, directions=directions, num_trials=plan.side_allotments[side], seed=seed)
+    if side == Phase.SEARCH and (isinstance(sampler, SamplerReference) or sampler in LEARNING_SAMPLERS):
+        for point in plan.imported:
+            study.inform(point.parameters, point.value)
+    return study
 
 
 def fork_of(trial: Trial) -> Fork | None:

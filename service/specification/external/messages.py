@@ -110,6 +110,7 @@ class SuggestedTrial(StrictModel):
     lease_seconds: float
     """The lease ends so long after the last report."""
     phase: Annotated[Phase, Field(strict=False)]
+    """The part of the job that it belongs to."""
     parameters: dict[str, JsonValue]
     """Values by parameter of its search space."""
     config: dict[str, JsonValue]

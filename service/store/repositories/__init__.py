@@ -25,6 +25,14 @@ from service.store.repositories.recommendations import (
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
+from service.store.repositories.trial_lists import (
+    FoundTrial,
+    ParameterFilter,
+    Range,
+    TrialListRepository,
+    TrialOrder,
+    TrialQuery,
+)
 from service.store.repositories.trials import (
     CompletedTrial,
     LeadingTrial,
@@ -45,6 +53,7 @@ __all__ = [
     "DeletionRepository",
     "EventRepository",
     "ExternalRequestRepository",
+    "FoundTrial",
     "JobListRepository",
     "JobOrder",
     "JobQuery",
@@ -55,9 +64,11 @@ __all__ = [
     "MeasurementRepository",
     "OperationFigures",
     "OperationRepository",
+    "ParameterFilter",
     "Place",
     "PlottedTrial",
     "ProjectRepository",
+    "Range",
     "RecommendationQuery",
     "RecommendationRepository",
     "SigningKeyRepository",
@@ -70,6 +81,9 @@ __all__ = [
     "TrialColumnsRepository",
     "TrialLeaseRepository",
     "TrialLengths",
+    "TrialListRepository",
+    "TrialOrder",
+    "TrialQuery",
     "TrialRepository",
     "TrialSummary",
     "Usage",

@@ -93,6 +93,11 @@ class TrialLeaseRepository:
     def of_job(self, job_id: str) -> Sequence[TrialLease]:
         return list(self._session.scalars(select(TrialLease).where(TrialLease.job_id == job_id)))
 
+    def jobs_with_clients(self, job_ids: Collection[str]) -> set[str]:
+        """Those of these jobs of which a client has a trial."""
+        statement = select(TrialLease.job_id).where(TrialLease.job_id.in_(list(job_ids))).distinct()
+        return set(self._session.scalars(statement))
+
     def find(self, job_id: str, number: int) -> TrialLease | None:
         return self._session.get(TrialLease, (job_id, number))
 

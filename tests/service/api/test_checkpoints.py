@@ -10,9 +10,11 @@ from pathlib import Path
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from service.api.routers import checkpoints
 from service.checkpoint_files import TrialCheckpoints
+from service.cli.commands import app
 from service.client import ApiError, Client
 from service.client.downloads import DamagedDownload
 from service.store.session import Database
@@ -157,6 +159,10 @@ def test_the_client_copies_a_checkpoint_and_checks_it(
         client.download_checkpoint(trial, 0, checkpoint, target)
         assert (target / FILE).read_bytes() == TENSORS
         assert sorted(path.name for path in target.iterdir()) == ["manifest.json", FILE]
+        asked = ["checkpoints", trial, "0", "--url", address, "--download", str(tmp_path / "here")]
+        told = CliRunner().invoke(app, asked).stdout
+        assert told.startswith(f"step-00000040  {checkpoint.num_bytes} bytes  1 ranks\ncopied to")
+        assert (tmp_path / "here" / "step-00000040" / FILE).read_bytes() == TENSORS
         (place / "step-00000040" / FILE).write_bytes(TENSORS[::-1])
         with pytest.raises(DamagedDownload):
             client.download_checkpoint(trial, 0, checkpoint, tmp_path / "damaged")

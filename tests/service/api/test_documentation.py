@@ -41,6 +41,42 @@ def test_every_operation_is_described_and_tagged(openapi: dict[str, Any]) -> Non
     assert len(set(identifiers)) == len(identifiers)
 
 
+def test_every_field_parameter_and_tag_is_described(openapi: dict[str, Any]) -> None:
+    wanting = [
+        f"{name}.{field}"
+        for name, schema in openapi["components"]["schemas"].items()
+        for field, told in schema.get("properties", {}).items()
+        if not told.get("description")
+    ]
+    wanting += [
+        f"{name}: {parameter['name']}"
+        for name, operation in _operations(openapi)
+        for parameter in operation.get("parameters", ())
+        if not parameter.get("description")
+    ]
+    assert wanting == []
+    used = {tag for _, operation in _operations(openapi) for tag in operation["tags"]}
+    assert {tag["name"] for tag in openapi["tags"] if tag["description"]} == used
+    assert openapi["servers"]
+    assert set(openapi["components"]["securitySchemes"]) == {"token", "session"}
+
+
+def test_links_lead_to_operations_that_there_are(openapi: dict[str, Any]) -> None:
+    parameters = {
+        operation["operationId"]: {parameter["name"] for parameter in operation.get("parameters", ())}
+        for _, operation in _operations(openapi)
+    }
+    links = [
+        link
+        for _, operation in _operations(openapi)
+        for answer in operation["responses"].values()
+        for link in answer.get("links", {}).values()
+    ]
+    assert links
+    for link in links:
+        assert set(link["parameters"]) <= parameters[link["operationId"]], link
+
+
 def test_every_request_and_response_has_an_example(openapi: dict[str, Any]) -> None:
     named = openapi["components"]["schemas"]
 

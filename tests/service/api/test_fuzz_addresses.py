@@ -13,8 +13,21 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.api import events
-from service.api.routers import admin, catalogue, health, jobs, plots, recommendations, trials
-from service.dashboard import log_in, pages
+from service.api.routers import (
+    admin,
+    catalogue,
+    checkpoints,
+    health,
+    jobs,
+    kept_jobs,
+    measurements,
+    output,
+    plots,
+    recommendations,
+    trials,
+    webhooks,
+)
+from service.dashboard import log_in, output_page, pages
 from service.store.repositories import EventRepository
 from service.store.session import Database
 from tests.support.service.live import finished_job
@@ -39,7 +52,12 @@ class _Route:
 
 
 def _routes() -> Iterator[_Route]:
-    for module in (jobs, plots, trials, events, recommendations, catalogue, admin, health, pages, log_in):
+    of_trials = (trials, measurements, output, checkpoints)
+    of_pages = (pages, output_page, log_in)
+    for module in (
+        *(jobs, kept_jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, admin, health),
+        *of_pages,
+    ):
         for route in module.router.routes:
             assert isinstance(route, APIRoute)
             query = tuple(parameter.alias for parameter in route.dependant.query_params)

@@ -41,7 +41,7 @@ def test_a_deleted_job_is_gone_for_all_who_ask(http: httpx.Client, database: Dat
     assert http.get("/v1/recommendations", params={"model": "mine"}).status_code == 404, "nobody knows the name"
     with database.reading() as session:
         entry = AuditRepository(session).page(limit=1)[0]
-        assert (entry.action, entry.target) == ("remove_job", job_id)
+        assert (entry.action, entry.target) == ("delete_job", job_id)
 
 
 def test_the_answer_that_a_deleted_one_replaced_holds_again(http: httpx.Client, database: Database) -> None:

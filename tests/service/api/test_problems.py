@@ -102,6 +102,11 @@ def test_impossible_jobs_are_refused_naming_the_field(http: httpx.Client) -> Non
             "baseline.budget_shares",
             "there is no such field: did you mean 'budget_share'?",
         ),
+        (
+            {"confirmation": {"top_k": 2, "num_seed": 3}},  # where "auto" may stand, too
+            "confirmation.num_seed",
+            "there is no such field: did you mean 'num_seeds'?",
+        ),
     ],
 )
 def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
@@ -425,5 +430,5 @@ def test_unknown_parameters_are_refused_as_unknown_fields_are(
         ({"x": 1}, "", "", {"x": 1}),
     ],
 )
-def test_a_path_leads_to_a_place_in_the_body(body: object, field: str, pointer: str, value: object) -> None:
+def test_a_path_leads_to_a_place_in_the_body(body: object, field: str, pointer: str, value: Any) -> None:
     assert spot_of(body, field) == Spot(pointer, value)

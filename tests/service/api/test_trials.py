@@ -55,7 +55,7 @@ def test_a_confirmation_trial_tells_what_it_confirms(http: httpx.Client, databas
     run_trial(database, lease, 0, 0.5)
     repeat_trial(database, lease, 1, 0.6, confirms=0, seed=1)
     path = f"/v1/jobs/{lease.job_id}/trials"
-    source, repeated = http.get(path).json()["items"]
+    source, repeated = http.get(path, params={"view": "full"}).json()["items"]
     assert (source["phase"], source["confirms"]) == ("search", None)
     assert (repeated["phase"], repeated["confirms"], repeated["config"]["seed"]) == ("confirmation", 0, 1)
     assert [t["number"] for t in http.get(path, params={"phase": "confirmation"}).json()["items"]] == [1]

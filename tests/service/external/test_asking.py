@@ -15,6 +15,7 @@ from service.store.models import Trial
 from service.store.repositories import RecommendationRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.steer import pause_job, resume_job, stop_trial
+from service.use_cases.waiting import NO_CLIENT
 from tests.support.service.external import Run, submit_external
 from tests.support.service.live import running
 from tests.support.service.scenarios import Clock, submit
@@ -95,7 +96,13 @@ def world_of(database: Database, **fields: Any) -> Iterator[World]:
 
 
 def test_clients_train_a_job_to_its_recommendation(world: World) -> None:
+    def waits_for() -> Any:
+        waiting = world.http.get(f"/v1/jobs/{world.job}").json()["waiting"]
+        return None if waiting is None else waiting["for"]
+
+    assert waits_for() == NO_CLIENT
     first, second = world.suggest("node1"), world.suggest("node2")
+    assert waits_for() is None
     assert [first["number"], second["number"]] == [0, 1]
     assert first["config"]["num_steps"] == 10
     assert first["config"]["workload_options"] == {"dropout": first["parameters"]["workload.dropout"]}
@@ -211,7 +218,7 @@ def test_a_paused_job_keeps_what_is_reported(world: World) -> None:
     assert (waits["status"], waits["job_state"]) == ("waiting", "paused")
     with world.database.writing() as session:
         resume_job(session, world.job, now=world.clock())
-    world.clock.advance(30)  # within the time that a client is still taken to ask
+    world.clock.advance(10)  # within the time that a client is still taken to ask
     world.restart()
     world.run.turn()
     world.clock.advance(2)
@@ -251,7 +258,7 @@ def test_a_client_ends_a_trial(
 
 
 def test_the_search_pauses_and_goes_on(sqlite_database: Database) -> None:
-    asked = {"sampler": {"name": "auto"}, "pruner": {}, "training": {"num_steps": 100}, "budget": {"num_trials": 8}}
+    asked = {"sampler": {"name": "auto"}, "pruner": {}, "training": {"num_steps": 100}, "budget": {"num_trials": 5}}
     for world in world_of(sqlite_database, **asked):
         decisions = []
         for _ in range(60):

@@ -12,9 +12,11 @@ from sqlalchemy import JSON, column, inspect, select, table, update
 
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
 from service.store.models import MetricSet
-from service.store.repositories import JobRepository, ProjectRepository, TrialRepository
+from service.store.repositories import DeletionRepository, JobRepository, ProjectRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
+from service.use_cases.steer import cancel_job, change_job
 from service.use_cases.submit import create_job
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, run_trial, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
@@ -208,3 +210,18 @@ def test_what_jobs_have_spent_stands_beside_them_after_an_upgrade(database: Data
     with database.reading() as session:
         assert JobRepository(session).get(lease.job_id).spent_device_seconds == pytest.approx(0.8)
         assert ProjectRepository(session).device_hours("default") == pytest.approx(0.8 / 3600)
+
+
+def test_a_downgrade_does_not_bring_deleted_jobs_back(database: Database) -> None:
+    kept, deleted = submit(database), submit(database)
+    with database.writing() as session:
+        change_job(session, kept, notes="a note", now=NOW)
+        cancel_job(session, deleted, now=NOW)
+        delete_job(session, deleted, now=NOW)
+    downgrade(database, "0019")
+    migrate(database)
+    check(database)
+    with database.reading() as session:
+        [job] = JobRepository(session).page(limit=5)
+        assert (job.id, job.notes, job.archived_at, job.deleted_at) == (kept, None, None, None)
+        assert DeletionRepository(session).among([deleted]) == set()

@@ -11,8 +11,10 @@ from typing import Any
 
 import httpx
 import pytest
+from typer.testing import CliRunner
 
 from service.access.caller import Scope
+from service.cli.commands import app
 from service.domain import DeliveryState
 from service.store.repositories.webhooks import DeliveryRepository, WebhookRepository
 from service.store.session import Database
@@ -219,6 +221,28 @@ def test_webhooks_over_http(database: Database, receiver: Receiver) -> None:
         assert http.delete(path).status_code == 204
         assert http.get(path).status_code == 404
         assert http.get(f"{path}/deliveries").status_code == 404
+
+
+def test_the_commands_of_webhooks(sqlite_database: Database, receiver: Receiver) -> None:
+    with running(sqlite_database, webhook_private_addresses=True) as address:
+
+        def say(*arguments: str) -> str:
+            told = CliRunner().invoke(app, ["webhook", *arguments, "--url", address])
+            assert told.exit_code == 0, told.output
+            return told.stdout
+
+        job_id = submit(sqlite_database)
+        made = say("add", receiver.url, "--job", job_id, "--kind", "job.state")
+        webhook = made.split()[1]
+        assert "signed with whsec_" in made
+        assert say("list") == f"{webhook}  {receiver.url}  {job_id}  job.state  on\n"
+        deliver(sqlite_database, allows_private=True)
+        sent = say("sent", webhook)
+        assert sent.endswith("  job.state  delivered  attempts: 1  200\n")
+        assert "waits to be sent" in say("redeliver", webhook, sent.split()[0])
+        assert "goes on" in say("enable", webhook)
+        assert "is removed" in say("remove", webhook)
+        assert say("list") == ""
 
 
 @pytest.mark.parametrize(

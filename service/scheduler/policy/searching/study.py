@@ -42,8 +42,9 @@ class SearchStudy:
     """A study in memory: implements `phase_search.Sampler` with any sampler of Optuna's.
 
     Every trial of the side is in it, in the order in which they begin, with its measurements as they come; only forks
-    are not, whose values are not those of their parameters alone. Nothing else remembers, so a study that hears of
-    stored trials is equal to the one that is lost. A paused trial is a running one to Optuna.
+    are not, whose values are not those of their parameters alone. What was imported comes before them. Nothing else
+    remembers, so a study that hears of stored trials is equal to the one that is lost. A paused trial is a running one
+    to Optuna.
 
     What TPE learns from each ending follows from how it orders trials before it calls the first few good: completed
     ones by value, then pruned ones by the step they reached and their value there, then those that break a constraint.
@@ -106,13 +107,20 @@ class SearchStudy:
         return self._dimensions.suggested(trial, without_effect=self._without_effect)
 
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
+        self._running[number] = _Running(self._given(parameters))
+
+    def inform(self, parameters: Mapping[str, Scalar], value: float) -> None:
+        """Tells the sampler of a trial that somebody else trained, with its one objective; before the first own one."""
+        self._study.tell(self._given(parameters), value)
+
+    def _given(self, parameters: Mapping[str, Scalar]) -> optuna.Trial:
         self._study.enqueue_trial(self._dimensions.encoded(parameters))
         # The sampler itself would fit its model in vain.
         self._study.sampler = GivenSampler()
         trial = self._study.ask()
         self._dimensions.suggested(trial, without_effect=self._without_effect)
         self._study.sampler = self._sampler
-        self._running[number] = _Running(trial)
+        return trial
 
     def report(self, number: int, step: int, value: float) -> None:
         running = self._running[number]

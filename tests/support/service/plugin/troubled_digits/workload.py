@@ -91,7 +91,8 @@ class TroubledDigits(DigitsMLP):
             case "words":
                 sys.stdout.write("Python's words\n")
                 ctypes.CDLL(None).puts(b"C's words")
-                subprocess.run(["echo", "a child's words"], check=True)
+                says = 'import os; print("a child\'s words"); os._exit(0)'  # with what stands in its buffers
+                subprocess.run([sys.executable, "-S", "-c", says], check=True)
                 sys.stderr.write("an error's words\n")
             case "garbage":
                 sys.stdout.buffer.write(bytes(range(256)) * 4000 + b"\n")

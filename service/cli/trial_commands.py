@@ -1,7 +1,8 @@
-"""The command that shows what the ranks of a trial print."""
+"""Commands that look at one trial: what its ranks print, and its checkpoints."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -32,6 +33,30 @@ def logs(
         chunks = client.follow_logs(job, trial, **asked) if follow else client.logs(job, trial, **asked)
         for chunk in chunks:
             _show(chunk, names_rank=rank is None)
+
+
+@app.command()
+def checkpoints(
+    job: JobId,
+    trial: TrialNumber,
+    download: Annotated[Path | None, typer.Option(help="Copy the newest whole one into this directory.")] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Lists the checkpoints of a trial that goes on, the newest first."""
+    with client_at(url, token) as client:
+        found = client.checkpoints(job, trial)
+        for each in found:
+            ranks = "damaged" if each.world_size is None else f"{each.world_size} ranks"
+            say(f"{each.name}  {each.num_bytes} bytes  {ranks}{'' if each.is_whole else '  not whole'}")
+        if download is None:
+            return
+        whole = next((each for each in found if each.is_whole), None)
+        if whole is None:
+            say(f"trial {trial} of job {job} has no whole checkpoint now", err=True)
+            raise typer.Exit(1)
+        client.download_checkpoint(job, trial, whole, download / whole.name)
+        say(f"copied to {download / whole.name}")
 
 
 def _show(chunk: OutputRead, *, names_rank: bool) -> None:

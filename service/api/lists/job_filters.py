@@ -2,39 +2,21 @@
 
 from __future__ import annotations
 
-import re
-from datetime import UTC, datetime
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 from fastapi import Depends, Query
-from pydantic import BeforeValidator, WithJsonSchema
 
 from service.api.dependencies import CallerDependency
+from service.api.lists.moments import Moment
 from service.domain import JobState
 from service.errors import InvalidInput
 from service.store.repositories import Archived, JobQuery, TagFilter
 
 MAX_TAGS_ASKED = 10
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
-
-
-def _read_moment(text: object) -> datetime:
-    """A time as RFC 3339 writes it. Raises: ValueError."""
-    if not isinstance(text, str) or not _MOMENT.fullmatch(text):
-        raise ValueError("must be a time with its zone, such as 2026-03-01T12:00:00Z")
-    try:
-        return datetime.fromisoformat(text.upper()).astimezone(UTC)
-    except (ValueError, OverflowError) as error:
-        raise ValueError(f"is no time: {error}") from None
-
-
-Moment: TypeAlias = Annotated[
-    datetime, BeforeValidator(_read_moment), WithJsonSchema({"type": "string", "format": "date-time"})
-]
 Name = Query(max_length=200)
 
 
-def _job_query(
+async def _job_query(
     caller: CallerDependency,
     state: Annotated[list[JobState], Query(default_factory=list, description="Repeat it for several states.")],
     tag: Annotated[

@@ -1,0 +1,131 @@
+"""The parameters of lists of trials."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Query
+
+from search_spaces.nearest import did_you_mean
+from service.domain import Phase, TrialState
+from service.errors import InvalidInput
+from service.faults import Faults
+from service.specification.phases import spaces_of
+from service.store.repositories import JobRepository, ParameterFilter, Range, TrialQuery
+from service.store.session import Session
+
+MAX_PARAMETERS_ASKED = 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A number, a range of them, or a text that is neither."""
+
+    text: str
+    range: Range | None
+
+
+async def _trial_query(
+    state: Annotated[list[TrialState], Query(default_factory=list, description="Repeat it for several states.")],
+    parameter: Annotated[
+        list[str],
+        Query(
+            default_factory=list,
+            max_length=MAX_PARAMETERS_ASKED,
+            description="A value that a parameter has: `lr=1e-4..1e-2`, with both ends included, `lr=1e-4..`, "
+            "`lr=..1e-2`, `lr=0.01` or `grafting=adam`. Repeat it for several, all of which must hold. A trial that "
+            "does not have the parameter is not found.",
+            examples=[["lr=1e-4..1e-2"]],
+        ),
+    ],
+    phase: Annotated[Phase | None, Query(description="Of this phase alone.")] = None,
+    value: Annotated[
+        str | None,
+        Query(
+            max_length=100,
+            description="The first objective at the last step: `0.1..0.3`, `..0.3`, `0.1..` or a number. A trial "
+            "without one is not found.",
+            examples=["..0.3"],
+        ),
+    ] = None,
+) -> TrialQuery:
+    return TrialQuery(
+        states=state,
+        phase=phase,
+        value=None if value is None else _range("value", value),
+        parameters=_parameters(parameter),
+    )
+
+
+def checked(session: Session, job_id: str, query: TrialQuery) -> TrialQuery:
+    """The query, if there is such a job with such parameters.
+
+    Raises:
+        NotFound: there is no such job.
+        InvalidInput: no search space of the job has a parameter that is asked for; names it.
+    """
+    if not query.parameters:
+        JobRepository(session).check_exists(job_id)
+        return query
+    spaces = spaces_of(JobRepository(session).get(job_id).specification).values()
+    known = sorted({parameter.name for space in spaces for parameter in space.parameters})
+    faults = Faults()
+    for name in (asked.name for asked in query.parameters):
+        if name not in known:
+            hint = did_you_mean(name, known)
+            told = f"the job has no parameter {name[:80]!r} (known: {', '.join(known)}){hint}"
+            faults.note(InvalidInput("parameter", told))
+    faults.tell()
+    return query
+
+
+def _parameters(given: Sequence[str]) -> list[ParameterFilter]:
+    found, faults = [], Faults()
+    for asked in given:
+        name, separator, text = asked.partition("=")
+        with faults.noted():
+            if not separator:
+                raise InvalidInput("parameter", f"{asked[:80]!r} must be NAME=VALUE or NAME=LOW..HIGH")
+            wanted = _read("parameter", text)
+            found.append(ParameterFilter(name, wanted.text if wanted.range is None else wanted.range))
+    faults.tell()
+    return found
+
+
+def _range(field: str, text: str) -> Range:
+    wanted = _read(field, text)
+    if wanted.range is None:
+        raise InvalidInput(field, f"{text[:80]!r} must be a number, or LOW..HIGH, LOW.. or ..HIGH")
+    return wanted.range
+
+
+def _read(field: str, text: str) -> _Wanted:
+    """What is wanted by a text. Raises: InvalidInput: it is a range with impossible ends."""
+    low_text, separator, high_text = text.partition("..")
+    if not separator:
+        number = _number(text)
+        return _Wanted(text, None if number is None else Range(number, number))
+    ends = [None if not end else _number(end) for end in (low_text, high_text)]
+    if not (low_text or high_text) or any(
+        given and end is None for given, end in zip((low_text, high_text), ends, strict=True)
+    ):
+        raise InvalidInput(field, f"{text[:80]!r} must be LOW..HIGH, LOW.. or ..HIGH, with numbers as ends")
+    low, high = ends
+    if low is not None and high is not None and low > high:
+        raise InvalidInput(field, f"{text[:80]!r}: {low:g} is more than {high:g}")
+    return _Wanted(text, Range(low, high))
+
+
+def _number(text: str) -> float | None:
+    try:
+        found = float(text)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None
+
+
+TrialFilters = Annotated[TrialQuery, Depends(_trial_query)]
+"""To be `checked`."""

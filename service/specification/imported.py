@@ -1,0 +1,67 @@
+"""Trials of studies that were made elsewhere: they inform the sampler of a job's search, and are never its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import Field, JsonValue
+
+from search_spaces import Scalar, SearchSpace, SpaceError
+from service.domain import Objective
+from service.errors import InvalidInput
+from service.faults import Faults
+from service.specification.strict_model import StrictModel
+from trainers.config import MAX_COUNT
+
+MAX_IMPORTED = 200
+LEARNING_SAMPLERS = ("tpe", "gp", "cmaes")
+"""Those of the built-in samplers that learn from what they did not ask for; `auto` learns from whole curves."""
+
+
+class ImportedTrial(StrictModel):
+    """A trial of another study."""
+
+    source: str = Field(max_length=200, examples=["study.log: my-study"])
+    """Where it comes from, for people."""
+    number: int = Field(ge=0, le=MAX_COUNT)
+    """Its number there."""
+    parameters: dict[str, JsonValue]
+    """A value for every parameter of the search space that is active with the others."""
+    value: float
+    """Of the objective, there."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPoint:
+    """What an imported trial tells a sampler."""
+
+    parameters: dict[str, Scalar]
+    value: float
+
+
+def known_points(
+    imported: Sequence[ImportedTrial], space: SearchSpace, objectives: Sequence[Objective]
+) -> tuple[KnownPoint, ...]:
+    """The imported trials of a job as points of its search space.
+
+    Raises:
+        InvalidInput: one does not fit the space, or the job has several objectives.
+    """
+    if imported and len(objectives) > 1:
+        raise InvalidInput("imported", "has one value for each trial, and the job has several objectives")
+    found: list[KnownPoint] = []
+    faults = Faults()
+    for index, trial in enumerate(imported):
+        with faults.noted():
+            found.append(_point(f"imported[{index}].parameters", trial, space))
+    faults.tell()
+    return tuple(found)
+
+
+def _point(field: str, trial: ImportedTrial, space: SearchSpace) -> KnownPoint:
+    try:
+        return KnownPoint(space.check(trial.parameters), trial.value)
+    except SpaceError as error:
+        names_one = error.field in {parameter.name for parameter in space.parameters}
+        raise InvalidInput(f"{field}.{error.field}" if names_one else field, error.message) from error

@@ -1,0 +1,135 @@
+"""Trials of other studies: what becomes of them in a job's file, what its sampler learns, and what counts."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import httpx
+import optuna
+import pytest
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from typer.testing import CliRunner
+
+from search_spaces import SearchSpace
+from service.cli.commands import app
+from service.domain import Phase
+from service.errors import InvalidInput
+from service.evidence.types import EvidenceStatus
+from service.scheduler.policy.job_policy import make_policy
+from service.scheduler.policy.protocol import Start
+from service.specification.job import JobSpecification
+from service.specification.planning import plan_job
+from service.store.repositories import RecommendationRepository, TrialRepository
+from service.store.session import Database
+from tests.support.service.live import finished_job, running
+
+SPACE = {
+    "optimizer": "shampoo",
+    "parameters": [
+        {"type": "float", "name": "lr", "low": 1e-4, "high": 1.0, "scale": "log"},
+        {"type": "float", "name": "weight_decay", "low": 0.0, "high": 0.5},
+    ],
+}
+JOB: dict[str, Any] = {
+    "workload": {"name": "digits-mlp"},
+    "search_space": SPACE,
+    "baselines": [],
+    "confirmation": None,
+    "budget": {"num_trials": 8},
+    "sampler": {"name": "tpe"},
+    "pruner": {"name": "none"},
+}
+
+
+def imported(tmp_path: Path, source: str, *options: str) -> tuple[dict[str, Any], str]:
+    """The job's file that the command writes, and what it says."""
+    job, output = tmp_path / "job.yaml", tmp_path / "new.json"
+    job.write_text(json.dumps(JOB))
+    result = CliRunner().invoke(app, ["import", str(job), source, "-o", str(output), *options])
+    assert result.exit_code == 0, result.output
+    return json.loads(output.read_text()), result.output
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "journal"])
+def test_a_study_of_optuna_is_imported(tmp_path: Path, kind: str) -> None:
+    if kind == "sqlite":
+        source = f"sqlite:///{tmp_path}/study.db"
+        storage: Any = source
+    else:
+        source = str(tmp_path / "study.log")
+        storage = JournalStorage(JournalFileBackend(source))
+    study = optuna.create_study(storage=storage, study_name="mine")
+    for lr, decay in ((0.1, 0.1), (0.01, 0.0), (5.0, 0.1)):
+        study.enqueue_trial({"lr": lr, "weight_decay": decay})
+    study.optimize(lambda t: t.suggest_float("lr", 1e-4, 10) + t.suggest_float("weight_decay", 0, 1), n_trials=3)
+    study.ask()  # one that still runs
+    found, told = imported(tmp_path, source, "--pin", "1")
+    assert found["pinned"] == [{"lr": 0.01, "weight_decay": 0.0}]
+    assert [(trial["number"], trial["value"]) for trial in found["imported"]] == [(1, 0.01), (0, 0.2)]
+    assert "of 3 trials 1 are pinned and 2 imported; 1 do not fit the search space" in told
+    JobSpecification.model_validate(found)
+
+
+def test_a_table_of_wandb_or_anybody_is_imported(tmp_path: Path) -> None:
+    table = tmp_path / "wandb.csv"
+    table.write_text(
+        '\ufeff"Name","config.lr","wd","val/loss"\n'
+        '"=1+1",0.1,0.2,0.5\n"b",1e-2,,0.3\n"c",nan,0.1,0.1\n"d",0.1,0.1,NaN\n"e","x",0.1,0.2\n'
+    )
+    found, told = imported(tmp_path, str(table), "--value", "val/loss", "--rename", "weight_decay=wd")
+    # What does not say the decay is trained with the default, and tells the sampler nothing.
+    assert found["pinned"] == [{"lr": 0.01}, {"lr": 0.1, "weight_decay": 0.2}]
+    assert [trial["parameters"] for trial in found["imported"]] == [{"lr": 0.1, "weight_decay": 0.2}]
+    assert "of 4 trials" in told
+    refused = CliRunner().invoke(app, ["import", str(tmp_path / "job.yaml"), str(table), "-o", str(tmp_path / "o")])
+    assert refused.exit_code != 0
+    assert "has no column 'value' (it has: Name, config.lr, wd, val/loss)" in refused.output
+
+
+def test_the_sampler_learns_from_what_was_imported() -> None:
+    rates = [10 ** (-4 + 4 * index / 39) for index in range(40)]
+    points = [
+        {"source": "x", "number": index, "parameters": {"lr": lr, "weight_decay": 0.1}, "value": abs(lr - 0.02)}
+        for index, lr in enumerate(rates)
+    ]
+
+    def suggested(**fields: Any) -> list[float]:
+        policy = make_policy(plan_job(JobSpecification.model_validate({**JOB, **fields})))
+        asked = [policy.ask() for _ in range(8)]
+        return [float(str(one.parameters["lr"])) for one in asked if isinstance(one, Start)][1:]  # not the default
+
+    def distance(rates: list[float]) -> float:
+        """In decades, on average."""
+        return sum(abs(math.log10(rate / 0.02)) for rate in rates) / len(rates)
+
+    assert distance(suggested(imported=points)) < distance(suggested()) - 0.3
+    assert suggested(imported=points, sampler={"name": "random"}) == suggested(sampler={"name": "random"})
+
+
+def test_what_does_not_fit_is_refused_by_name() -> None:
+    wrong = [{"source": "x", "number": 0, "parameters": {"lr": 7.0, "weight_decay": 0.1}, "value": 1.0}]
+    with pytest.raises(InvalidInput, match=r"imported\[0\].parameters.lr"):
+        plan_job(JobSpecification.model_validate({**JOB, "imported": wrong}))
+    several = [{"metric": "validation_loss"}, {"metric": "step_seconds"}]
+    fitting = [{**wrong[0], "parameters": {"lr": 0.1, "weight_decay": 0.1}}]
+    with pytest.raises(InvalidInput, match="several objectives"):
+        plan_job(JobSpecification.model_validate({**JOB, "imported": fitting, "objectives": several}))
+
+
+def test_what_was_imported_counts_in_no_verdict(sqlite_database: Database) -> None:
+    defaults = SearchSpace.from_json(SPACE).defaults()
+    best = [{"source": "x", "number": 0, "parameters": dict(defaults), "value": -100.0}]
+    job = finished_job(sqlite_database, search_space=SPACE, imported=best)
+    with running(sqlite_database) as url:
+        assert "1 imported trial of x" in httpx.get(f"{url}/jobs/{job}", trust_env=False, verify=False).text
+    with sqlite_database.reading() as session:
+        trials = TrialRepository(session).page(job, phase=Phase.SEARCH)
+        recommendation = RecommendationRepository(session).of_job(job)
+    assert len(trials) == 3  # those that were trained
+    assert recommendation is not None
+    assert recommendation.status is EvidenceStatus.PROVISIONAL
+    assert "-100" not in json.dumps(recommendation.content)
