@@ -42,6 +42,8 @@ class RecommendedConfig(PasteableConfig):
 
     evidence: Evidence
     """The measurements behind it, and how sure the difference is."""
+    code_sha256: str | None = None
+    """The hash of the code that came with the job, of which its workload or sampler is; null: none did."""
 
     def to_json(self) -> dict[str, Any]:
         """The recommendation as JSON-able values."""

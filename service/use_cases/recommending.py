@@ -40,6 +40,8 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
     )
     if recommendation is None:
         return False
+    if job.code_sha256 is not None:
+        recommendation = recommendation.model_copy(update={"code_sha256": job.code_sha256})
     best = next(trial for trial in trials if trial.number == recommendation.evidence.best.number)
     RecommendationRepository(session).replace(_stored(job, best, recommendation, now=now))
     EventRepository(session).add(job.id, "job.recommendation", {}, now)

@@ -36,7 +36,11 @@ router = APIRouter(prefix=PATH, tags=["code"])
 
 Sha256 = Annotated[
     str,
-    Path(pattern=SHA256_PATTERN, examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"]),
+    Path(
+        description="The code's hash.",
+        pattern=SHA256_PATTERN,
+        examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"],
+    ),
 ]
 
 

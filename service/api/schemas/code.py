@@ -18,6 +18,7 @@ class CodeRead(ReadModel):
     sha256: str
     """Over the files' names, modes and contents."""
     num_files: int
+    """In it."""
     num_bytes: int
     """Of all files, unpacked."""
     stored_bytes: int
@@ -25,3 +26,4 @@ class CodeRead(ReadModel):
     owner: str | None
     """The name of the token that sent it first; null: nobody had to say who asks."""
     created_at: datetime
+    """When it was sent first."""

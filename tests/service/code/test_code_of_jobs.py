@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -62,7 +63,11 @@ def test_what_is_no_code_is_refused(http: httpx.Client) -> None:
     answer = http.post("/v1/code", content=b"nothing")
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "body")
     assert "no gzipped tar archive" in answer.text
-    assert http.post("/v1/code", content=bytes(MAX_SENT_BYTES + 1)).status_code == 413
+    assert http.post("/v1/code", content=bytes(1_500_000)).status_code == 422  # more than any other request may have
+    head = f"POST /v1/code HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MAX_SENT_BYTES + 1}\r\n\r\n"
+    with socket.create_connection((http.base_url.host, http.base_url.port or 0), PATIENCE_SECONDS) as connection:
+        connection.sendall(head.encode())
+        assert b" 413 " in connection.recv(100)
     assert http.get(f"/v1/code/{'0' * 64}").status_code == 404
     assert http.get("/v1/code/0").status_code == 422
 
