@@ -33,6 +33,18 @@ def check_room(session: Session, name: str) -> None:
         _check(name, "max_stored_bytes", project.max_stored_bytes, projects.stored_bytes(name))
 
 
+def check_stored_bytes(session: Session, name: str) -> None:
+    """Refuses to store more for a project that has used up its quota of bytes.
+
+    Raises:
+        QuotaExceeded: names the quota.
+    """
+    projects = ProjectRepository(session)
+    project = projects.find(name)
+    if project is not None and project.max_stored_bytes is not None:
+        _check(name, "max_stored_bytes", project.max_stored_bytes, projects.stored_bytes(name))
+
+
 def resting_projects(session: Session) -> list[str]:
     """The projects whose queued jobs may not begin now. Those with quotas are locked until the transaction ends, so
     that of two workers one begins the last job that may."""

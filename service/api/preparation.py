@@ -9,6 +9,7 @@ time is found out once. What takes longer than a client waits goes on without it
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import functools
 import json
 from collections import Counter
@@ -32,7 +33,8 @@ from service.api.dependencies import (
     TurnsDependency,
 )
 from service.api.schemas.jobs import JobCreate
-from service.errors import NotDoneYet, ServiceBusy
+from service.code.unpacked import laid_out
+from service.errors import NotDoneYet, NotFound, ServiceBusy
 from service.settings import Settings
 from service.specification.estimate import MemoryEstimate
 from service.specification.external.trials import EXTERNAL
@@ -40,8 +42,9 @@ from service.specification.job import JobSpecification, SamplerReference
 from service.specification.planning import JobPlan, plan_job, workload_of
 from service.specification.price import Price, price_of
 from service.specification.search.own_sampler import check_sampler
-from service.store.repositories import JobRepository
+from service.store.repositories import CodeRepository, JobRepository
 from service.use_cases.budgets import check_cost
+from service.use_cases.keeping.code import unknown_code
 from service.use_cases.memory_estimates import check_workload, estimate_memory, is_known_to_build
 from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
 from trainers.workload.description import WorkloadDescription
@@ -148,6 +151,36 @@ async def _preparations(request: Request) -> Preparations:
 PreparationsDependency = Annotated[Preparations, Depends(_preparations)]
 
 
+class CodeReader:
+    """Reads the code that comes with a job."""
+
+    def __init__(self, database: DatabaseDependency, turns: TurnsDependency) -> None:
+        self._database, self._turns = database, turns
+
+    async def archive(self, specification: JobSpecification, *, project: str) -> bytes | None:
+        """Its archive; None: there is none.
+
+        Raises:
+            InvalidInput: the project does not have it.
+        """
+        if specification.code is None:
+            return None
+        sha256 = specification.code.sha256
+
+        def read() -> bytes:
+            with self._database.reading() as session:
+                return CodeRepository(session).archive(project, sha256)
+
+        try:
+            async with self._turns.one():
+                return await run_in_threadpool(read)
+        except NotFound:
+            raise unknown_code(sha256) from None
+
+
+CodeReaderDependency = Annotated[CodeReader, Depends(CodeReader)]
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A submission, checked, with all that only processes can tell of it."""
@@ -171,9 +204,12 @@ async def _prepared(
     caller: CallerDependency,
     data_are_here: DataAreHere,
     preparations: PreparationsDependency,
+    code_reader: CodeReaderDependency,
     dry_run: DryRun = False,
 ) -> Prepared:
-    return await prepare(body, settings, caller, preparations, data_are_here=data_are_here, dry_run=dry_run)
+    return await prepare(
+        body, settings, caller, preparations, code_reader, data_are_here=data_are_here, dry_run=dry_run
+    )
 
 
 async def prepare(
@@ -181,6 +217,7 @@ async def prepare(
     settings: Settings,
     caller: Caller,
     preparations: Preparations,
+    code_reader: CodeReader,
     *,
     data_are_here: bool,
     dry_run: bool,
@@ -194,7 +231,8 @@ async def prepare(
     refuse_user_code(body.workload, body.sampler, settings, caller=caller)
     price = price_of(body.specification.resources, settings.device_hour_prices, currency=settings.currency)
     check_cost(body.specification.budget, price)
-    work = functools.partial(_prepare, body, settings, price, data_are_here=data_are_here, dry_run=dry_run)
+    archive = await code_reader.archive(body.specification, project=caller.project)
+    work = functools.partial(_prepare, body, settings, price, archive, data_are_here=data_are_here, dry_run=dry_run)
     if not starts_processes(body.specification, dry_run=dry_run, data_are_here=data_are_here):
         return await run_in_threadpool(work)
     what = json.dumps([body.specification.model_dump(mode="json"), dry_run], sort_keys=True)
@@ -217,6 +255,20 @@ def starts_processes(specification: JobSpecification, *, dry_run: bool, data_are
 
 
 def _prepare(
+    body: JobCreate,
+    settings: Settings,
+    price: Price | None,
+    archive: bytes | None,
+    *,
+    data_are_here: bool,
+    dry_run: bool,
+) -> Prepared:
+    code = body.code
+    with laid_out(archive, {} if code is None else code.environment):
+        return _find_out(body, settings, price, data_are_here=data_are_here, dry_run=dry_run)
+
+
+def _find_out(
     body: JobCreate, settings: Settings, price: Price | None, *, data_are_here: bool, dry_run: bool
 ) -> Prepared:
     check_sampler(body.sampler)
@@ -232,7 +284,8 @@ def _prepare(
     is_local = settings.cluster_address is None
     # Both ask processes, and one after the other takes longer than clients wait.
     with ThreadPoolExecutor(1) as pool:
-        fingerprint = pool.submit(fingerprint_for_winners, plan, data_roots=data_roots)
+        here = contextvars.copy_context()  # with the code of the job
+        fingerprint = pool.submit(here.run, functools.partial(fingerprint_for_winners, plan, data_roots=data_roots))
         memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here, data_roots=data_roots)
     return Prepared(body, plan, fingerprint.result(), memory, price)
 
@@ -240,13 +293,21 @@ def _prepare(
 PreparedJob = Annotated[Prepared, Depends(_prepared)]
 
 
-async def permitted_specification(
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A stored job that is to run again."""
+
+    specification: JobSpecification
+    project: str
+
+
+async def permitted_job(
     job_id: JobId,
     settings: SettingsDependency,
     caller: CallerDependency,
     database: DatabaseDependency,
     turns: TurnsDependency,
-) -> JobSpecification:
+) -> _Stored:
     """What a stored job is, for who has it run again: code that it names must be allowed now, and to the caller.
 
     Raises:
@@ -254,28 +315,37 @@ async def permitted_specification(
         CodeForbidden: the caller's token does not.
     """
 
-    def read() -> JobSpecification:
+    def read() -> _Stored:
         with database.reading() as session:
-            return JobRepository(session).get(job_id).specification
+            job = JobRepository(session).get(job_id)
+            return _Stored(job.specification, job.project)
 
     async with turns.one():
-        specification = await run_in_threadpool(read)
-    refuse_user_code(specification.workload, specification.sampler, settings, caller=caller)
-    return specification
+        stored = await run_in_threadpool(read)
+    refuse_user_code(stored.specification.workload, stored.specification.sampler, settings, caller=caller)
+    return stored
 
 
 async def _described_workload(
-    specification: Annotated[JobSpecification, Depends(permitted_specification)],
+    stored: Annotated[_Stored, Depends(permitted_job)],
     caller: CallerDependency,
     preparations: PreparationsDependency,
+    code_reader: CodeReaderDependency,
 ) -> WorkloadDescription:
-    name = specification.workload.name
+    specification = stored.specification
+    name, code = specification.workload.name, specification.code
     if name in BUILT_IN:
         return BUILT_IN[name]
     if name == EXTERNAL:
         return workload_of(specification)  # the job says it all
-    work = functools.partial(workload_of, specification)
-    return await preparations.do(json.dumps(name), work, token=caller.token)
+    archive = await code_reader.archive(specification, project=stored.project)
+
+    def describe() -> WorkloadDescription:
+        with laid_out(archive, {} if code is None else code.environment):
+            return workload_of(specification)
+
+    what = json.dumps([name, None if code is None else code.model_dump()], sort_keys=True)
+    return await preparations.do(what, describe, token=caller.token)
 
 
 JobWorkload = Annotated[WorkloadDescription, Depends(_described_workload)]

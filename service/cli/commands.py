@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.cli.access_commands import app as access_app
 from service.cli.asking import (
     DEFAULT_URL,
     AsJson,
@@ -23,12 +22,13 @@ from service.cli.asking import (
     say_json_line,
     say_json_list,
 )
-from service.cli.backup_commands import app as backup_app
 from service.cli.export_commands import app as export_app
 from service.cli.external_commands import app as external_app
-from service.cli.here import read_settings
 from service.cli.import_commands import app as import_app
-from service.cli.process_commands import app as process_app
+from service.cli.operating.access_commands import app as access_app
+from service.cli.operating.backup_commands import app as backup_app
+from service.cli.operating.here import read_settings
+from service.cli.operating.process_commands import app as process_app
 from service.cli.reading.catalogue_commands import app as catalogue_app
 from service.cli.reading.show_commands import app as show_app
 from service.cli.setting_up.completion_command import PROGRAM
@@ -115,6 +115,9 @@ def submit(
     ] = None,
     name: Annotated[str | None, typer.Option(help="What to call the job.")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it makes no second job.")] = None,
+    code: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Send this directory, and import the job's module:Class from it.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check it, and say what it would cost at most.")
@@ -125,11 +128,13 @@ def submit(
 ) -> None:
     """Submits a job."""
     from service.cli.estimate_lines import estimate_lines
-    from service.cli.job_file import apply_settings, read_job_file
+    from service.cli.job_file import apply_settings, read_job_file, with_code
     from service.cli.job_file_faults import faults_in
 
     content = apply_settings(read_job_file(job_file), setting or [])
     with client_at(url, token) as client, faults_in(job_file, setting or []):
+        if code is not None:
+            content = with_code(content, client.send_code(code).sha256)
         if dry_run:
             estimate = client.estimate(content)
             if as_json:
@@ -257,7 +262,7 @@ def demo(
     data_dir: Annotated[Path | None, typer.Option(help="A new directory for its data.")] = None,
 ) -> None:
     """Tunes a small model on real data, from an empty database to a config to paste."""
-    from service.cli.demo import run_demo
+    from service.cli.operating.demo import run_demo
     from service.cli.terminal import new_console
     from service.private_files import keep_files_private
 

@@ -180,3 +180,15 @@ def _copy(node: Any) -> Any:
     if isinstance(node, list):
         return [_copy(value) for value in node]
     return node
+
+
+def with_code(content: dict[str, Any], sha256: str) -> dict[str, Any]:
+    """A copy of `content` that names code by its hash; what else its `code` says stays.
+
+    Raises:
+        InvalidInput: its `code` is no object.
+    """
+    own = content.get("code") or {}
+    if not isinstance(own, dict):
+        raise InvalidInput("code", f"must be an object, got {own!r:.100}")
+    return {**content, "code": {**own, "sha256": sha256}}

@@ -30,7 +30,7 @@ class Call(Generic[Result]):
     path: str
     params: Params = field(default_factory=dict)
     body: object = None
-    """JSON-able; None: there is none."""
+    """JSON-able, or bytes, whose type the headers say; None: there is none."""
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool | None = None
     """Whether it may be sent again when nobody knows what became of it; None: what is read may, and what has an
@@ -44,11 +44,15 @@ class Call(Generic[Result]):
 
     @property
     def content(self) -> bytes | None:
-        return None if self.body is None else json.dumps(self.body, allow_nan=False).encode()
+        if self.body is None or isinstance(self.body, bytes):
+            return self.body
+        return json.dumps(self.body, allow_nan=False).encode()
 
     @property
     def sent_headers(self) -> Mapping[str, str]:
-        return self.headers if self.body is None else {"Content-Type": "application/json", **self.headers}
+        if self.body is None or isinstance(self.body, bytes):
+            return self.headers
+        return {"Content-Type": "application/json", **self.headers}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,14 +15,15 @@ from service.api.schemas.output import OutputRead
 from service.client import declared
 from service.client import webhooks as about_webhooks
 from service.client.attempts import refusal
+from service.client.code import CodeRequests
 from service.client.downloads import fetch
 from service.client.errors import ServiceUnreachable
-from service.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Requests, answered, listed
+from service.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, answered, listed
 from service.client.stream import followed
 from service.client.waiting import Waiting
 
 
-class Client(Requests):
+class Client(CodeRequests):
     """One service. Use it as a context manager, or close it."""
 
     submit = answered(declared.submit)

@@ -28,6 +28,7 @@ from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
+from service.scheduler.job_code import enter_code, runtime_environment
 from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.output.files import OutputPlaces, local_parent
 from service.scheduler.output.keeper import OutputKeeper
@@ -59,6 +60,7 @@ from service.store.retry import Write, write_with_retries
 from service.store.session import Database
 from service.use_cases import run
 from service.use_cases.leases import Lease, release_job
+from trainers.processes.job_code import JobCode
 from trainers.storage import Place
 
 logger = logging.getLogger(__name__)
@@ -166,6 +168,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         JobImpossible: the job cannot be run, or not any further.
         WorkloadNotDescribed: not now.
     """
+    code = enter_code(this.database, stored.job, this.settings, this.directory)
     plan = plan_of(stored.job, this.settings)
     set_limits(this.watch, plan, stored)
     policy = restored_policy(plan, stored, this.watch)
@@ -176,7 +179,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
     size = group_size(plan)
     if this.address is None:
         check_data(plan, this.settings.data_directories)
-    nodes = _connected(this, size)
+    nodes = _connected(this, size, code)
     feasibility = make_feasibility(plan, stored, is_local=this.address is None)
     journal = Journal(this.database, this.lease, this.watch)
     trials = OpenTrials(
@@ -227,7 +230,7 @@ def _output_places(this: JobRun) -> OutputPlaces | None:
     return OutputPlaces(parent, this.lease.job_id)
 
 
-def _connected(this: JobRun, size: GroupSize) -> list[ray_cluster.Node]:
+def _connected(this: JobRun, size: GroupSize, code: JobCode | None) -> list[ray_cluster.Node]:
     """The machines of the cluster, to which this process is connected from here on.
 
     Raises:
@@ -235,7 +238,12 @@ def _connected(this: JobRun, size: GroupSize) -> list[ray_cluster.Node]:
     """
     this.watch.start_for_processes()
     namespace = f"shampoo-tuner/{this.lease.job_id}"
-    nodes = ray_cluster.connect(this.address, directory=this.directory, namespace=namespace)
+    nodes = ray_cluster.connect(
+        this.address,
+        directory=this.directory,
+        namespace=namespace,
+        runtime_environment=None if this.address is None else runtime_environment(code),
+    )
     this.watch.start_for_cluster()
     if ray_cluster.max_parallel_trials(nodes, size) == 0:
         raise JobImpossible(ray_cluster.describe_shortage(nodes, size))

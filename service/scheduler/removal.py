@@ -15,6 +15,7 @@ from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.settings import Settings
 from service.store.repositories import DeletionRepository
 from service.store.session import DATABASE_ERRORS, Database
+from service.use_cases.keeping.code import has_unused_code, remove_unused_code
 from service.use_cases.keeping.deletion import next_to_remove, remove_some
 
 LOOK_SECONDS = 10.0
@@ -30,6 +31,8 @@ def keep_removing(database: Database, settings: Settings, *, gone: threading.Eve
     while not gone.is_set():
         try:
             found = remove_next(database, settings, gone=gone, clock=clock)
+            if found is None:
+                remove_unused(database, clock=clock)
         except DATABASE_ERRORS as error:
             logger.warning("cannot remove deleted jobs: %s", error)
             found = None
@@ -52,6 +55,16 @@ def remove_next(database: Database, settings: Settings, *, gone: threading.Event
     if not is_more:
         logger.info("removed the deleted job %s", job_id)
     return job_id
+
+
+def remove_unused(database: Database, *, clock: Clock = utc_now) -> None:
+    """Removes code that no job names any more."""
+    with database.reading() as session:
+        is_there = has_unused_code(session, now=clock())
+    if is_there:
+        with database.writing() as session:
+            num_removed = remove_unused_code(session, now=clock())
+        logger.info("removed code that no job names: %d", num_removed)
 
 
 def remove_logs_of_deleted_jobs(database: Database, settings: Settings) -> None:

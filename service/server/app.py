@@ -31,6 +31,7 @@ from service.api.routers import (
     admin,
     catalogue,
     checkpoints,
+    code,
     export,
     external,
     health,
@@ -45,13 +46,14 @@ from service.api.routers import (
     webhooks,
 )
 from service.clock import Clock, utc_now
+from service.code.archive import MAX_SENT_BYTES
 from service.dashboard import log_in, output_page, pages
 from service.dashboard.assets import static_mounts
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
 from service.monitoring.metrics import Metrics
 from service.monitoring.request_ids import RequestIds
-from service.server.body_limit import BODY_SECONDS, BodyLimit
+from service.server.body_limit import BODY_SECONDS, BodyLimit, Limit
 from service.server.guard import Guard
 from service.server.head import Head
 from service.server.origin_check import OriginCheck
@@ -71,16 +73,18 @@ TAGS = [
         "description": "The trials of a job, with their configs and curves; proposed, stopped, retried.",
     },
     {"name": "external trials", "description": "Trials that are trained elsewhere: asked for, and told of."},
+    {"name": "code", "description": "Directories of code that come with jobs: kept by their contents, sent once."},
     {"name": "events", "description": "What happens, as it happens: streams of server-sent events."},
     {"name": "recommendations", "description": "Configs with the evidence for them: the answers of jobs."},
     {"name": "webhooks", "description": "Addresses that are told what happens to jobs, and what was sent to them."},
-    {"name": "external trials", "description": "Trials that clients of yours train: they ask for one and report."},
     {"name": "catalogue", "description": "What a job can be made of: workloads and search spaces."},
     {"name": "admin", "description": "For whoever looks after the service."},
     {"name": "health", "description": "Probes, which ask for no token."},
 ]
 """Of the operations; a test holds them against those that operations have."""
 SERVERS = [{"url": "/", "description": "This service."}]
+LARGER_BODIES = {code.PATH: Limit(MAX_SENT_BYTES, 120.0)}
+"""Limits of the requests that send files."""
 SWAGGER_PATH = "/vendor/swagger-ui"
 MAX_STREAMS = 500
 """Of events at once, of an API process: half of the connections that it accepts. Each reads every event from SQL."""
@@ -143,6 +147,7 @@ def create_app(
     app.state.trial_memory = TrialMemory()
     app.state.preparations = Preparations()
     app.state.downloads = checkpoints.Downloads()
+    app.state.uploads = code.Uploads()
     app.state.doors = Doors(opened, turns, settings)
     app.state.answers = Answers(opened, turns)
     app.state.feed = events.EventFeed(
@@ -153,7 +158,7 @@ def create_app(
         max_streams=MAX_STREAMS,
         max_streams_per_address=MAX_STREAMS_PER_ADDRESS,
     )
-    app.add_middleware(BodyLimit, max_bytes=settings.max_request_bytes, max_seconds=BODY_SECONDS)
+    app.add_middleware(BodyLimit, limit=Limit(settings.max_request_bytes, BODY_SECONDS), others=LARGER_BODIES)
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no body
     # holds one. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
@@ -184,7 +189,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
     of_jobs = (jobs, kept_jobs, plots, export, trials, measurements, output, checkpoints, external)
-    for module in (*of_jobs, events, webhooks, recommendations, catalogue, admin, metrics):
+    for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, admin, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
         )

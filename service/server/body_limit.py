@@ -4,6 +4,8 @@ do not come in time with 408."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -14,24 +16,39 @@ BODY_SECONDS = 20.0
 """From a request's headers to the last byte of its body."""
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Of a request's body."""
+
+    max_bytes: int
+    max_seconds: float
+    """From the headers to its last byte."""
+
+
 class BodyLimit:
     """ASGI middleware. FastAPI's own `max_body_size` answers in plain text where the length is declared."""
 
-    def __init__(self, app: ASGIApp, max_bytes: int, max_seconds: float) -> None:
+    def __init__(self, app: ASGIApp, limit: Limit, *, others: Mapping[str, Limit] | None = None) -> None:
+        """Wraps `app`.
+
+        Args:
+            others: limits of paths that have their own.
+        """
         self._app = app
-        self._max_bytes = max_bytes
-        self._max_seconds = max_seconds
+        self._limit = limit
+        self._others = others or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        limit = self._others.get(scope["path"], self._limit)
         declared = Headers(scope=scope).get("content-length", "")
-        if declared.isdecimal() and int(declared[:20]) > self._max_bytes:
-            await too_large(self._max_bytes, instance=scope["path"])(scope, receive, send)
+        if declared.isdecimal() and int(declared[:20]) > limit.max_bytes:
+            await too_large(limit.max_bytes, instance=scope["path"])(scope, receive, send)
             return
         received, is_whole, answered = 0, False, asyncio.Event()
-        deadline = asyncio.get_running_loop().time() + self._max_seconds
+        deadline = asyncio.get_running_loop().time() + limit.max_seconds
 
         async def counted() -> Message:
             nonlocal received, is_whole
@@ -43,11 +60,11 @@ class BodyLimit:
             except TimeoutError:
                 if answered.is_set():
                     return {"type": "http.disconnect"}
-                raise BodyTooSlow(self._max_seconds) from None
+                raise BodyTooSlow(limit.max_seconds) from None
             is_whole = not message.get("more_body", False)
             received += len(message.get("body", b""))
-            if received > self._max_bytes:
-                raise BodyTooLarge(self._max_bytes)
+            if received > limit.max_bytes:
+                raise BodyTooLarge(limit.max_bytes)
             return message
 
         async def noted(message: Message) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, JsonValue, RootModel, model_validator
 
 from service.domain import Currency, PrunerName, SamplerName
+from service.specification.code import CodeChoice
 from service.specification.external.trials import ExternalTrials
 from service.specification.imported import MAX_IMPORTED, ImportedTrial
 from service.specification.resources import Resources
@@ -212,6 +213,9 @@ class JobSpecification(StrictModel):
     """The ranks of a trial, and their shares of the cluster."""
     external: ExternalTrials | None = None
     """Null: the service trains the trials."""
+    code: CodeChoice | None = None
+    """The directory that the workload's or the sampler's `module:Class` is imported from. Null: where the service
+    imports from."""
     trackers: list[TrackerName] = Field(default_factory=list, max_length=3, examples=[["tensorboard"]])
     """Experiment trackers that are told of the trials while they train, by the worker that runs the job, below its
     setting `tracker_directory`: `tensorboard` and `mlflow` (the extra `trackers`), and `wandb` (the extra of that

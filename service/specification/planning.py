@@ -19,7 +19,7 @@ from service.errors import InvalidInput, WorkloadNotDescribed
 from service.faults import Faults
 from service.specification.external.trials import EXTERNAL, describe_external
 from service.specification.imported import KnownPoint, known_points
-from service.specification.job import JobSpecification
+from service.specification.job import JobSpecification, SamplerReference
 from service.specification.length import JobLength, job_length, parts_of_batch, told_parts
 from service.specification.objectives import check_constraint, objectives_of, summaries_of, target_of
 from service.specification.phases import (
@@ -37,6 +37,7 @@ from service.specification.search.population import PopulationPlan, plan_populat
 from service.specification.workloads import describe_workload
 from trainers.config import MAX_SEED, SUMMARY_PREFIXES, InvalidConfig, OptimizerConfig, ScheduleConfig, TrialConfig
 from trainers.workload.description import WorkloadDescription
+from trainers.workload.user_workload import is_reference
 from trainers.workloads.describe import DescriptionKilled
 from trainers.workloads.registry import check_options
 
@@ -175,6 +176,7 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
         specification.resources.check,
         specification.training.check_averaging,
         functools.partial(_check_external, specification),
+        functools.partial(_check_code, specification),
         functools.partial(search_method, specification),
         functools.partial(_check_shards, specification),
         functools.partial(_check_mode, specification),
@@ -251,6 +253,16 @@ def workload_of(specification: JobSpecification) -> WorkloadDescription:
     }
     options = {**dict.fromkeys(sorted(named)), **specification.workload.options}
     return describe_external(external.metrics, options, batch_size=parts_of_batch(specification))
+
+
+def _check_code(specification: JobSpecification) -> None:
+    if specification.code is None:
+        return
+    if specification.external is not None:
+        raise InvalidInput("code", "has no effect: trials are trained by others, with code of their own")
+    names_class = is_reference(specification.workload.name) or isinstance(specification.sampler.name, SamplerReference)
+    if not names_class:
+        raise InvalidInput("code", "has no effect: neither workload.name nor sampler.name is a module:Class")
 
 
 def _check_external(specification: JobSpecification) -> None:

@@ -138,6 +138,13 @@ class Job(Base):
             sqlite_where=text("deleted_at IS NOT NULL"),
             postgresql_where=text("deleted_at IS NOT NULL"),
         ),
+        # Of few jobs: what asks is whether any has some code.
+        Index(
+            "ix_jobs_code_sha256",
+            "code_sha256",
+            sqlite_where=text("code_sha256 IS NOT NULL"),
+            postgresql_where=text("code_sha256 IS NOT NULL"),
+        ),
     )
 
     id: Mapped[str] = mapped_column(String(40), primary_key=True)
@@ -193,6 +200,8 @@ class Job(Base):
     """Training time of its trials, times the ranks of each, when it last left state running."""
     is_external: Mapped[bool] = mapped_column(default=False, server_default=false())
     """True if others train its trials: its run holds no device."""
+    code_sha256: Mapped[str | None] = mapped_column(String(64))
+    """Of the code that it came with, which is kept while it is there; None: it has none."""
     requested: Mapped[JobRequest | None]
     """While it runs: what its run is asked to end for."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))

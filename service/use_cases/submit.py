@@ -21,6 +21,7 @@ from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases.budgets import check_cost
 from service.use_cases.earlier_winners import resolve_winners
+from service.use_cases.keeping.code import use_code
 from service.use_cases.transitions import record_job_event
 from trainers.workload.description import ParameterGroup
 from trainers.workloads.registry import BUILT_IN
@@ -80,6 +81,8 @@ def create_job(
                 raise IdempotencyKeyReused(idempotency_key)
             return earlier, False
     check_room(session, project)
+    if specification.code is not None:
+        use_code(session, specification.code.sha256, project=project, now=now)
     job = Job(
         id=f"job_{ULID()}",
         name=name or model or plan.workload.name,
@@ -98,6 +101,7 @@ def create_job(
         num_trials=plan.num_trials,
         num_steps=plan.num_steps,
         is_external=specification.external is not None,
+        code_sha256=None if specification.code is None else specification.code.sha256,
         idempotency_key=key,
         request_digest=digest,
         device_hour_price=None if price is None else price.per_device_hour,

@@ -105,7 +105,7 @@ def tune(client: Client, workload: dict[str, Any], **parts: Any) -> Any:
         "pruner": {"name": "none"},
         **parts,
     }
-    job = patiently(lambda: client.submit(specification, idempotency_key=json.dumps(workload)))
+    job = patiently(lambda: client.submit(specification, idempotency_key=json.dumps([workload, parts])))
     return client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
 
 
@@ -133,6 +133,21 @@ def test_the_installed_package_is_listed_and_tuned(client: Client) -> None:
     assert job.state is JobState.SUCCEEDED, job.failure
     recommendation = client.recommendation(job.id)
     assert recommendation.workload_options == {"label_smoothing": 0.1}
+
+
+def test_code_that_comes_with_a_job_is_tuned_before_what_the_service_has_of_that_name(
+    client: Client, directory: Path, tmp_path: Path
+) -> None:
+    """The service's directory has a `my_model` of its own, which this is not; and this needs a variable."""
+    own = (directory / "my_model.py").read_text()
+    lines = "import os\n\nfrom sent_part import GREETING\n\nassert os.environ['GREETING'] == GREETING\n"
+    (tmp_path / "my_model.py").write_text(own.replace("\nclass ", f"\n{lines}\n\nclass ", 1))
+    (tmp_path / "sent_part.py").write_text("GREETING = 'of the job'\n")
+    sent = client.send_code(tmp_path)
+    code = {"sha256": sent.sha256, "environment": {"GREETING": "of the job"}}
+    job = tune(client, {"name": "my_model:MyModel"}, code=code, baseline=None, budget={"num_trials": 1})
+    assert job.state is JobState.SUCCEEDED, job.failure
+    assert client.clone(job.id).specification.code == job.specification.code
 
 
 def test_a_class_in_the_services_directory_is_tuned_with_its_options(client: Client) -> None:

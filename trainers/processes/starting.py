@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol
 
+from trainers.processes.job_code import variables_of_children
+
 logger = logging.getLogger(__name__)
 
 NUMBER_BYTES = 8
@@ -53,15 +55,17 @@ def start(module: str, arguments: Sequence[str], streams: Streams, *, environmen
     """Starts `python -m module arguments`, from the warm process where one is kept.
 
     Args:
-        environment: all variables of a process that starts by itself. A forked one has those of the warm process.
+        environment: all variables of a process that starts by itself. A forked one has those of the warm process. To
+            both come those of the job that it is of (`job_code.children_have`).
     """
+    of_job = variables_of_children()
     template = _kept
     if template is not None:
         try:
-            return template.fork(module, arguments, streams)
+            return template.fork(module, arguments, streams, environment=of_job)
         except OSError as error:
             logger.warning("%s starts by itself: there is no warm process to fork (%s)", module, error)
-    return _Own(module, arguments, streams, environment=environment)
+    return _Own(module, arguments, streams, environment={**environment, **of_job})
 
 
 @contextmanager
@@ -154,10 +158,16 @@ class _Template:
         with self._lock, suppress(OSError):
             self._started()
 
-    def fork(self, module: str, arguments: Sequence[str], streams: Streams) -> _Forked:
-        """Raises: OSError: there is no process to fork, or the arguments are too long for it."""
+    def fork(
+        self, module: str, arguments: Sequence[str], streams: Streams, *, environment: Mapping[str, str]
+    ) -> _Forked:
+        """A process with these variables beside the template's.
+
+        Raises: OSError: there is no process to fork, or the arguments are too long for it.
+        """
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        asked = json.dumps({"module": module, "arguments": list(arguments)}).encode()
+        question = {"module": module, "arguments": list(arguments), "environment": dict(environment)}
+        asked = json.dumps(question).encode()
         try:
             with theirs, self._lock:
                 handed = [streams.stdin, streams.stdout, streams.stderr, theirs.fileno()]

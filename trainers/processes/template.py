@@ -37,6 +37,8 @@ PR_SET_PDEATHSIG = 1
 class _Question:
     module: str
     arguments: list[str]
+    environment: dict[str, str]
+    """Variables beside this process's."""
 
 
 class _Forks:
@@ -141,6 +143,7 @@ def main() -> int:
     if question is None:
         return 0
     importlib.invalidate_caches()
+    os.environ.update(question.environment)
     sys.argv = [question.module, *question.arguments]
     sys.modules.pop(question.module, None)  # it is run as the main one
     runpy.run_module(question.module, run_name="__main__", alter_sys=True)

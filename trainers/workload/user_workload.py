@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from trainers.config import InvalidConfig, Json
+from trainers.processes.job_code import import_from_job_code
 from trainers.workload.description import Direction, OptionRole, ParameterGroup, WorkloadDescription, WorkloadOption
 
 MAX_REFERENCE_LENGTH = 200
@@ -49,12 +50,13 @@ def is_reference(name: str) -> bool:
 
 
 def import_class(reference: str) -> type[Any]:
-    """The class that `module:Class` names. This runs the module's code.
+    """The class that `module:Class` names, of the job's own code first. This runs the module's code.
 
     Raises:
         InvalidConfig: the module cannot be imported, for whatever reason, or has no such class.
     """
     module_name, _, class_name = reference.partition(":")
+    import_from_job_code()
     try:
         module = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:  # the boundary to a user's own code

@@ -7,6 +7,7 @@ from service.api.examples.catalogue import (
     WORKLOAD,
 )
 from service.api.examples.checkpoints import CHECKPOINT
+from service.api.examples.code import CODE
 from service.api.examples.exports import EXPORTS
 from service.api.examples.external import (
     DECISION,
@@ -43,6 +44,7 @@ from service.api.examples.webhooks import DELIVERY, WEBHOOK, WEBHOOK_CREATE, WEB
 __all__ = [
     "AUDIT_ENTRY",
     "CHECKPOINT",
+    "CODE",
     "DECISION",
     "DELIVERY",
     "END_CREATE",

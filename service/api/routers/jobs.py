@@ -21,7 +21,7 @@ from service.api.lists.job_filters import JobFilters
 from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_place, encode_place
-from service.api.preparation import PreparedJob, permitted_specification
+from service.api.preparation import PreparedJob, permitted_job
 from service.api.schemas.jobs import JobChange, JobItem, JobRead, Page
 from service.api.strict_json import refuse_repeated_names
 from service.api.submission import SubmissionDependency
@@ -130,7 +130,7 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
 @router.post(
     "/{job_id}/resume",
     summary="Resume a job",
-    dependencies=[Depends(permitted_specification), IF_JOB_UNCHANGED],
+    dependencies=[Depends(permitted_job), IF_JOB_UNCHANGED],
     responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
 def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:

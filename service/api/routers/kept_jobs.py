@@ -28,7 +28,7 @@ from service.api.dependencies import (
     address_of,
 )
 from service.api.job_reader import Reader
-from service.api.preparation import DryRun, PreparationsDependency, Prepared, prepare
+from service.api.preparation import CodeReaderDependency, DryRun, PreparationsDependency, Prepared, prepare
 from service.api.schemas.jobs import JobCreate, JobRead
 from service.api.schemas.many_jobs import JobIds, JobOutcome, JobOutcomes, JobPatch
 from service.api.strict_json import refuse_repeated_names
@@ -96,6 +96,7 @@ async def _prepared_clone(
     database: DatabaseDependency,
     turns: TurnsDependency,
     preparations: PreparationsDependency,
+    code_reader: CodeReaderDependency,
     patch: Annotated[
         JobPatch | None, Body(openapi_examples={"longer": {"summary": "With more trials", "value": examples.JOB_PATCH}})
     ] = None,
@@ -113,7 +114,9 @@ async def _prepared_clone(
 
     async with turns.one():
         body = await run_in_threadpool(read)
-    return await prepare(body, settings, caller, preparations, data_are_here=data_are_here, dry_run=dry_run)
+    return await prepare(
+        body, settings, caller, preparations, code_reader, data_are_here=data_are_here, dry_run=dry_run
+    )
 
 
 @router.post(

@@ -20,7 +20,7 @@ from service.api.paging import (
     decode_place,
     encode_place,
 )
-from service.api.preparation import JobWorkload, permitted_specification
+from service.api.preparation import JobWorkload, permitted_job
 from service.api.schemas.jobs import (
     Page,
     TrialConfigRead,
@@ -183,7 +183,7 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
 @router.post(
     "/{number}/retry",
     summary="Try a trial again",
-    dependencies=[Depends(permitted_specification), IF_TRIAL_UNCHANGED],
+    dependencies=[Depends(permitted_job), IF_TRIAL_UNCHANGED],
     responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
 def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:

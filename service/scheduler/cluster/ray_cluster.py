@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import ray
 import ray.util
@@ -41,13 +42,20 @@ class Node:
         return min(_num_times(name, self.resources.get(name, 0.0), want) for name, want in size.rank_bundle.items())
 
 
-def connect(address: str | None, *, directory: Path, namespace: str | None = None) -> list[Node]:
+def connect(
+    address: str | None,
+    *,
+    directory: Path,
+    namespace: str | None = None,
+    runtime_environment: dict[str, Any] | None = None,
+) -> list[Node]:
     """Connects this process to the cluster at `address`, or starts a local one; the cluster's machines.
 
     Args:
         namespace: of all ranks that are started from here, and of no other job's; None: one of its own.
         directory: where a local cluster keeps its files. A short path: it holds sockets, whose paths must stay below
             108 characters.
+        runtime_environment: Ray's, of all that is started from here on a cluster that runs already; None: its own.
     """
     set_environment_of_trainables(is_local=address is None)
     if address is None:
@@ -63,7 +71,13 @@ def connect(address: str | None, *, directory: Path, namespace: str | None = Non
                 _temp_dir=str(directory),
             )
     else:
-        ray.init(address=address, namespace=namespace, log_to_driver=False, logging_level=logging.WARNING)
+        ray.init(
+            address=address,
+            namespace=namespace,
+            runtime_env=runtime_environment,
+            log_to_driver=False,
+            logging_level=logging.WARNING,
+        )
         _end_ranks_of_earlier_runs()
     return living_nodes()
 

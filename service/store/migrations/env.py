@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 from service.settings import Settings
 from service.store import (  # noqa: F401 # their tables
     access_models,
+    code_models,
     deletion_models,
     external_models,
     output_models,

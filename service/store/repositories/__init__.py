@@ -9,6 +9,7 @@ from service.store.repositories.access import (
     TokenRepository,
     Usage,
 )
+from service.store.repositories.code import CodeRepository
 from service.store.repositories.deletions import DeletionRepository
 from service.store.repositories.external import ExternalRequestRepository, TrialLeaseRepository
 from service.store.repositories.job_lists import Archived, JobListRepository, JobOrder, JobQuery, TagFilter
@@ -47,6 +48,7 @@ __all__ = [
     "Archived",
     "AuditRepository",
     "ClusterShareRepository",
+    "CodeRepository",
     "CompletedTrial",
     "DeletionRepository",
     "EventRepository",

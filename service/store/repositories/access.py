@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from service.domain import JobState
 from service.store.access_models import AuditEntry, Project, SigningKey, Token
 from service.store.models import Job, Trial
+from service.store.repositories.code import CodeRepository
 from service.store.repositories.deletions import DeletionRepository
 
 
@@ -64,8 +65,11 @@ class ProjectRepository:
         return (spent + DeletionRepository(self._session).rank_seconds(name)) / 3600
 
     def stored_bytes(self, name: str) -> int:
-        """Of its jobs, when their workers last looked; of deleted ones until their files are gone."""
-        return self._session.scalar(select(func.coalesce(func.sum(Job.disk_bytes), 0)).where(Job.project == name)) or 0
+        """Of its jobs, when their workers last looked, and of the code that came with them; of deleted ones until their
+        files are gone.
+        """
+        of_jobs = self._session.scalar(select(func.coalesce(func.sum(Job.disk_bytes), 0)).where(Job.project == name))
+        return (of_jobs or 0) + CodeRepository(self._session).stored_bytes(name)
 
     def usage(self, name: str) -> Usage:
         return Usage(

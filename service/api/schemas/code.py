@@ -1,0 +1,27 @@
+"""Bodies about code that comes with jobs."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import ConfigDict
+
+from service.api import examples
+from service.api.schemas.common import ReadModel
+
+
+class CodeRead(ReadModel):
+    """Code that a project has; a job names it as `code.sha256`."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.CODE]})
+
+    sha256: str
+    """Over the files' names, modes and contents."""
+    num_files: int
+    num_bytes: int
+    """Of all files, unpacked."""
+    stored_bytes: int
+    """As they are stored, packed."""
+    owner: str | None
+    """The name of the token that sent it first; null: nobody had to say who asks."""
+    created_at: datetime

@@ -1,0 +1,56 @@
+"""The section of a job that names the code which comes with it."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from pydantic import Field, StringConstraints, field_validator
+
+from service.specification.strict_model import StrictModel
+
+MAX_VARIABLES = 64
+SHA256_PATTERN = "^[0-9a-f]{64}$"
+
+Sha256 = Annotated[str, StringConstraints(pattern=SHA256_PATTERN)]
+VariableName = Annotated[str, StringConstraints(max_length=200)]
+VariableValue = Annotated[str, StringConstraints(max_length=2000)]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_REFUSED_PREFIXES = ("DYLD_", "GLIBC_", "LD_", "MALLOC_", "PYTHON", "RAY_", "SHAMPOO_", "TUNE_")
+_REFUSED = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "HOME", "LOGNAME", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS", "PATH", "PWD"}
+    | {"GCONV_PATH", "LOCAL_RANK", "NODE_RANK", "RANK", "SHELL", "TEMP", "TMP", "TMPDIR", "USER", "VIRTUAL_ENV"}
+    | {"WORLD_SIZE", "CUBLAS_WORKSPACE_CONFIG"}
+)
+
+
+def why_refused(name: str) -> str | None:
+    """Why a job may not set an environment variable, for a person; None: it may."""
+    if not _NAME.fullmatch(name):
+        return "must be letters, digits and _, no digit first"
+    if name.upper().startswith(_REFUSED_PREFIXES) or name.upper() in _REFUSED:
+        return "is not a job's to set: the service, Ray, Python or the loader of programs reads it"
+    return None
+
+
+class CodeChoice(StrictModel):
+    """Code that was sent with `POST /v1/code`, and the environment that it runs in."""
+
+    sha256: Sha256 = Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"])
+    """What the service answered to it. It is of the job's project, and kept for as long as a job names it."""
+    environment: dict[VariableName, VariableValue] = Field(
+        default_factory=dict, max_length=MAX_VARIABLES, examples=[{"HF_HUB_OFFLINE": "1"}]
+    )
+    """Environment variables of the processes that import the code, by name. They are shown with the job to whoever may
+    read it: a secret is better put where ranks can read it."""
+
+    @field_validator("environment")
+    @classmethod
+    def _may_be_set(cls, environment: dict[str, str]) -> dict[str, str]:
+        for name, value in environment.items():
+            if why := why_refused(name):
+                raise ValueError(f"{name!a:.100} {why}")
+            if "\0" in value:
+                raise ValueError(f"the value of {name} must not contain the NUL character")
+        return environment

@@ -1,0 +1,145 @@
+"""Code over HTTP: sent once in a project, named by jobs, kept as long as one does; who may not send it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from service.access.caller import Scope
+from service.access.projects import Quotas, create_project
+from service.client import ApiError, Client
+from service.code.archive import MAX_SENT_BYTES, CodeFile, pack
+from service.store.repositories import CodeRepository, ProjectRepository
+from service.store.session import Database
+from service.use_cases.keeping.code import KEPT_UNUSED, keep_code, remove_unused_code
+from tests.support.service.callers import asking, bearer, give_token
+from tests.support.service.live import running
+from tests.support.service.scenarios import NOW, submit
+from tests.support.waiting import PATIENCE_SECONDS
+
+ARCHIVE = pack({"their.py": CodeFile(b"class Theirs: ...")})
+SAMPLER = {"name": "their:Theirs"}
+
+
+@pytest.fixture
+def http(sqlite_database: Database) -> Iterator[httpx.Client]:
+    with (
+        running(sqlite_database, allow_code=True) as url,
+        httpx.Client(base_url=url, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http,
+    ):
+        yield http
+
+
+def keep(database: Database, archive: Any = ARCHIVE, *, project: str = "default") -> str:
+    with database.writing() as session:
+        return keep_code(session, archive, project=project, owner=None, now=NOW)[0].sha256
+
+
+def test_the_same_code_is_sent_and_stored_once(
+    sqlite_database: Database, http: httpx.Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.py").write_text("x = 1")
+    with Client(str(http.base_url)) as client:
+        first = client.send_code(tmp_path)
+        assert (first.num_files, first.num_bytes) == (1, 5)
+        monkeypatch.setattr("service.client.code.PATH", "/v1/nothing-is-posted-here")
+        with pytest.raises(ApiError):
+            client.send_code(tmp_path)
+        monkeypatch.undo()
+        assert client.send_code(tmp_path) == first
+    again = http.post("/v1/code", content=pack({"model.py": CodeFile(b"x = 1")}).content)
+    assert (again.status_code, again.json()["sha256"]) == (200, first.sha256)
+    with sqlite_database.reading() as session:
+        assert ProjectRepository(session).stored_bytes("default") == first.stored_bytes
+
+
+def test_what_is_no_code_is_refused(http: httpx.Client) -> None:
+    answer = http.post("/v1/code", content=b"nothing")
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "body")
+    assert "no gzipped tar archive" in answer.text
+    assert http.post("/v1/code", content=bytes(MAX_SENT_BYTES + 1)).status_code == 413
+    assert http.get(f"/v1/code/{'0' * 64}").status_code == 404
+    assert http.get("/v1/code/0").status_code == 422
+
+
+def test_only_who_may_name_code_may_send_it(sqlite_database: Database) -> None:
+    without = give_token(sqlite_database, "ada", Scope.SUBMIT)
+    with_code = give_token(sqlite_database, "cod", Scope.SUBMIT, Scope.CODE)
+    with asking(sqlite_database, allow_code=True) as asked, asked.client() as http:
+        sent = [http.post("/v1/code", content=ARCHIVE.content, headers=bearer(one)) for one in (without, with_code)]
+    assert [answer.status_code for answer in sent] == [403, 201]
+    assert sent[1].json()["owner"] == "cod"
+    with asking(sqlite_database, allow_code=False) as asked, asked.client() as http:
+        refused = http.post("/v1/code", content=ARCHIVE.content, headers=bearer(with_code))
+    assert (refused.status_code, "--allow-code" in refused.text) == (422, True)
+
+
+def test_code_is_of_its_project(sqlite_database: Database, http: httpx.Client) -> None:
+    sha256 = keep(sqlite_database, project="theirs")
+    assert http.get(f"/v1/code/{sha256}").status_code == 404
+    job = {"workload": {"name": "their:Theirs"}, "code": {"sha256": sha256}}
+    answer = http.post("/v1/jobs", json=job)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "code.sha256")
+
+
+@pytest.mark.parametrize(
+    ("code", "field", "why"),
+    [
+        ({"sha256": "abc"}, "code.sha256", "pattern"),
+        *(
+            ({"sha256": "0" * 64, "environment": {name: "1"}}, "code.environment", "is not a job's to set")
+            for name in ("LD_PRELOAD", "PYTHONPATH", "SHAMPOO_TUNER_DATA_DIR", "RAY_ADDRESS", "ray_address", "PATH")
+        ),
+        ({"sha256": "0" * 64, "environment": {"A=B": "1"}}, "code.environment", "must be letters"),
+    ],
+)
+def test_a_job_that_would_change_the_service_is_refused(
+    http: httpx.Client, code: dict[str, Any], field: str, why: str
+) -> None:
+    answer = http.post("/v1/jobs", json={"workload": {"name": "their:Theirs"}, "code": code})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == field
+    assert why in error["message"]
+
+
+def test_code_that_nothing_imports_is_refused(sqlite_database: Database, http: httpx.Client) -> None:
+    code = {"sha256": keep(sqlite_database)}
+    answer = http.post("/v1/jobs", json={"workload": {"name": "digits-mlp"}, "code": code})
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (422, "code")
+
+
+def test_code_goes_a_day_after_the_last_job_that_names_it(database: Database) -> None:
+    sha256 = keep(database)
+    unused = keep(database, pack({"other.py": CodeFile(b"")}))
+    job = submit(database, sampler=SAMPLER, code={"sha256": sha256})
+    later = NOW + KEPT_UNUSED + timedelta(days=1)
+    with database.writing() as session:
+        assert remove_unused_code(session, now=NOW) == 0
+        assert remove_unused_code(session, now=later) == 1
+        assert CodeRepository(session).find("default", unused) is None
+        assert CodeRepository(session).archive("default", sha256) == ARCHIVE.content
+    with database.writing() as session:
+        from service.store.repositories import DeletionRepository, JobRepository
+
+        assert JobRepository(session).get(job).specification.code is not None
+        DeletionRepository(session).delete_events(job, limit=100)
+        DeletionRepository(session).delete_job(job)
+    with database.writing() as session:
+        assert remove_unused_code(session, now=later) == 1
+
+
+def test_a_project_that_may_store_no_more_sends_none(sqlite_database: Database) -> None:
+    from service.errors import QuotaExceeded
+
+    with sqlite_database.writing() as session:
+        create_project(session, "small", Quotas(max_stored_bytes=1), now=NOW)
+    keep(sqlite_database, project="small")
+    assert keep(sqlite_database, project="small") == ARCHIVE.sha256  # it is there already
+    with pytest.raises(QuotaExceeded):
+        keep(sqlite_database, pack({"other.py": CodeFile(b"")}), project="small")
