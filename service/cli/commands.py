@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from service.cli.access_commands import app as access_app
 from service.cli.asking import (
     DEFAULT_URL,
     AsJson,
@@ -23,12 +22,13 @@ from service.cli.asking import (
     say_json_line,
     say_json_list,
 )
-from service.cli.backup_commands import app as backup_app
 from service.cli.export_commands import app as export_app
 from service.cli.external_commands import app as external_app
-from service.cli.here import read_settings
 from service.cli.import_commands import app as import_app
-from service.cli.process_commands import app as process_app
+from service.cli.operating.access_commands import app as access_app
+from service.cli.operating.backup_commands import app as backup_app
+from service.cli.operating.here import read_settings
+from service.cli.operating.process_commands import app as process_app
 from service.cli.reading.catalogue_commands import app as catalogue_app
 from service.cli.reading.show_commands import app as show_app
 from service.cli.setting_up.completion_command import PROGRAM
@@ -262,7 +262,7 @@ def demo(
     data_dir: Annotated[Path | None, typer.Option(help="A new directory for its data.")] = None,
 ) -> None:
     """Tunes a small model on real data, from an empty database to a config to paste."""
-    from service.cli.demo import run_demo
+    from service.cli.operating.demo import run_demo
     from service.cli.terminal import new_console
     from service.private_files import keep_files_private
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from service.cli.demo import running_service
+from service.cli.operating.demo import running_service
 from service.client import ApiError, Client, WaitedTooLong
 from service.domain import TrialState
 from service.scheduler.cluster import process_tree

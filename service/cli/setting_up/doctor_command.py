@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from service.cli.asking import say
-from service.cli.here import DatabaseUrl, DataDir, read_settings
+from service.cli.operating.here import DatabaseUrl, DataDir, read_settings
 
 if TYPE_CHECKING:
     from service.settings import Settings

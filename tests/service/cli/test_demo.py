@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.cli.demo import demo_job
+from service.cli.operating.demo import demo_job
 from service.domain import Phase
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job

@@ -12,8 +12,8 @@ import typer
 
 from service.access.caller import Scope
 from service.cli.asking import say
-from service.cli.here import DatabaseUrl, DataDir, own_database
-from service.cli.shared_options import with_shared_options
+from service.cli.operating.here import DatabaseUrl, DataDir, own_database
+from service.cli.operating.shared_options import with_shared_options
 from service.domain import DEFAULT_PROJECT
 from service.inert import one_line
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from service.cli.asking import say
-from service.cli.here import DatabaseUrl, DataDir, read_settings
+from service.cli.operating.here import DatabaseUrl, DataDir, read_settings
 
 app = typer.Typer()
 

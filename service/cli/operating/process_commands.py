@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.asking import say
-from service.cli.here import BadSetting, DatabaseUrl, DataDir, read_settings
+from service.cli.operating.here import BadSetting, DatabaseUrl, DataDir, read_settings
 from trainers.installation.distribution import check_packages_here
 from trainers.installation.extras import SERVICE_EXTRA, needing, require
 
