@@ -14,10 +14,14 @@ from pathlib import Path
 import psutil
 import pytest
 
+from service.clock import utc_now
+from service.code.archive import CodeFile, pack
+from service.code.unpacked import laid_out
 from service.domain import JobState, TrialState
 from service.scheduler.output.files import directory_of
 from service.store.repositories.outputs import OutputRepository
 from service.store.session import Database
+from service.use_cases.keeping.code import keep_code
 from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS, started
@@ -40,6 +44,25 @@ for _ in sys.stdin:
     print(json.dumps([living, groups]), flush=True)
 ray.shutdown()
 cluster.shutdown()
+"""
+
+
+CODE = """
+import os
+from pathlib import Path
+
+from part import GREETING
+from tests.support.trainers.broken_workloads import Sound
+
+assert os.environ["GREETING"] == GREETING
+
+class Sent(Sound):
+    title = "Sent"
+
+    def __init__(self) -> None:
+        super().__init__()
+        if "RAY_RAYLET_PID" in os.environ:  # in a rank
+            assert "ray" in Path(__file__).parts[-3] or "working_dir" in __file__, __file__
 """
 
 
@@ -93,8 +116,9 @@ def service(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("database_kind", ["postgresql"])
 def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
-    cluster: ForeignCluster, service: ServiceProcesses
+    cluster: ForeignCluster, service: ServiceProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
     service.start_worker()
     printing = {"trouble": "words", "trouble_step": 1}
     job_id = service.submit(specification(num_trials=3, options=service.slowly(0.4) | printing))
@@ -113,6 +137,18 @@ def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
             lines = [line for chunk in OutputRepository(session).after(trial.id, limit=100) for line in chunk.lines]
             assert {"Python's words", "C's words", "a child's words", "an error's words"} <= set(lines)
     assert not directory_of(None, job_id).exists()
+
+    # Its code comes with it, from no path that the cluster's machines have.
+    archive = pack({"sent.py": CodeFile(CODE.encode()), "part.py": CodeFile(b"GREETING = 'of the job'")})
+    with service.database.writing() as session:
+        keep_code(session, archive, project="default", owner=None, now=utc_now())
+    environment = {"GREETING": "of the job"}
+    parts = {"workload": {"name": "sent:Sent"}, "training": {"num_steps": 2, "evaluate_every": 1}}
+    with laid_out(archive.content, environment):
+        code = {"sha256": archive.sha256, "environment": environment}
+        job_id = service.submit({**specification(num_trials=1), **parts, "code": code})
+    job, trials = service.finish(job_id)
+    assert job.state is JobState.SUCCEEDED, (job.failure, trials)
 
     # Of a cluster that hangs: the job's end does not wait for its run to leave it, nor the worker for ever.
     job_id = service.submit(specification(num_trials=1))
