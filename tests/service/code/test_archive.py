@@ -73,6 +73,7 @@ def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
         (tar(("a.py", b""), kind=tarfile.CHRTYPE), "no regular file"),
         (tar(*((f"f{number}.py", b"") for number in range(2001))), "more than 2000 files"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "archive",  # its bytes hold the time of day
 )
 def test_what_is_not_taken_is_refused_with_the_reason(sent: bytes, why: str) -> None:
     with pytest.raises(UnusableCode, match=why):
