@@ -131,6 +131,9 @@ def test_what_needs_more_names_the_extra_that_has_it(binaries: Path, tmp_path: P
     # What workloads read files with, and is imported by them alone.
     assert answer["not_imported"].pop("trainers.data.files") == "No module named 'platformdirs'"
     assert answer["not_imported"].pop("trainers.data.prepared") == "No module named 'platformdirs'"
+    # Imported where a job asks for them, and nowhere else.
+    for name, package in {"mlflow_store": "mlflow", "tensorboard": "tensorboardX", "wandb_offline": "wandb"}.items():
+        assert answer["not_imported"].pop(f"trainers.trackers.{name}") == f"No module named '{package}'"
     assert answer["not_imported"].keys() == {"trainers.checkpoints.store", "trainers.storage.object_store"}
     assert all("pip install 'shampoo-tuner[stores]'" in message for message in answer["not_imported"].values())
 

@@ -12,6 +12,7 @@ from service.api.recent_events import Message, RecentEvents, Stretch
 from service.store.access_models import Project
 from service.store.repositories import EventRepository, ProjectRepository
 from service.store.session import Database, Session
+from tests.support import event_loop
 from tests.support.service.scenarios import NOW, submit
 
 
@@ -61,7 +62,7 @@ def test_many_streams_are_told_all_of_theirs_by_one_look(database: Database) -> 
         again = await recent.after(newest, newest, job_id=None, project=None)
         assert (list(again.messages), again.seen, len(looks)) == ([], newest, 1)
 
-    asyncio.run(told())
+    event_loop.run(told())
 
 
 def test_who_is_further_behind_reads_what_is_not_kept(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,4 +88,4 @@ def test_who_is_further_behind_reads_what_is_not_kept(database: Database, monkey
         # One that was deleted since it was seen to be there is not waited for.
         assert (await recent.after(newest, newest + 5, job_id=None, project=None)).seen == newest + 5
 
-    asyncio.run(told())
+    event_loop.run(told())

@@ -78,7 +78,7 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(shared_service: ServiceP
     assert recommendation.environment is not None
     assert (recommendation.environment.device, recommendation.environment.world_size) == ("cpu", 1)
     # What the API's process says of a model is what a rank said of it.
-    assert [winner.job_id for winner in like_it.winners[Phase.SEARCH]] == [job.id]
+    assert job.id in [winner.job_id for winner in like_it.winners[Phase.SEARCH]]  # others may have tuned it, too
     assert unlike_it.winners == {Phase.SEARCH: []}
     assert {trial.state for trial in trials} == {TrialState.COMPLETED}  # none is pruned
     values = {trial.number: tuple(float(trial.metrics[name] or 0) for name in OBJECTIVES) for trial in trials}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import threading
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from service.domain import JobState, Phase
 from service.store.session import Database
 from service.use_cases.leases import Lease
 from service.use_cases.run import finish_job
+from tests.support import event_loop
 from tests.support.service.live import finished_job, running
 from tests.support.service.scenarios import NOW, add_worker, claim, run_trial, submit
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -57,7 +57,7 @@ def test_the_code_of_the_manual_does_what_it_says(
         told = capsys.readouterr()
         assert "mine: succeeded: 3/3 trials" in told.err
         assert "1 completed 0.2" in told.out
-        assert asyncio.run(_manual()["look"](url)) == ["mine: succeeded"]
+        assert event_loop.run(_manual()["look"](url)) == ["mine: succeeded"]
 
 
 def test_the_client_that_awaits_gives_the_same(sqlite_database: Database) -> None:
@@ -85,4 +85,4 @@ def test_the_client_that_awaits_gives_the_same(sqlite_database: Database) -> Non
             assert seen == [JobState.CANCELLED]
 
     with running(sqlite_database) as url:
-        asyncio.run(ask(url))
+        event_loop.run(ask(url))

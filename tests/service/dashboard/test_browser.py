@@ -72,7 +72,7 @@ def test_a_long_list_comes_in_pages(page: Page, sqlite_database: Database) -> No
     page.get_by_role("link", name="Newest").click()
     expect(page.locator("table.jobs tbody tr")).to_have_count(25)
     page.get_by_role("link", name="running").click()
-    expect(page.locator("#jobs")).to_contain_text("No running jobs.")
+    expect(page.locator("#jobs")).to_contain_text("No running jobs are found.")
 
 
 def test_a_new_job_appears_in_the_open_list(page: Page, sqlite_database: Database) -> None:

@@ -49,6 +49,7 @@ def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_
     page.get_by_role("button", name="Clone job").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("the second")
     page.get_by_role("link", name=f"…{running.job_id[-6:]}").click()
+    page.wait_for_url(address)  # and for its scripts, without which a button does nothing
     page.get_by_role("button", name="Delete", exact=True).click()
     page.get_by_role("button", name="Delete job").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import hmac
@@ -13,6 +12,7 @@ import pytest
 
 from service.webhooks.addresses import ForbiddenAddress, check_url, is_public, read_url, resolve
 from service.webhooks.signing import new_secret, signed_headers
+from tests.support import event_loop
 
 
 @pytest.mark.parametrize(
@@ -94,10 +94,10 @@ def test_all_that_a_name_resolves_to_must_be_public(
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
     target = read_url("https://rebound.example.org/")
     if is_allowed:
-        assert asyncio.run(resolve(target, allows_private=False)) == "1.1.1.1"
+        assert event_loop.run(resolve(target, allows_private=False)) == "1.1.1.1"
     else:
         with pytest.raises(ForbiddenAddress):
-            asyncio.run(resolve(target, allows_private=False))
+            event_loop.run(resolve(target, allows_private=False))
 
 
 def test_a_signature_is_that_of_the_specification() -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -15,16 +14,17 @@ from typer.testing import CliRunner
 
 from service.access.caller import Scope
 from service.cli.commands import app
+from service.clock import utc_now
 from service.domain import DeliveryState
 from service.store.repositories.webhooks import DeliveryRepository, WebhookRepository
 from service.store.session import Database
 from service.store.webhook_models import Delivery, Webhook
 from service.use_cases import webhooks
 from service.use_cases.steer import pause_job
-from service.webhooks import sending
-from service.webhooks.delivering import deliver
+from service.webhooks import delivering, sending
 from service.webhooks.sending import send
 from service.webhooks.signing import new_secret, signed_headers
+from tests.support import event_loop
 from tests.support.service.callers import asking, give_token
 from tests.support.service.live import running
 from tests.support.service.receiver import Receiver
@@ -37,6 +37,10 @@ def receiver() -> Iterator[Receiver]:
     made = Receiver()
     yield made
     made.close()
+
+
+def deliver(database: Database, *, allows_private: bool, clock: Callable[[], datetime] = utc_now) -> int:
+    return event_loop.in_thread(delivering.deliver, database, allows_private=allows_private, clock=clock)
 
 
 def add(database: Database, url: str, *, job_id: str | None = None, kinds: tuple[str, ...] = ("job.state",)) -> Webhook:
@@ -175,7 +179,7 @@ def test_a_backlog_is_bounded_and_loses_nothing(
 
 
 def ask(url: str, *, allows_private: bool = True) -> sending.Answer:
-    return asyncio.run(send(url, b"{}", {}, allows_private=allows_private))
+    return event_loop.run(send(url, b"{}", {}, allows_private=allows_private))
 
 
 def test_private_addresses_redirects_and_slow_servers(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:

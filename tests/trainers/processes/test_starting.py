@@ -73,7 +73,14 @@ def told(module: str, *arguments: str) -> dict[str, Any]:
 
 
 def _templates() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if TEMPLATE_MODULE in child.cmdline()]
+    return [child for child in psutil.Process().children() if _is_template(child)]
+
+
+def _is_template(process: psutil.Process) -> bool:
+    try:
+        return TEMPLATE_MODULE in process.cmdline()
+    except psutil.NoSuchProcess:  # it has ended; a zombie has no command line, too
+        return False
 
 
 def test_a_fork_runs_a_module_as_a_process_of_its_own_and_reads_it_anew_each_time(modules: Path) -> None:
