@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from socket import create_server
 from typing import Any
 
 from service.clock import Clock, utc_now
@@ -32,7 +32,9 @@ def running(
     own = Settings(**values)  # type: ignore[arg-type] # pydantic checks them
     app = create_app(own, database, clock, data_are_here=data_are_here)
     server = Server(app)
-    with create_server(("127.0.0.1", port)) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
+        # As those to the service: else the body of an answer waits 40 ms until the client has confirmed its head.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
         thread.start()
         try:
