@@ -144,7 +144,7 @@ class Newest:
         self._waiters: set[asyncio.Future[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
 
-    async def wait(self, seen: int, *, seconds: float = HEARTBEAT_SECONDS) -> bool:
+    async def wait(self, seen: int, *, seconds: float) -> bool:
         """Waits until there are rows newer than `seen` or the feed is closed; False after so many seconds without."""
         if self.closed or self.newest > seen:
             return True
@@ -211,7 +211,7 @@ async def _stream(
             if is_over and stretch.is_all:  # a job that was resumed has ended before, with further events after it
                 return
             has_caught_up = stretch.is_all
-            if has_caught_up and not await feed.events.wait(newest):
+            if has_caught_up and not await feed.events.wait(newest, seconds=HEARTBEAT_SECONDS):
                 yield KEEPALIVE_COMMENT
 
 
