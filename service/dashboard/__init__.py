@@ -1,1 +1,1 @@
-"""Server-rendered pages and the files they load. Never a change or a chart's data: both are the API's."""
+"""Pages for people, a room for each: what they show and how they are drawn. Never a write: buttons call the API."""

@@ -17,7 +17,7 @@ from service.access.caller import Caller, Scope
 from service.access.sessions import COOKIE, LIFETIME, SIGNING_KEY, signed
 from service.access.tokens import end_sessions, read_token_text
 from service.api.dependencies import DatabaseDependency, DoorsDependency, Now, TurnsDependency, address_of
-from service.dashboard.pages import HEADERS, templates
+from service.dashboard.rendering import page
 from service.store.repositories import SigningKeyRepository
 
 router = APIRouter(include_in_schema=False)
@@ -104,7 +104,7 @@ async def log_out(
 def _form(request: Request, next_page: str, *, problem: str | None = None) -> Response:
     context = {"next": _own(next_page), "problem": problem, "hours": int(LIFETIME.total_seconds() // 3600)}
     status = HTTPStatus.OK if problem is None else HTTPStatus.UNAUTHORIZED
-    return templates.TemplateResponse(request, "login.html", context, status_code=status, headers=HEADERS)
+    return page(request, "login.html", context, status_code=status)
 
 
 def _own(next_page: str) -> str:

@@ -47,8 +47,9 @@ from service.api.routers import (
 )
 from service.clock import Clock, utc_now
 from service.code.archive import MAX_SENT_BYTES
-from service.dashboard import log_in, output_page, pages
+from service.dashboard import not_found, routes
 from service.dashboard.assets import static_mounts
+from service.dashboard.rendering import CONTENT_SECURITY_POLICY, HEADERS
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
 from service.monitoring.metrics import Metrics
@@ -168,8 +169,8 @@ def create_app(
     app.add_middleware(AnswerTimes, metrics=observed)
     app.add_middleware(RequestIds, logs_requests=settings.log_requests)  # the last one added is the first one asked
     problems.install(app)
-    app.add_exception_handler(404, pages.unknown_address)
-    app.add_exception_handler(NotFound, pages.unknown_thing)
+    app.add_exception_handler(404, not_found.unknown_address)
+    app.add_exception_handler(NotFound, not_found.unknown_thing)
     for path, static in static_mounts():
         app.mount(path, static)
     app.mount(SWAGGER_PATH, StaticFiles(directory=_swagger_directory()))
@@ -194,8 +195,8 @@ def _routes() -> tuple[BaseRoute, ...]:
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
         )
     router.include_router(health.router, dependencies=strict)
-    for of_pages in (pages.router, output_page.router, log_in.router):
-        router.include_router(of_pages)
+    for of_page in routes.ROUTERS:
+        router.include_router(of_page)
     router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
     return tuple(router.routes)
 
@@ -232,5 +233,5 @@ def _documentation() -> tuple[bytes, dict[str, str]]:
     # The one script that stands in the page starts Swagger UI.
     (script,) = re.findall(rb"<script>(.*?)</script>", content, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
-    allowed = pages.CONTENT_SECURITY_POLICY.replace("script-src 'self'", f"script-src 'self' 'sha256-{digest}'")
-    return content, {**pages.HEADERS, "Content-Security-Policy": allowed}
+    allowed = CONTENT_SECURITY_POLICY.replace("script-src 'self'", f"script-src 'self' 'sha256-{digest}'")
+    return content, {**HEADERS, "Content-Security-Policy": allowed}

@@ -31,7 +31,7 @@ from service.api.dependencies import address_of
 from service.api.doors import Doors
 from service.api.problems import problem_response
 from service.clock import Clock
-from service.dashboard.pages import prefers_html
+from service.dashboard.not_found import prefers_html
 from service.errors import ScopeMissing, ServiceError
 from service.store.session import DATABASE_ERRORS
 

@@ -16,7 +16,7 @@ from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
 from service.api.schemas.common import Problem
 from service.api.schemas.many_jobs import JobOutcomes
 from service.api.schemas.recommendations import RecommendationRead
-from service.dashboard.pages import HEADERS
+from service.dashboard.rendering import HEADERS
 from service.server.app import create_app
 from service.settings import Settings
 

@@ -27,7 +27,7 @@ from service.api.routers import (
     trials,
     webhooks,
 )
-from service.dashboard import log_in, output_page, pages
+from service.dashboard import routes as pages
 from service.store.repositories import EventRepository
 from service.store.session import Database
 from tests.support.service.live import finished_job
@@ -53,12 +53,9 @@ class _Route:
 
 def _routes() -> Iterator[_Route]:
     of_trials = (trials, measurements, output, checkpoints)
-    of_pages = (pages, output_page, log_in)
-    for module in (
-        *(jobs, kept_jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, admin, health),
-        *of_pages,
-    ):
-        for route in module.router.routes:
+    of_jobs = (jobs, kept_jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, admin, health)
+    for router in (*(module.router for module in of_jobs), *pages.ROUTERS):
+        for route in router.routes:
             assert isinstance(route, APIRoute)
             query = tuple(parameter.alias for parameter in route.dependant.query_params)
             yield from (_Route(method, route.path, query) for method in sorted(route.methods or ()))

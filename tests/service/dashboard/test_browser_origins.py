@@ -61,7 +61,7 @@ def test_a_page_whose_name_was_pointed_at_the_service_reads_and_changes_nothing(
     stranger: Page, address: str, running: Story, sqlite_database: Database
 ) -> None:
     rebound = f"http://{REBOUND}:{urlsplit(address).port}"
-    for path in ("/", "/v1/jobs", "/v1/jobs/", "/docs", "/static/dashboard.css"):
+    for path in ("/", "/v1/jobs", "/v1/jobs/", "/docs", "/static/shared/base.css"):
         answer = stranger.goto(rebound + path)
         assert answer is not None
         assert (answer.status, answer.url) == (421, rebound + path)

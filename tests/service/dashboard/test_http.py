@@ -267,7 +267,7 @@ def test_pages_and_answers_are_compressed_for_who_takes_it(address: str, story: 
         f"/jobs/{story.job_id}",
         job,
         f"{job}/plots/learning-curves",
-        "/static/dashboard.css",
+        "/static/shared/base.css",
         "/openapi.json",
     ):
         packed = get(address + path, headers={"Accept-Encoding": "gzip"})
@@ -282,9 +282,9 @@ def test_pages_and_answers_are_compressed_for_who_takes_it(address: str, story: 
 
 
 def test_own_files_are_revalidated(address: str) -> None:
-    first = get(f"{address}/static/dashboard.css")
+    first = get(f"{address}/static/shared/base.css")
     assert first.headers["cache-control"] == "no-cache"
-    again = get(f"{address}/static/dashboard.css", headers={"If-None-Match": first.headers["etag"]})
+    again = get(f"{address}/static/shared/base.css", headers={"If-None-Match": first.headers["etag"]})
     assert again.status_code == 304
 
 
@@ -292,7 +292,7 @@ def test_own_files_are_revalidated(address: str) -> None:
 def test_the_dashboard_loads_no_heavy_library() -> None:
     heavy = ["torch", "ray", "optuna", "numpy", "plotly", "sklearn"]
     code = (
-        "import sys, service.dashboard.pages, service.dashboard.assets as a; a.static_mounts(); "
+        "import sys, service.dashboard.routes, service.dashboard.assets as a; a.static_mounts(); "
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from service.dashboard import view
+from service.dashboard import budget_bar, moments
+from service.dashboard.job import view
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.types import (
@@ -62,14 +63,14 @@ def _answer(
     [(-5, "just now"), (59, "just now"), (61, "1 min ago"), (7300, "2 h ago"), (200_000, "2 d ago")],
 )
 def test_moments_are_told_in_one_unit(seconds: float, text: str) -> None:
-    assert view.ago(NOW - timedelta(seconds=seconds), NOW) == text
+    assert moments.ago(NOW - timedelta(seconds=seconds), NOW) == text
 
 
 def test_a_bar_is_as_long_as_the_trials_that_have_begun() -> None:
     progress = _progress(None, None, {TrialState.COMPLETED: 10, TrialState.RUNNING: 2, TrialState.QUEUED: 3})
-    assert view.bar(progress) == [
-        view.BarSegment(TrialState.COMPLETED, 0.0, 50.0),
-        view.BarSegment(TrialState.RUNNING, 50.0, 10.0),
+    assert budget_bar.bar_of(progress) == [
+        budget_bar.BarSegment(TrialState.COMPLETED, 0.0, 50.0),
+        budget_bar.BarSegment(TrialState.RUNNING, 50.0, 10.0),
     ]
 
 

@@ -18,7 +18,9 @@ from starlette.types import Message
 
 from service.api import dependencies, events
 from service.api.routers import admin, catalogue, health, jobs, recommendations, trials
-from service.dashboard import log_in, pages
+from service.dashboard import log_in
+from service.dashboard.job import page as job_page
+from service.dashboard.job_list import page as job_list
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.session import Database
@@ -26,7 +28,7 @@ from tests.support import event_loop
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
 
-ROUTERS = (jobs, trials, events, recommendations, catalogue, admin, health, pages, log_in)
+ROUTERS = (jobs, trials, events, recommendations, catalogue, admin, health, job_list, job_page, log_in)
 SETTING = "SHAMPOO_TUNER_ALLOWED_HOSTS"
 
 
@@ -105,7 +107,7 @@ def _is_let_in(app: FastAPI, *hosts: str) -> bool:
         "/jobs/job_1",
         "/docs",
         "/openapi.json",
-        "/static/dashboard.css",
+        "/static/shared/base.css",
         "/vendor/swagger-ui/swagger-ui.css",
         "/v1/jobs",
         "/v1/jobs/",  # would be redirected, to the name that was asked

@@ -1,4 +1,4 @@
-// Keeps "3 min ago" true in an open page; the same words as service/dashboard/view.py.
+// Keeps "3 min ago" true in an open page; the same words as service/dashboard/moments.py.
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
 

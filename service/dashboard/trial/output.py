@@ -11,7 +11,7 @@ from service.api.dependencies import ReadSession, TrialNumber
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.routers.output import Wanted
-from service.dashboard.pages import HEADERS, templates
+from service.dashboard.rendering import page
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.repositories.outputs import OutputRepository
 
@@ -39,4 +39,4 @@ def output_page(
         "chunks": Wanted(trial.id, rank=rank).tail(session, LINES_SHOWN),
         "num_lines": LINES_SHOWN,
     }
-    return templates.TemplateResponse(request, "output.html", context, headers=HEADERS)
+    return page(request, "trial/output.html", context)

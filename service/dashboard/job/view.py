@@ -1,11 +1,9 @@
-"""The pages' content as plain values: words and numbers for people, made from rows. Pure functions."""
+"""A job's page as plain values: words and numbers for people, made from rows. Pure functions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from urllib.parse import urlencode
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.types import Evidence, SeedResult
@@ -15,16 +13,6 @@ from service.store.repositories import ListedTrial
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
-BAR_STATES = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED, TrialState.RUNNING)
-
-
-@dataclass(frozen=True, slots=True)
-class BarSegment:
-    """A stretch of a budget bar, in percent of its width."""
-
-    state: TrialState
-    start: float
-    width: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,37 +57,6 @@ class SeedTable:
         """The trials that found the configs, and those that repeat them."""
         repeats = {result.number for row in self.rows for result in row.results if result is not None}
         return repeats | {row.number for row in self.rows}
-
-
-def ago(then: datetime, now: datetime) -> str:
-    """The time before `now`, in one unit; `static/times.js` keeps it true in an open page."""
-    seconds = (now - then).total_seconds()
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit} ago"
-    return "just now"
-
-
-def iso(moment: datetime) -> str:
-    """RFC 3339 in UTC, to the second."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def absolute(moment: datetime) -> str:
-    """Date and time in UTC, to the second."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def bar(progress: JobProgress) -> list[BarSegment]:
-    """The stretches of a job's budget bar, finished trials first; what is left of 100 is not begun."""
-    segments: list[BarSegment] = []
-    start = 0.0
-    for state in BAR_STATES:
-        width = 100.0 * progress.trials.get(state, 0) / progress.num_trials
-        if width:
-            segments.append(BarSegment(state, round(start, 3), round(width, 3)))
-            start += width
-    return segments
 
 
 def remarked(trials: Sequence[ListedTrial]) -> ListedTrial | None:
@@ -184,41 +141,3 @@ def parameter_names(trials: Sequence[ListedTrial]) -> list[str]:
             if trial.phase is phase:
                 names.update(dict.fromkeys(trial.parameters))
     return list(names)
-
-
-@dataclass(frozen=True, slots=True)
-class ListAddress:
-    """The address of a page of the list of jobs, and of others beside it with the same filters."""
-
-    asked: Sequence[tuple[str, str]]
-    """Names and values of the query."""
-
-    @property
-    def others(self) -> list[tuple[str, str]]:
-        """What the search form keeps as it is: all that it has no field for."""
-        tags = [pair for pair in self.asked if pair[0] == "tag"][1:]
-        return self._without("before", "text", "archived", "tag") + tags
-
-    @property
-    def first_tag(self) -> str:
-        """Of those that are asked for, the one in the search form."""
-        return next((value for name, value in self.asked if name == "tag"), "")
-
-    @property
-    def is_narrowed(self) -> bool:
-        """True if jobs may be left out by what was asked."""
-        return any(value for pair in self.asked if pair != ("archived", "false") for value in pair[1:])
-
-    def with_state(self, state: str | None) -> str:
-        """The first page with jobs in a state alone; None: in any."""
-        return self._to([*self._without("state", "before"), *([] if state is None else [("state", state)])])
-
-    def before(self, job_id: str | None) -> str:
-        """The page that begins behind a job; None: the first one."""
-        return self._to([*self._without("before"), *([] if job_id is None else [("before", job_id)])])
-
-    def _without(self, *names: str) -> list[tuple[str, str]]:
-        return [(name, value) for name, value in self.asked if name not in names]
-
-    def _to(self, pairs: Sequence[tuple[str, str]]) -> str:
-        return f"/?{urlencode(pairs)}" if pairs else "/"

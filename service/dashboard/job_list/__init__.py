@@ -1,0 +1,1 @@
+"""The list of jobs: filters and pages of it."""

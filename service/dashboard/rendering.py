@@ -1,0 +1,69 @@
+"""How a page becomes an answer: templates with their filters, the pages of the site, headers. Never a page's content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from starlette.templating import Jinja2Templates
+
+from service.dashboard import moments
+from service.dashboard.assets import PLOTLY_PATH
+from service.dashboard.cells import parameter, parameter_cells
+from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
+from service.evidence.words import alternative_words, branches_words, has_own_examples, ratio_words
+
+SITE = (("/", "Jobs"), ("/docs", "API"))
+"""Address and name of what the head of each page leads to."""
+
+# Plotly writes style elements, hence 'unsafe-inline' for styles; scripts come from files only.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
+    "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def page(request: Request, template: str, context: Mapping[str, Any], *, status_code: int = 200) -> HTMLResponse:
+    """A page, or a part of one, from a template of `templates/`."""
+    return _templates.TemplateResponse(request, template, dict(context), status_code=status_code, headers=HEADERS)
+
+
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        number=number,
+        spread=spread,
+        parameter=parameter,
+        parameter_cells=parameter_cells,
+        duration=duration,
+        alternative_words=alternative_words,
+        branches_words=branches_words,
+        ratio_words=ratio_words,
+        has_own_examples=has_own_examples,
+        optimizer_title=optimizer_title,
+        ago=moments.ago,
+        iso=moments.iso,
+        absolute=moments.absolute,
+    )
+    environment.globals.update(device_hours=device_hours, cost_words=cost_words, site=SITE)
+    environment.globals["plotly_url"] = f"{PLOTLY_PATH}/plotly.min.js"
+    return environment
+
+
+_templates = Jinja2Templates(env=_environment())

@@ -1,0 +1,51 @@
+// One job's page: its sections, its buttons, and what keeps it live.
+//
+// A section is {load(), refresh(page)}: it draws itself once, and again after something has happened to the job; `page`
+// is the page as the server renders it now.
+
+import { copyOnClick } from "../shared/copying.js";
+import { fetchPage, follow } from "../shared/live.js";
+import { patchLive } from "../shared/patch.js";
+import { keepTimes } from "../shared/times.js";
+import { api, complain } from "./asking.js";
+import { charts } from "./charts.js";
+import { controls } from "./controls.js";
+import { picking } from "./picking.js";
+import { trials } from "./trials.js";
+
+const isFinal = () => document.getElementById("actions").dataset.final === "true";
+const sections = [charts(picking), trials(picking)];
+
+/** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
+async function refresh() {
+  const page = await fetchPage();
+  patchLive(page);
+  // After the page: charts older than a page that says "ended" would stay old.
+  await Promise.all(sections.map((section) => section.refresh(page)));
+  if (isFinal()) following = false;
+  return following;
+}
+
+let following = false;
+
+/** Follows the job's events, unless that is done already or there are none to come. */
+function keepLive() {
+  if (following || isFinal()) return;
+  following = true;
+  follow(`${api}/events`, refresh);
+}
+
+controls(async () => {
+  await refresh();
+  keepLive();
+}, isFinal);
+
+// A job that has ended may have been taken up again elsewhere: look anew when the page is looked at.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && !following) refresh().then(keepLive, () => {});
+});
+
+copyOnClick();
+keepTimes();
+Promise.all(sections.map((section) => section.load())).catch(complain);
+keepLive();
