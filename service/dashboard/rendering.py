@@ -1,4 +1,4 @@
-"""How a page becomes an answer: templates with their filters, the pages of the site, headers. Never a page's content."""
+"""Turns a page's content into an answer: templates and their filters, the site's pages, headers. Never the content."""
 
 from __future__ import annotations
 
