@@ -13,8 +13,8 @@ A test's lane is its marker, and pyproject.toml says what each promises:
 
 Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has four workers for two cores:
 three begin with what waits much, services and both rows of the patient, and the fourth with what starts other
-processes, which waits little. The fast ring comes last, file by file, so that all end together. By itself it has two
-workers (`--fast`), as nothing in it waits.
+processes, which waits little. The fast ring comes last, file by file, so that all end together. By itself it has three
+workers (`--fast`), as little in it waits.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.special import ndtr
@@ -40,6 +41,7 @@ def propose(
     means: Array,
     incumbent: float,
     resolution: float,
+    is_tried: Callable[[Array], bool],
     rng: np.random.Generator,
 ) -> Array:
     """The snapped vector with the highest expected improvement at the end of training that a random search finds.
@@ -51,6 +53,7 @@ def propose(
         means: (n,), the final values expected of them.
         incumbent: the value to improve on.
         resolution: how far from all known configs it must be, in length scales, if any candidate is.
+        is_tried: True of a vector whose config is a known one once it is decoded: such is taken if all others are, too.
     """
 
     def scored(vectors: Array) -> Array:
@@ -69,7 +72,8 @@ def propose(
         refined = encoding.snap(_reflected(leaders + moves))
         candidates = np.concatenate([candidates, refined])
         scores = np.concatenate([scores, scored(refined)])
-    best: Array = candidates[int(scores.argmax())]
+    from_the_best = candidates[np.argsort(-scores, kind="stable")]
+    best: Array = next((candidate for candidate in from_the_best if not is_tried(candidate)), from_the_best[0])
     return best
 
 

@@ -208,6 +208,7 @@ class AutoSearch:
             means=view.mean,
             incumbent=target,
             resolution=resolution(beginnings, view.vectors, view.posterior),
+            is_tried=self._is_tried,
             rng=rng,
         )
         going_on = self._worth_going_on(view, proposal)
@@ -252,6 +253,11 @@ class AutoSearch:
         else:
             trial.failed = outcome.state is TrialState.COMPLETED or outcome.reason in TEACHING_REASONS
             trial.forgotten = not trial.failed and self._rungs.at_first(trial.curve) is None
+
+    def _is_tried(self, vector: Array) -> bool:
+        """True if a trial has the config of a snapped vector: floats are rounded to few digits."""
+        parameters = self._encoding.decode(vector)
+        return any(trial.parameters == parameters for trial in self._trials.values())
 
     def _new(self, number: int, vector: Array) -> New:
         parameters = self._encoding.decode(self._encoding.snap(vector[None])[0])
