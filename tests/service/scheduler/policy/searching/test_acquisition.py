@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from scipy.integrate import quad
 
 from service.scheduler.policy.searching.acquisition import log_expected_improvement, propose
 from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
-from service.scheduler.policy.searching.encoding import Encoding
+from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import resolution
 from tests.support.service.spaces import CONDITIONAL
 
@@ -42,10 +43,29 @@ def test_the_proposal_lies_where_the_model_expects_most() -> None:
         means=4 * KNOWN[:, 3],
         incumbent=float(4 * KNOWN[:, 3].max()),
         resolution=0.0,
+        is_tried=lambda _: False,
         rng=np.random.default_rng(0),
     )
     assert found[3] > 0.9
     np.testing.assert_allclose(ENCODING.snap(found[None])[0], found)
+
+
+def test_a_proposal_is_new_if_any_candidate_is() -> None:
+    def found(is_tried: Callable[[Array], bool]) -> Array:
+        return propose(
+            posterior(),
+            ENCODING,
+            known=KNOWN,
+            means=4 * KNOWN[:, 3],
+            incumbent=float(4 * KNOWN[:, 3].max()),
+            resolution=0.0,
+            is_tried=is_tried,
+            rng=np.random.default_rng(0),
+        )
+
+    best, second = found(lambda _: False), found(lambda vector: bool(vector[3] > 0.95))
+    assert best[3] > 0.95 >= second[3] > 0.8
+    np.testing.assert_array_equal(found(lambda _: True), best)
 
 
 def test_a_proposal_keeps_the_resolution_from_known_configs() -> None:
@@ -58,6 +78,7 @@ def test_a_proposal_keeps_the_resolution_from_known_configs() -> None:
             means=4 * KNOWN[:, 3],
             incumbent=1.0,
             resolution=apart,
+            is_tried=lambda _: False,
             rng=np.random.default_rng(0),
         )
         assert model.distances(found[None], KNOWN).min() > apart
