@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 from rich.console import Console
 
 from service.cli.terminal import jobs_table
 from service.client import Client
-from service.dashboard.assets import PLOTLY_PATH
+from service.dashboard.assets import PLOTLY_PATH, CachedFiles
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
@@ -286,6 +289,18 @@ def test_own_files_are_revalidated(address: str) -> None:
     assert first.headers["cache-control"] == "no-cache"
     again = get(f"{address}/static/shared/base.css", headers={"If-None-Match": first.headers["etag"]})
     assert again.status_code == 304
+
+
+def test_a_file_that_has_changed_is_compressed_anew(tmp_path: Path) -> None:
+    file = tmp_path / "own.css"
+    with TestClient(CachedFiles(tmp_path, "no-cache"), headers={"Accept-Encoding": "gzip"}) as client:
+        for number in range(2):
+            file.write_text(f"p {{ margin: {number}px; }}")
+            os.utime(file, ns=(number, number))
+            answer = client.get("/own.css")
+            assert answer.headers["content-encoding"] == "gzip"
+            assert answer.text == file.read_text()
+        assert client.get("/own.css", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
 
 
 @pytest.mark.processes
