@@ -16,11 +16,13 @@ from ulid import ULID
 from service.access.quotas import quota_spent
 from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
+from service.evidence.insights import JobInsights
 from service.specification.identity import StoredIdentity
 from service.store.models import ClusterShare, Job, Trial
 from service.store.repositories import (
     ClusterShareRepository,
     EventRepository,
+    InsightsRepository,
     MeasurementRepository,
     TrialRepository,
 )
@@ -88,6 +90,12 @@ def report_share(session: Session, lease: Lease, share: ShareReport, *, now: dat
         job.waiting_since = None if waiting_for is None else job.waiting_since or now
         job.waiting_for = waiting_for
         record_change_event(session, job, now=now)
+
+
+def store_insights(session: Session, lease: Lease, insights: JobInsights, *, now: datetime) -> None:
+    """Stores what the trials of a job tell of its hyperparameters. Raises: LeaseLost."""
+    job = lock_leased_job(session, lease)
+    InsightsRepository(session).put(job.id, insights.to_json(), now=now)
 
 
 def add_trial(

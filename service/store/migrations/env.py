@@ -11,6 +11,7 @@ from service.store import (  # noqa: F401 # their tables
     code_models,
     deletion_models,
     external_models,
+    insight_models,
     output_models,
     webhook_models,
 )

@@ -12,6 +12,7 @@ from service.store.repositories.access import (
 from service.store.repositories.code import CodeRepository
 from service.store.repositories.deletions import DeletionRepository
 from service.store.repositories.external import ExternalRequestRepository, TrialLeaseRepository
+from service.store.repositories.insights import InsightsRepository
 from service.store.repositories.job_lists import Archived, JobListRepository, JobOrder, JobQuery, TagFilter
 from service.store.repositories.jobs import EventRepository, JobRepository
 from service.store.repositories.keyset import Place, Sortable
@@ -54,6 +55,7 @@ __all__ = [
     "EventRepository",
     "ExternalRequestRepository",
     "FoundTrial",
+    "InsightsRepository",
     "JobListRepository",
     "JobOrder",
     "JobQuery",
