@@ -13,7 +13,15 @@ from rich.text import Text
 from service.api.schemas.jobs import JobRead, WaitingRead
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
-from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title
+from service.evidence.wording import (
+    cost_words,
+    device_hours,
+    device_time,
+    duration,
+    number,
+    optimizer_title,
+    time_left,
+)
 from service.evidence.words import described
 from service.inert import inert, one_line
 
@@ -93,7 +101,7 @@ def progress_line(job: JobRead, *, steps_per_second: float | None = None) -> str
     if job.progress.baseline_best is not None:
         parts.append(f"baseline {described(job.progress.baseline_best)}")
     if job.progress.seconds_left is not None:
-        parts.append(f"about {duration(job.progress.seconds_left)} left")
+        parts.append(f"{time_left(job.progress.seconds_left)} left")
     if (limit := job.specification.budget.device_hours) is not None:
         parts.append(device_hours(job.progress.device_hours, limit))
     if cost := cost_words(job.progress.cost, job.currency, job.specification.budget.cost):
@@ -137,10 +145,12 @@ def progress_panel(
         table.add_row(f"{whose} best", described(progress.baseline_best) if progress.baseline_best else "none yet")
     if (limit := job.specification.budget.device_hours) is not None:
         table.add_row("budget", device_hours(progress.device_hours, limit))
+    elif progress.device_hours:
+        table.add_row("spent", device_time(progress.device_hours))
     if cost := cost_words(progress.cost, job.currency, job.specification.budget.cost):
         table.add_row("cost", cost)
     if not job.state.is_final:
-        left = "unknown yet" if progress.seconds_left is None else f"about {duration(progress.seconds_left)}"
+        left = "unknown yet" if progress.seconds_left is None else time_left(progress.seconds_left)
         table.add_row("time left", left)
     elif progress.seconds_elapsed is not None:
         table.add_row("took", duration(progress.seconds_elapsed))

@@ -14,8 +14,8 @@ from starlette.templating import Jinja2Templates
 from service.dashboard import moments
 from service.dashboard.assets import PLOTLY_PATH
 from service.dashboard.cells import parameter, parameter_cells
-from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
-from service.evidence.words import alternative_words, branches_words, has_own_examples, ratio_words
+from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread, time_left
+from service.evidence.words import alternative_words, branches_words
 
 SITE = (("/", "Jobs"), ("/docs", "API"))
 """Address and name of what the head of each page leads to."""
@@ -52,10 +52,9 @@ def _environment() -> jinja2.Environment:
         parameter=parameter,
         parameter_cells=parameter_cells,
         duration=duration,
+        time_left=time_left,
         alternative_words=alternative_words,
         branches_words=branches_words,
-        ratio_words=ratio_words,
-        has_own_examples=has_own_examples,
         optimizer_title=optimizer_title,
         ago=moments.ago,
         iso=moments.iso,

@@ -194,6 +194,9 @@ class ReachedBaseline:
     """The lower end of the interval of that ratio."""
     examples_ratio_high: float | None = None
     """The upper end of that interval."""
+    is_first_measurement: bool = False
+    """True if, with one of the seeds at least, `step` is the first one at which both were measured: it may have been as
+    good earlier, so that the ratios are the least that they can be."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,18 @@ def device_hours(spent: float, limit: float) -> str:
     return f"{spent:.3g} of {limit:g} device-hours"
 
 
+def device_time(hours: float) -> str:
+    """The device-hours spent: `0.42 device-hours`, or of a small job `2 min 05 s of one device`."""
+    return f"{hours:,.3g} device-hours" if hours >= 0.1 else f"{duration(3600 * hours)} of one device"
+
+
+def time_left(seconds: float) -> str:
+    """An estimate of the time that is left: `about 42 s`, or `a moment` where it has run out."""
+    if seconds < 1.0:
+        return "a moment"
+    return f"about {f'{seconds:.0f} s' if seconds < 59.5 else duration(seconds)}"
+
+
 def cost_words(cost: float | None, currency: str | None, limit: float | None) -> str:
     """What a job has cost so far, and may cost; empty: there is no price."""
     if cost is None or currency is None:

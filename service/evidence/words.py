@@ -6,7 +6,6 @@ Numbers are rounded in one way: measured values to four significant digits, shar
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +14,7 @@ from service.domain import Currency, Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
 from service.evidence.branches import Branches
 from service.evidence.comparison.paired import SURE_SEEDS
+from service.evidence.speed import but_on_the_clock, speed_words
 from service.evidence.types import (
     MIN_TRIED,
     Alternative,
@@ -22,7 +22,6 @@ from service.evidence.types import (
     CurrencyComparison,
     Evidence,
     EvidenceStatus,
-    ReachedBaseline,
     Verdict,
     Winner,
 )
@@ -36,7 +35,6 @@ from service.evidence.wording import (
     share,
     signed_share,
     spread,
-    times,
 )
 
 AT_EQUAL = {
@@ -58,9 +56,34 @@ PLUS_MINUS = "± is the standard deviation over these seeds (of the sample, not 
 class Answer:
     """The comparison of the search's best with the baselines': a headline, and the numbers behind it."""
 
-    kind: Literal["better", "worse", "equal", "open"]
+    kind: Literal["better", "worse", "equal", "mixed", "open"]
+    """`mixed`: better at equal spending of what the verdict is by, and slower on the clock."""
     headline: str
     detail: str
+    status: EvidenceStatus | None = None
+    """Whether the recommended config held with new seeds; None: nothing is recommended yet, or at all."""
+    speed: str | None = None
+    """How soon the recommended config was as good as the baseline's best, and what that is worth."""
+
+
+def status_words(evidence: Evidence) -> str:
+    """The standing of the recommended config, and why: `Confirmed: it held with 3 new seeds`."""
+    result = evidence.confirmation
+    own = next((found for found in result.configs if found.number == evidence.best.number), None) if result else None
+    num_seeds = 0
+    if result is not None and own is not None:
+        num_seeds = len(own.results) if own.mean is None else len(result.seeds)
+    with_seeds = f"with {num_seeds} new {'seed' if num_seeds == 1 else 'seeds'}"
+    match evidence.status:
+        case EvidenceStatus.CONFIRMED:
+            return f"Confirmed: it held {with_seeds}"
+        case EvidenceStatus.REFUTED:
+            if own is not None and own.has_failed:
+                return f"Refuted: it failed {with_seeds}"
+            if evidence.verdict is Verdict.WORSE:
+                return f"Refuted: it lost to the baseline {with_seeds}"
+            return f"Refuted: {with_seeds} it fell behind the value that it was found with"
+    return "Provisional: what one seed found, and not trained again"
 
 
 def described(best: BestTrial) -> str:
@@ -109,6 +132,13 @@ def answer_of(evidence: Evidence) -> Answer | None:
     """The comparison that a recommendation's evidence makes; None: it has no baseline."""
     if evidence.baseline is None:
         return None
+    found = _compared(evidence, evidence.baseline)
+    if found.kind == "better" and (but := but_on_the_clock(evidence)) is not None:
+        found = dataclasses.replace(found, kind="mixed", headline=f"{found.headline}, {but}")
+    return dataclasses.replace(found, status=evidence.status, speed=speed_words(evidence))
+
+
+def _compared(evidence: Evidence, baseline: Winner) -> Answer:
     ours, theirs = optimizer_title(evidence.best.optimizer), _theirs(evidence)
     result = evidence.confirmation
     interval = None if result is None else result.improvement
@@ -118,8 +148,8 @@ def answer_of(evidence: Evidence) -> Answer | None:
     if compared is not None and compared.value is None:
         why = "One of them had measured nothing yet when the other one ended."
         return Answer("open", f"{ours} and {theirs} could not be compared {at_equal}", why)
-    values = _compared_values(evidence, evidence.baseline)
-    if compared is not None and values != (evidence.best.value, evidence.baseline.value):
+    values = _compared_values(evidence, baseline)
+    if compared is not None and values != (evidence.best.value, baseline.value):
         detail = f"After {spending(compared)}: {number(values[0])} against {number(values[1])}. {detail}"
     if evidence.has_few_trials and evidence.verdict is Verdict.UNDECIDED:
         return Answer("open", f"Undecided: too few trials to tell {ours} from {theirs}", f"{_few(evidence)} {detail}")
@@ -262,8 +292,7 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     bests = [best_of(evidence.confirmation, winner) for winner in (best, baseline) if winner is not None]
     lines += [PLUS_MINUS] if any(found.standard_deviation is not None for found in bests) else []
     lines += [*_probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
-    if evidence.reached_baseline is not None:
-        lines.append(_reached_words(evidence.reached_baseline))
+    lines += [] if (speed := speed_words(evidence)) is None else [speed]
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
     lines += [*_front_lines(evidence, num_front), _trials_line(evidence), *_seconds_lines(evidence)]
     return [*lines, *evidence.caveats]
@@ -305,15 +334,6 @@ def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:
     return [f"{optimizer_title(chosen.optimizer)} stands for the baselines, by the values {by}: {'; '.join(told)}."]
 
 
-def ratio_words(ratio: float, low: float | None, high: float | None, of: str) -> str:
-    """A ratio with its interval over the seeds: `1.8× as many steps (1.2× to 2.7×)`."""
-    if low is None or high is None:
-        return f"{times(ratio)} {of}"
-    # Measurements are rare: often each seed's curve crosses at the same one.
-    told = "with every seed" if times(low) == times(high) else f"{times(low)} to {times(high)}"
-    return f"{times(ratio)} {of} ({told})"
-
-
 def alternative_words(alternative: Alternative, recommended: int) -> str:
     """Another config that confirmed alike, and what speaks for either."""
     words = (
@@ -326,30 +346,6 @@ def alternative_words(alternative: Alternative, recommended: int) -> str:
     ):
         words += f" For {whose} speaks: {'; '.join(reasons)}." if reasons else ""
     return words
-
-
-def has_own_examples(reached: ReachedBaseline) -> bool:
-    """True if examples tell another ratio than steps, because batch sizes differ."""
-    return reached.examples_ratio is not None and not math.isclose(reached.examples_ratio, reached.step_ratio)
-
-
-def _reached_words(reached: ReachedBaseline) -> str:
-    steps = ratio_words(reached.step_ratio, reached.step_ratio_low, reached.step_ratio_high, "as many steps")
-    words = (
-        f"It was as good as the baseline's best at step {reached.step:.0f}. The baseline was so at step "
-        f"{reached.baseline_step:.0f}: {steps}"
-    )
-    if has_own_examples(reached):
-        assert reached.examples_ratio is not None
-        words += ", " + ratio_words(
-            reached.examples_ratio, reached.examples_ratio_low, reached.examples_ratio_high, "as many examples"
-        )
-    if reached.seconds_ratio is None:
-        return f"{words}."
-    seconds = ratio_words(
-        reached.seconds_ratio, reached.seconds_ratio_low, reached.seconds_ratio_high, "as much training time"
-    )
-    return f"{words}, {seconds}."
 
 
 def _front_lines(evidence: Evidence, num_shown: int | None) -> list[str]:

@@ -18,7 +18,7 @@ from service.dashboard.rendering import page
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
 from service.evidence.wording import optimizer_title
-from service.evidence.words import currency_lines
+from service.evidence.words import currency_lines, status_words
 from service.store.repositories import JobRepository, RecommendationRepository, TrialColumnsRepository
 from service.store.repositories.outputs import OutputRepository
 from service.use_cases.progress import progress_of
@@ -74,6 +74,14 @@ def job_page(
         "retriable": RETRIABLE,
         "has_baseline": has_baseline,
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
+        "figures": view.figures(
+            progress,
+            named,
+            has_baseline=has_baseline,
+            evidence=evidence if job.state.is_final else None,
+            currency=job.currency,
+        ),
+        "standing": status_words(evidence) if evidence and job.state.is_final else None,
         "currency_lines": currency_lines(evidence) if evidence and job.state.is_final else [],
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
         "seeds": seeds,

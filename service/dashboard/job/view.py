@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from service.domain import Direction, JobState, Phase, TrialState
+from service.evidence.best_values import BestTrial
+from service.evidence.speed import ratios_words, step_words
 from service.evidence.types import Evidence, SeedResult
-from service.evidence.wording import chance
-from service.evidence.words import Answer, answer_by_values, answer_of
+from service.evidence.wording import DASH, chance, cost_words, device_time, duration, number, signed_share, spread
+from service.evidence.words import AT_EQUAL, Answer, answer_by_values, answer_of
 from service.store.repositories import ListedTrial
 from service.use_cases.progress import JobProgress
 
@@ -57,6 +60,66 @@ class SeedTable:
         """The trials that found the configs, and those that repeat them."""
         repeats = {result.number for row in self.rows for result in row.results if result is not None}
         return repeats | {row.number for row in self.rows}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A number of the answer's card."""
+
+    term: str
+    """What it is of."""
+    value: str
+    spread: str = ""
+    """Beside the value: over seeds."""
+    notes: Sequence[str] = ()
+    """Below it."""
+    role: Literal["search", "baseline", "other"] = "other"
+    """Whose colour it has."""
+
+
+def figures(
+    progress: JobProgress,
+    labels: Mapping[str, str],
+    *,
+    has_baseline: bool,
+    evidence: Evidence | None,
+    currency: str | None,
+) -> list[Figure]:
+    """The numbers behind the answer: the best values, by how much they differ, how soon one was reached, the cost.
+
+    Args:
+        labels: what each phase tunes; of the baselines, the one with the best value.
+        evidence: of the job's recommendation, once it has ended.
+        currency: of the cost.
+    """
+    found = [_best_figure(f"{labels[Phase.SEARCH]} best", progress.best, "search")]
+    if has_baseline:
+        found.append(_best_figure(f"{labels[Phase.BASELINE]} best (baseline)", progress.baseline_best, "baseline"))
+    result = None if evidence is None else evidence.confirmation
+    if evidence is not None and evidence.improvement is not None and result is not None and result.improvement:
+        low, high = result.improvement
+        interval = f"{result.confidence:.0%} interval {signed_share(low)} to {signed_share(high)}"
+        seeds = f"over {len(result.seeds)} new seeds, {AT_EQUAL[evidence.currency]}"
+        found.append(Figure("Improvement", signed_share(evidence.improvement), notes=[interval, seeds]))
+    if evidence is not None and (reached := evidence.reached_baseline) is not None:
+        has_time = reached.seconds_ratio is not None
+        after = f", {duration(reached.seconds)}" if has_time else ""
+        theirs = f"{labels[Phase.BASELINE]} itself: step {reached.baseline_step:.0f}"
+        theirs += f", {duration(reached.baseline_seconds)}" if has_time else ""
+        term = f"Reached {labels[Phase.BASELINE]}'s best"
+        found.append(Figure(term, f"{step_words(reached)}{after}", notes=[theirs, *ratios_words(reached)]))
+    if progress.device_hours:
+        cost = cost_words(progress.cost, currency, None)
+        found.append(Figure("Cost of the search", device_time(progress.device_hours), notes=[cost] if cost else []))
+    return found
+
+
+def _best_figure(term: str, best: BestTrial | None, role: Literal["search", "baseline"]) -> Figure:
+    if best is None:
+        return Figure(term, DASH, notes=["no completed trial"], role=role)
+    deviation = "" if best.standard_deviation is None else spread(best.standard_deviation)
+    whose = f"{best.basis}, {'config of ' if best.num_new_seeds else ''}trial #{best.number}"
+    return Figure(term, number(best.value), deviation, [whose], role)
 
 
 def remarked(trials: Sequence[ListedTrial]) -> ListedTrial | None:

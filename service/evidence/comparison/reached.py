@@ -30,6 +30,7 @@ def reached_baseline(
     steps: list[tuple[int, int]] = []
     times: list[tuple[float, float]] = []
     examples: list[tuple[int, int]] = []
+    is_first = False
     for ours, theirs in pairs:
         if theirs.value is None:
             return None
@@ -38,6 +39,7 @@ def reached_baseline(
         other = _first_reaching(other_curve, theirs.value, metric, direction)
         if own is None or other is None:
             return None
+        is_first = is_first or own[0] == own_curve[0][0]
         steps.append((own[0], other[0]))
         times.append((own[1], other[1]))
         examples.append((own[0] * ours.batch_size, other[0] * theirs.batch_size))
@@ -61,6 +63,7 @@ def reached_baseline(
         examples_ratio=examples_ratio,
         examples_ratio_low=examples_low,
         examples_ratio_high=examples_high,
+        is_first_measurement=is_first,
     )
 
 

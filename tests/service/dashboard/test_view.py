@@ -16,6 +16,7 @@ from service.evidence.types import (
     ConfirmedConfig,
     Evidence,
     EvidenceStatus,
+    ReachedBaseline,
     SeedResult,
     Verdict,
     Winner,
@@ -167,6 +168,35 @@ def test_the_verdict_of_a_confirmed_job_is_that_of_its_seeds(verdict: Verdict, k
     assert answer.detail.startswith("Over 2 new seeds, the improvement lies between +10.0% and +30.0% (95% interval).")
     answer = _answer(0.05, 0.1, state=JobState.RUNNING, evidence=evidence)
     assert answer.headline == "Shampoo leads AdamW so far"
+
+
+def test_the_card_tells_values_interval_cost_and_how_soon_the_baselines_best_was_reached() -> None:
+    reached = ReachedBaseline(
+        step=40.0,
+        seconds=31.0,
+        baseline_step=200.0,
+        baseline_seconds=12.0,
+        step_ratio=5.0,
+        seconds_ratio=0.39,
+        is_first_measurement=True,
+    )
+    evidence = dataclasses.replace(_evidence(Verdict.BETTER, (0.1, 0.3)), reached_baseline=reached)
+    progress = dataclasses.replace(_progress(0.08, 0.1), device_hours=0.05, cost=1.2)
+    named = {phase.value: label for phase, label in LABELS.items()}
+    told = view.figures(progress, named, has_baseline=True, evidence=evidence, currency="USD")
+    assert [(figure.term, figure.value, list(figure.notes)) for figure in told] == [
+        ("Shampoo best", "0.08000", ["search value, one seed, trial #1"]),
+        ("AdamW best (baseline)", "0.1000", ["search value, one seed, trial #2"]),
+        ("Improvement", "+20.0%", ["95% interval +10.0% to +30.0%", "over 2 new seeds, at equal steps"]),
+        (
+            "Reached AdamW's best",
+            "step 40 or before, 31 s",
+            ["AdamW itself: step 200, 12 s", "at least 5× as many steps", "at least 0.39× as much training time"],
+        ),
+        ("Cost of the search", "3 min 00 s of one device", ["1.20 USD"]),
+    ]
+    told = view.figures(_progress(None, None), named, has_baseline=False, evidence=None, currency=None)
+    assert [(figure.value, list(figure.notes)) for figure in told] == [("–", ["no completed trial"])]
 
 
 def test_a_config_that_failed_with_a_new_seed_is_named() -> None:

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from service.evidence.wording import device_hours, duration, number, share, signed_share, times
+from service.evidence.wording import device_hours, device_time, duration, number, share, signed_share, time_left, times
 from service.evidence.words import luck_words
 
 
@@ -39,10 +39,19 @@ def test_durations_have_at_most_two_units(seconds: float | None, text: str) -> N
     assert duration(seconds) == text
 
 
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.0, "a moment"), (0.9, "a moment"), (4.2, "about 4 s"), (59.7, "about 1 min 00 s"), (4000, "about 1 h 06 min")],
+)
+def test_the_time_left_is_no_more_exact_than_an_estimate(seconds: float, text: str) -> None:
+    assert time_left(seconds) == text
+
+
 def test_shares_ratios_and_device_hours_are_rounded_in_one_way() -> None:
     assert (share(-0.2149), signed_share(-0.2149), signed_share(0.1)) == ("21.5%", "-21.5%", "+10.0%")
     assert (times(200 / 110), times(1.0)) == ("1.8×", "1×")
     assert device_hours(0.123456, 2.0) == "0.123 of 2 device-hours"
+    assert (device_time(12.345), device_time(0.01)) == ("12.3 device-hours", "36 s of one device")
 
 
 @pytest.mark.parametrize(

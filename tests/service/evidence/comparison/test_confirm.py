@@ -15,8 +15,9 @@ from service.domain import Direction, FailureReason, Objective, Phase, TrialStat
 from service.evidence.comparison.confirm import compare_over_seeds, confirm
 from service.evidence.recommend import recommend
 from service.evidence.recommended import recommendation_from_json
+from service.evidence.speed import ratio_words
 from service.evidence.types import MIN_TRIED, BaselineBest, EvidenceStatus, Verdict
-from service.evidence.words import answer_of, evidence_lines, ratio_words
+from service.evidence.words import answer_of, evidence_lines, status_words
 from tests.support.service.confirmed import FOUND, METRIC, PRUNED, finished_trial, recommendation_of, trained_again
 
 
@@ -118,8 +119,8 @@ def test_each_seed_tells_when_the_baseline_was_reached_and_all_of_them_how_surel
     assert reached.seconds_ratio == pytest.approx(reached.step_ratio)
     lines = evidence_lines(recommendation_of({0: [0.20, 0.21, 0.40], 2: [0.42, 0.42, 0.42]}).evidence)
     assert any(
-        "at step 13. The baseline was so at step 20: 1.6× as many steps (0.59× to 4.3×), 1.6× as much training time"
-        in line
+        "at step 13 or before, after 1.3 s of training. The baseline was so at step 20, after 2.0 s of training: at "
+        "least 1.6× as many steps (0.59× to 4.3×), at least 1.6× as much training time" in line
         for line in lines
     )
     assert recommendation_of({0: [0.20, 0.21, 0.43], 2: [0.42, 0.42, 0.42]}).evidence.reached_baseline is None
@@ -228,20 +229,25 @@ def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "status"),
+    ("ours", "theirs", "status", "words"),
     [
-        ([0.30, 0.31, 0.32], [0.40, 0.41, 0.42], EvidenceStatus.CONFIRMED),
-        ([0.30, 0.31, 0.32], [0.20, 0.21, 0.22], EvidenceStatus.REFUTED),  # lost
-        ([0.40, 0.401, 0.402], [0.40, 0.401, 0.402], EvidenceStatus.REFUTED),  # found at 0.30
-        ([0.40, 0.401, 0.402], [0.80, 0.81, 0.82], EvidenceStatus.CONFIRMED),  # found at 0.30, and better all the same
-        ([0.30, None, 0.32], [0.40, 0.41, 0.42], EvidenceStatus.REFUTED),
+        ([0.30, 0.31, 0.32], [0.40, 0.41, 0.42], EvidenceStatus.CONFIRMED, "Confirmed: it held with 3 new seeds"),
+        ([0.30, 0.31, 0.32], [0.20, 0.21, 0.22], EvidenceStatus.REFUTED,
+         "Refuted: it lost to the baseline with 3 new seeds"),
+        ([0.40, 0.401, 0.402], [0.40, 0.401, 0.402], EvidenceStatus.REFUTED,
+         "Refuted: with 3 new seeds it fell behind the value that it was found with"),  # 0.30
+        ([0.40, 0.401, 0.402], [0.80, 0.81, 0.82], EvidenceStatus.CONFIRMED,
+         "Confirmed: it held with 3 new seeds"),  # found at 0.30, and better all the same
+        ([0.30, None, 0.32], [0.40, 0.41, 0.42], EvidenceStatus.REFUTED, "Refuted: it failed with 3 new seeds"),
+        ([], [], EvidenceStatus.PROVISIONAL, "Provisional: what one seed found, and not trained again"),
     ],
-)
+)  # fmt: skip
 def test_a_config_is_refuted_that_failed_or_lost_or_was_luck(
-    ours: Sequence[float | None], theirs: Sequence[float], status: EvidenceStatus
+    ours: Sequence[float | None], theirs: Sequence[float], status: EvidenceStatus, words: str
 ) -> None:
     recommendation = recommendation_of({0: ours, 2: theirs})
     assert recommendation.evidence.status is status
+    assert status_words(recommendation.evidence) == words
     stored = json.loads(json.dumps(recommendation.to_json()))
     assert stored["evidence"].pop("status") == status.value
     assert recommendation_from_json(stored) == recommendation  # as one stored before there was a status

@@ -152,7 +152,7 @@ def test_a_verdict_by_seconds_may_be_another_than_by_steps_and_each_names_its_cu
     told = [answer_of(evidence) for evidence in (by_steps, by_seconds)]
     assert told[0] is not None
     assert told[1] is not None
-    assert told[0].headline.endswith("at equal steps")
+    assert told[0].headline.endswith("at equal steps, but is slower on the clock")
     assert told[1].headline.startswith("Not worth it")
     assert told[1].headline.endswith("in equal training time")
     assert told[1].detail.startswith("After 3.0 s of training: ")
@@ -214,4 +214,4 @@ def test_a_recommendation_that_is_older_was_by_steps() -> None:
     assert (older.currency, older.comparisons, currency_lines(older)) == (Currency.STEPS, [], [])
     answer = answer_of(older)
     assert answer is not None
-    assert answer.headline.endswith("at equal steps")
+    assert answer.headline.endswith("at equal steps, but is slower on the clock")
