@@ -26,9 +26,13 @@ from service.store.repositories.recommendations import (
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
 from service.store.repositories.trial_lists import (
+    BY_NUMBER,
+    PARAMETER_PREFIX,
     FoundTrial,
     ParameterFilter,
+    ParameterKey,
     Range,
+    TrialKey,
     TrialListRepository,
     TrialOrder,
     TrialQuery,
@@ -44,6 +48,8 @@ from service.store.repositories.trials import (
 from service.store.repositories.workers import ClusterShareRepository, WorkerRepository
 
 __all__ = [
+    "BY_NUMBER",
+    "PARAMETER_PREFIX",
     "Answer",
     "Archived",
     "AuditRepository",
@@ -65,6 +71,7 @@ __all__ = [
     "OperationFigures",
     "OperationRepository",
     "ParameterFilter",
+    "ParameterKey",
     "Place",
     "PlottedTrial",
     "ProjectRepository",
@@ -79,6 +86,7 @@ __all__ = [
     "TagFilter",
     "TokenRepository",
     "TrialColumnsRepository",
+    "TrialKey",
     "TrialLeaseRepository",
     "TrialLengths",
     "TrialListRepository",
