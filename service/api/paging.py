@@ -57,8 +57,8 @@ def encode_place(kind: str, place: Place) -> str:
     return encode_token(kind, json.dumps([value, place.tie], ensure_ascii=False))
 
 
-def decode_place(kind: str, token: str, value_type: type, *, tie_type: type = str) -> Place:
-    """The place that `encode_place` was given, in an order by values of a type, or of none.
+def decode_place(kind: str, token: str, *value_types: type, tie_type: type = str) -> Place:
+    """The place that `encode_place` was given, in an order by values of these types, or of none.
 
     Raises:
         InvalidInput: this list gave no such token.
@@ -67,24 +67,23 @@ def decode_place(kind: str, token: str, value_type: type, *, tie_type: type = st
         found: Any = json.loads(decode_token(kind, token))
         check_storable(found)
         value, tie = found
-        if value is not None and value_type is datetime:
+        if value is not None and value_types == (datetime,):
             value = datetime.fromisoformat(value)
             if value.tzinfo is None:
                 raise NOT_OURS
         elif value is not None:
-            value = _of_type(value, value_type)
+            value = _of_type(value, *value_types)
         return Place(value, _of_type(tie, tie_type))
     except (ValueError, TypeError, RecursionError, InvalidInput):
         raise NOT_OURS from None
 
 
-def _of_type(value: Any, kind: type) -> Any:
-    """`value`, if it is of a type and the database can hold it. Raises: ValueError."""
-    if issubclass(kind, StrEnum):
-        return kind(value)
-    is_of_type = type(value) is kind
-    if not is_of_type or (kind is int and not -LARGEST_INT <= value <= LARGEST_INT):
-        raise ValueError(f"{value!r} is no {kind}")
+def _of_type(value: Any, *kinds: type) -> Any:
+    """`value`, if it is of one of the types and the database can hold it. Raises: ValueError."""
+    if issubclass(kinds[0], StrEnum):
+        return kinds[0](value)
+    if type(value) not in kinds or (type(value) is int and not -LARGEST_INT <= value <= LARGEST_INT):
+        raise ValueError(f"{value!r} is none of {kinds}")
     return value
 
 

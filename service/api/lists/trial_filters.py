@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,10 +15,22 @@ from service.domain import Phase, TrialState
 from service.errors import InvalidInput
 from service.faults import Faults
 from service.specification.phases import spaces_of
-from service.store.repositories import JobRepository, ParameterFilter, Range, TrialQuery
+from service.store.repositories import (
+    BY_NUMBER,
+    PARAMETER_PREFIX,
+    JobRepository,
+    ParameterFilter,
+    ParameterKey,
+    Range,
+    TrialKey,
+    TrialOrder,
+    TrialQuery,
+)
 from service.store.session import Session
 
 MAX_PARAMETERS_ASKED = 20
+_KEYS = [key.value for key in TrialKey]
+_ORDER_PATTERN = rf"^-?({'|'.join(_KEYS)}|{re.escape(PARAMETER_PREFIX)}.+)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +73,61 @@ async def _trial_query(
     )
 
 
-def checked(session: Session, job_id: str, query: TrialQuery) -> TrialQuery:
+async def _trial_order(
+    order_by: Annotated[
+        str,
+        Query(
+            max_length=200,
+            description="`number`, `value`, `state`, `phase`, `step`, `seconds`, or a parameter, as `parameter.lr`; a "
+            "minus before it: descending. Trials without a value, or without the parameter, come last.",
+            examples=["-value"],
+            json_schema_extra={"pattern": _ORDER_PATTERN},
+        ),
+    ] = str(TrialOrder()),
+) -> TrialOrder:
+    return order_of("order_by", order_by)
+
+
+def order_of(field: str, text: str) -> TrialOrder:
+    """The order that a text asks for. Raises: InvalidInput: it is none; names the field."""
+    name = text.removeprefix("-")
+    parameter = name.removeprefix(PARAMETER_PREFIX)
+    if parameter and parameter != name:
+        return TrialOrder(ParameterKey(parameter), is_descending=text.startswith("-"))
+    if name not in _KEYS:
+        known = ", ".join(_KEYS)
+        raise InvalidInput(
+            field, f"{text[:80]!r} must be {known} or {PARAMETER_PREFIX}NAME, with a minus for descending"
+        )
+    return TrialOrder(TrialKey(name), is_descending=text.startswith("-"))
+
+
+def checked(
+    session: Session, job_id: str, query: TrialQuery, *, order: TrialOrder = BY_NUMBER, field: str = "order_by"
+) -> TrialQuery:
     """The query, if there is such a job with such parameters.
+
+    Args:
+        order: the one that is asked for, too, in the parameter `field`.
 
     Raises:
         NotFound: there is no such job.
         InvalidInput: no search space of the job has a parameter that is asked for; names it.
     """
-    if not query.parameters:
+    asked = [("parameter", wanted.name) for wanted in query.parameters]
+    if isinstance(order.by, ParameterKey):
+        asked.append((field, order.by.name))
+    if not asked:
         JobRepository(session).check_exists(job_id)
         return query
     spaces = spaces_of(JobRepository(session).get(job_id).specification).values()
     known = sorted({parameter.name for space in spaces for parameter in space.parameters})
     faults = Faults()
-    for name in (asked.name for asked in query.parameters):
+    for where, name in asked:
         if name not in known:
             hint = did_you_mean(name, known)
             told = f"the job has no parameter {name[:80]!r} (known: {', '.join(known)}){hint}"
-            faults.note(InvalidInput("parameter", told))
+            faults.note(InvalidInput(where, told))
     faults.tell()
     return query
 
@@ -128,4 +178,7 @@ def _number(text: str) -> float | None:
 
 
 TrialFilters = Annotated[TrialQuery, Depends(_trial_query)]
+"""To be `checked`."""
+
+TrialOrderParameter = Annotated[TrialOrder, Depends(_trial_order)]
 """To be `checked`."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Response
 
 from service.api import conditional, problems
 from service.api.conditional import IF_TRIAL_UNCHANGED, TaggedDependency, changeable_of_trial
 from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, TrialNumber, WriteSession
-from service.api.lists.trial_filters import TrialFilters, checked
+from service.api.lists.trial_filters import TrialFilters, TrialOrderParameter, checked
 from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import (
@@ -39,7 +39,6 @@ from service.store.repositories import (
     FoundTrial,
     JobRepository,
     TrialListRepository,
-    TrialOrder,
     TrialRepository,
 )
 from service.use_cases import steer
@@ -60,20 +59,18 @@ def list_trials(
     job_id: JobId,
     asked: TrialFilters,
     view: Annotated[View, Depends(view_of(TrialRead, always="number", large="config"))],
-    order_by: Annotated[
-        TrialOrder, Query(description="A minus: descending. Trials without a value come last by `value`.")
-    ] = TrialOrder.FIRST,
+    order_by: TrialOrderParameter,
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
     """A job's trials, by number unless told otherwise. Of each, `config` is left out: `view=full` has it."""
-    query = checked(session, job_id, asked)
+    query = checked(session, job_id, asked, order=order_by)
     kind = f"trial {order_by}"
-    after = None if page_token is None else decode_place(kind, page_token, order_by.value_type, tie_type=int)
+    after = None if page_token is None else decode_place(kind, page_token, *order_by.value_types, tie_type=int)
     rows = TrialListRepository(session).page(
         job_id, query, order=order_by, after=after, with_config="config" in view.fields, limit=page_size + 1
     )
-    found, token = cut(rows, page_size, lambda row: encode_place(kind, order_by.place_of(row.trial)))
+    found, token = cut(rows, page_size, lambda row: encode_place(kind, row.place))
     items = [_row(row, view) for row in found]
     page = Page[TrialItem].model_construct(items=items, next_page_token=token)
     return Response(page.model_dump_json(by_alias=True, exclude_unset=True), media_type="application/json")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 NOT_FOUND = 404
 
 app = typer.Typer()
-
-Order = Literal["number", "value", "state", "phase"]
 
 
 @app.command()
@@ -64,7 +62,13 @@ def trials(
         list[str] | None, typer.Option(help="Only trials with this value, e.g. lr=1e-4..1e-2. Repeatable.")
     ] = None,
     value: Annotated[str | None, typer.Option(help="Only trials with such a value of the objective: ..0.3")] = None,
-    order_by: Annotated[Order, typer.Option(help="`value`: the best first.")] = "number",
+    order_by: Annotated[
+        str,
+        typer.Option(
+            help="`value`: the best first; `number`, `state`, `phase`, `step`, `seconds`, or a parameter: "
+            "`parameter.lr`; with a minus before it, descending."
+        ),
+    ] = "number",
     limit: Annotated[int | None, typer.Option(min=1, help="Show so many; else all.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,

@@ -27,9 +27,13 @@ from service.store.repositories.recommendations import (
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
 from service.store.repositories.trial_lists import (
+    BY_NUMBER,
+    PARAMETER_PREFIX,
     FoundTrial,
     ParameterFilter,
+    ParameterKey,
     Range,
+    TrialKey,
     TrialListRepository,
     TrialOrder,
     TrialQuery,
@@ -45,6 +49,8 @@ from service.store.repositories.trials import (
 from service.store.repositories.workers import ClusterShareRepository, WorkerRepository
 
 __all__ = [
+    "BY_NUMBER",
+    "PARAMETER_PREFIX",
     "Answer",
     "Archived",
     "AuditRepository",
@@ -67,6 +73,7 @@ __all__ = [
     "OperationFigures",
     "OperationRepository",
     "ParameterFilter",
+    "ParameterKey",
     "Place",
     "PlottedTrial",
     "ProjectRepository",
@@ -81,6 +88,7 @@ __all__ = [
     "TagFilter",
     "TokenRepository",
     "TrialColumnsRepository",
+    "TrialKey",
     "TrialLeaseRepository",
     "TrialLengths",
     "TrialListRepository",

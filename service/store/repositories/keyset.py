@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeAlias
 
-from sqlalchemy import ColumnElement, SQLColumnExpression, and_, false, or_
+from sqlalchemy import ColumnElement, SQLColumnExpression, and_, false, literal, or_
+from sqlalchemy.types import TypeEngine
 
 Sortable: TypeAlias = str | int | float | datetime
 
@@ -31,6 +32,8 @@ class Keyset:
     descending: bool
     nullable: bool = False
     """True if `column` may be null."""
+    value_type: TypeEngine[Any] | None = None
+    """Of `column`, where a value of Python does not tell it, as true and false of JSON."""
 
     @property
     def order_by(self) -> list[SQLColumnExpression[Any]]:
@@ -44,6 +47,7 @@ class Keyset:
         tie = self.tie < place.tie if self.descending else self.tie > place.tie
         if place.value is None:
             return and_(self.column.is_(None), tie) if self.nullable else false()
-        column = self.column < place.value if self.descending else self.column > place.value
-        behind = or_(column, and_(self.column == place.value, tie))
+        value = place.value if self.value_type is None else literal(place.value, self.value_type)
+        column = self.column < value if self.descending else self.column > value
+        behind = or_(column, and_(self.column == value, tie))
         return or_(behind, self.column.is_(None)) if self.nullable else behind

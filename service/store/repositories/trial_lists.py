@@ -5,40 +5,66 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, assert_never
 
-from sqlalchemy import ColumnElement, and_, case, exists, func, or_, select
+from sqlalchemy import ColumnElement, and_, case, exists, func, literal_column, or_, select
+from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import Session, defer
 
 from service.domain import Phase, TrialState
 from service.store.models import Trial
 from service.store.repositories.keyset import Keyset, Place
 
+PARAMETER_PREFIX = "parameter."
+"""Before the name of a parameter where others stand beside it."""
 
-class TrialOrder(StrEnum):
-    """An order of trials; a minus: descending."""
 
-    FIRST = "number"
-    LAST = "-number"
-    LOWEST = "value"
-    HIGHEST = "-value"
+class TrialKey(StrEnum):
+    """What trials can be ordered by, beside their parameters."""
+
+    NUMBER = "number"
+    VALUE = "value"
     STATE = "state"
-    STATE_BACKWARDS = "-state"
     PHASE = "phase"
-    PHASE_BACKWARDS = "-phase"
+    STEP = "step"
+    SECONDS = "seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterKey:
+    """Trials are ordered by a parameter: numbers by their size, text by its letters."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class TrialOrder:
+    """An order of trials. Those that have nothing to be ordered by come last, whatever the direction."""
+
+    by: TrialKey | ParameterKey = TrialKey.NUMBER
+    is_descending: bool = False
+
+    def __str__(self) -> str:
+        """As addresses have it: `number`, `-value`, `parameter.lr`."""
+        name = self.by.value if isinstance(self.by, TrialKey) else f"{PARAMETER_PREFIX}{self.by.name}"
+        return f"-{name}" if self.is_descending else name
 
     @property
-    def is_descending(self) -> bool:
-        return self.startswith("-")
-
-    @property
-    def value_type(self) -> type:
+    def value_types(self) -> tuple[type, ...]:
         """Of what it goes by."""
-        return {"number": int, "value": float, "state": TrialState, "phase": Phase}[self.removeprefix("-")]
-
-    def place_of(self, trial: Trial) -> Place:
-        """The place of a trial in this order."""
-        return Place(getattr(trial, self.removeprefix("-")), trial.number)
+        match self.by:
+            case ParameterKey():
+                return str, float, int, bool
+            case TrialKey.NUMBER | TrialKey.STEP:
+                return (int,)
+            case TrialKey.VALUE | TrialKey.SECONDS:
+                return (float,)
+            case TrialKey.STATE:
+                return (TrialState,)
+            case TrialKey.PHASE:
+                return (Phase,)
+            case _:
+                assert_never(self.by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +102,11 @@ class FoundTrial:
     trial: Trial
     num_steps: int
     """That its config says."""
+    place: Place
+    """In the order of the list."""
+
+
+BY_NUMBER = TrialOrder()
 
 
 class TrialListRepository:
@@ -87,32 +118,72 @@ class TrialListRepository:
         job_id: str,
         query: TrialQuery,
         *,
-        order: TrialOrder = TrialOrder.FIRST,
+        order: TrialOrder = BY_NUMBER,
         after: Place | None = None,
         with_config: bool,
         limit: int,
     ) -> list[FoundTrial]:
         """Up to `limit` trials of a job, beginning behind a place in the order."""
-        keyset = Keyset(
-            getattr(Trial, order.removeprefix("-")), Trial.number, order.is_descending, nullable=order.endswith("value")
-        )
-        statement = select(Trial, Trial.config["num_steps"].as_integer()).where(Trial.job_id == job_id)
+        keyset = self._keyset(order)
+        # What the database itself orders by: read from JSON by Python, a number could differ in its last bit.
+        statement = select(Trial, Trial.config["num_steps"].as_integer(), keyset.column)
         if not with_config:
             statement = statement.options(defer(Trial.config, raiseload=True))
-        if query.states:
-            statement = statement.where(Trial.state.in_(query.states))
-        if query.phase is not None:
-            statement = statement.where(Trial.phase == query.phase)
-        if query.value is not None:
-            statement = statement.where(_within(Trial.value, query.value))
-        statement = statement.where(*(self._has(wanted) for wanted in query.parameters))
+        statement = statement.where(*self._conditions(job_id, query))
         if after is not None:
             statement = statement.where(keyset.after(after))
-        return [FoundTrial(*row) for row in self._session.execute(statement.order_by(*keyset.order_by).limit(limit))]
+        rows = self._session.execute(statement.order_by(*keyset.order_by).limit(limit))
+        return [FoundTrial(trial, num_steps, Place(value, trial.number)) for trial, num_steps, value in rows]
+
+    def count(self, job_id: str, query: TrialQuery) -> int:
+        """The number of the trials that are found."""
+        statement = select(func.count()).select_from(Trial).where(*self._conditions(job_id, query))
+        return self._session.scalars(statement).one()
+
+    def numbers(self, job_id: str, query: TrialQuery, *, order: TrialOrder, offset: int, limit: int) -> list[int]:
+        """The numbers of up to `limit` trials, without the first `offset` of the order. Where an index has all that the
+        order goes by, no trial is read for them."""
+        statement = select(Trial.number).where(*self._conditions(job_id, query))
+        statement = statement.order_by(*self._keyset(order).order_by)
+        return list(self._session.scalars(statement.offset(offset).limit(limit)))
+
+    def num_before(self, job_id: str, query: TrialQuery, *, order: TrialOrder, number: int) -> int | None:
+        """How many of the trials that are found come before one of them in the order; None: that one is not found."""
+        keyset, conditions = self._keyset(order), self._conditions(job_id, query)
+        found = self._session.execute(select(keyset.column).where(*conditions, Trial.number == number)).one_or_none()
+        if found is None:
+            return None
+        behind = select(func.count()).select_from(Trial).where(*conditions, keyset.after(Place(found[0], number)))
+        return self.count(job_id, query) - self._session.scalars(behind).one() - 1
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self._session.get_bind().dialect.name == "sqlite"
+
+    def _keyset(self, order: TrialOrder) -> Keyset:
+        if isinstance(order.by, TrialKey):
+            column = getattr(Trial, order.by)
+            return Keyset(column, Trial.number, order.is_descending, nullable=order.by is TrialKey.VALUE)
+        name, is_descending = order.by.name, order.is_descending
+        if self._is_sqlite:
+            value: ColumnElement[Any] = func.json_extract(Trial.parameters, f'$."{name}"')
+            return Keyset(value, Trial.number, is_descending, nullable=True)
+        value = func.nullif(Trial.parameters[name], literal_column("'null'::jsonb"), type_=JSONB())
+        return Keyset(value, Trial.number, is_descending, nullable=True, value_type=JSONB())
+
+    def _conditions(self, job_id: str, query: TrialQuery) -> list[ColumnElement[bool]]:
+        found: list[ColumnElement[bool]] = [Trial.job_id == job_id]
+        if query.states:
+            found.append(Trial.state.in_(query.states))
+        if query.phase is not None:
+            found.append(Trial.phase == query.phase)
+        if query.value is not None:
+            found.append(_within(Trial.value, query.value))
+        return found + [self._has(wanted) for wanted in query.parameters]
 
     def _has(self, asked: ParameterFilter) -> ColumnElement[bool]:
         """True of the trials whose parameter has a value. What is of another kind in one trial is never compared."""
-        if self._session.get_bind().dialect.name == "sqlite":
+        if self._is_sqlite:
             pairs = func.json_each(Trial.parameters).table_valued("key", "value", "type")
             found = _is_wanted(
                 asked.wanted, pairs.c.type, pairs.c.value, pairs.c.value, numbers=("integer", "real"), texts="text"

@@ -73,6 +73,14 @@ def test_trials_are_found_by_their_values_and_parameters(http: httpx.Client, dat
         ({"order_by": "-value"}, [0, 2, 1, 4, 3]),
         ({"order_by": "state"}, [0, 1, 2, 3, 4]),
         ({"order_by": "phase"}, [4, 0, 1, 2, 3]),
+        ({"order_by": "-step"}, [2, 1, 0, 4, 3]),
+        ({"order_by": "seconds"}, [3, 4, 0, 1, 2]),
+        ({"order_by": "parameter.lr", "phase": "search"}, [0, 1, 2, 3]),
+        ({"order_by": "-parameter.lr", "phase": "search", "value": "..0.3"}, [2, 1]),
+        ({"order_by": "parameter.grafting"}, [1, 2, 3, 0, 4]),
+        ({"order_by": "-parameter.grafting"}, [0, 3, 2, 1, 4]),
+        ({"order_by": "parameter.nesterov"}, [0, 2, 3, 1, 4]),
+        ({"order_by": "parameter.betas[0]", "phase": "search"}, [2, 0, 1, 3]),
     ):
         assert _numbers(http, job_id, **asked) == numbers, asked
         met: list[int] = []
@@ -97,7 +105,9 @@ def test_trials_are_found_by_their_values_and_parameters(http: httpx.Client, dat
         ({"parameter": "lr=a..b"}, "with numbers as ends"),
         ({"parameter": "lr=nan..1"}, "with numbers as ends"),
         ({"value": "low"}, "must be a number"),
-        ({"order_by": "lr"}, "must be"),
+        ({"order_by": "lr"}, "must be number, value,"),
+        ({"order_by": "parameter."}, "or parameter.NAME"),
+        ({"order_by": "-parameter.lrr"}, "did you mean 'lr'"),
         ({"fields": "number,valu"}, "did you mean 'value'"),
         ({"view": "tiny"}, "must be"),
         ({"page_token": "dHJpYWwgdmFsdWU6W251bGwsIDFd"}, "is not a token"),
@@ -125,6 +135,8 @@ def test_a_forged_page_token_is_refused(sqlite_http: httpx.Client, sqlite_databa
         ("number", "[1, 99999999999999999999]"),
         ("number", "[true, 1]"),
         ("number", "{}"),
+        ("parameter.lr", "[[1], 1]"),
+        ("parameter.lr", "[1e999, 1]"),
     ):
         token = base64.urlsafe_b64encode(f"trial {order}:{text}".encode()).decode()
         answer = sqlite_http.get(f"/v1/jobs/{job_id}/trials", params={"order_by": order, "page_token": token})
