@@ -14,7 +14,7 @@ from starlette.templating import Jinja2Templates
 from service.dashboard import moments
 from service.dashboard.assets import PLOTLY_PATH
 from service.dashboard.cells import parameter, parameter_cells
-from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
+from service.evidence.wording import chance, cost_words, device_hours, duration, number, optimizer_title, spread
 from service.evidence.words import alternative_words, branches_words, has_own_examples, ratio_words
 
 SITE = (("/", "Jobs"), ("/docs", "API"))
@@ -56,6 +56,7 @@ def _environment() -> jinja2.Environment:
         branches_words=branches_words,
         ratio_words=ratio_words,
         has_own_examples=has_own_examples,
+        chance=chance,
         optimizer_title=optimizer_title,
         ago=moments.ago,
         iso=moments.iso,
