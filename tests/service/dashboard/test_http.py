@@ -293,14 +293,14 @@ def test_own_files_are_revalidated(address: str) -> None:
 
 def test_a_file_that_has_changed_is_compressed_anew(tmp_path: Path) -> None:
     file = tmp_path / "own.css"
-    with TestClient(CachedFiles(tmp_path, "no-cache"), headers={"Accept-Encoding": "gzip"}) as client:
-        for number in range(2):
-            file.write_text(f"p {{ margin: {number}px; }}")
-            os.utime(file, ns=(number, number))
-            answer = client.get("/own.css")
-            assert answer.headers["content-encoding"] == "gzip"
-            assert answer.text == file.read_text()
-        assert client.get("/own.css", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
+    client = TestClient(CachedFiles(tmp_path, "no-cache"), headers={"Accept-Encoding": "gzip"})
+    for number in range(2):
+        file.write_text(f"p {{ margin: {number}px; }}")
+        os.utime(file, ns=(number, number))
+        answer = client.get("/own.css")
+        assert answer.headers["content-encoding"] == "gzip"
+        assert answer.text == file.read_text()
+    assert client.get("/own.css", headers={"If-None-Match": answer.headers["etag"]}).status_code == 304
 
 
 @pytest.mark.processes
