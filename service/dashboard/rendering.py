@@ -17,7 +17,7 @@ from service.dashboard.cells import parameter, parameter_cells
 from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread
 from service.evidence.words import alternative_words, branches_words, has_own_examples, ratio_words
 
-SITE = (("/", "Jobs"), ("/docs", "API"))
+SITE = (("/", "Jobs"), ("/cluster", "Cluster"), ("/docs", "API"))
 """Address and name of what the head of each page leads to."""
 
 # Plotly writes style elements, hence 'unsafe-inline' for styles; scripts come from files only.
