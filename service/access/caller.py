@@ -22,8 +22,8 @@ class Scope(StrEnum):
     METRICS = "metrics"
     """To read `/metrics`: counts of all projects together, that name none. For a Prometheus, which needs no other."""
     ADMIN = "admin"
-    """To see and steer the jobs of every project, and to read the audit trail. `read`, `submit` and `metrics` go with
-    it, `code` does not."""
+    """To see and steer the jobs of every project, to make tokens and projects, and to read the audit trail. `read`,
+    `submit` and `metrics` go with it, `code` does not."""
 
 
 _IMPLIED = {

@@ -38,6 +38,7 @@ def create_project(session: Session, name: str, quotas: Quotas, *, now: datetime
     if not _NAME.fullmatch(name):
         raise InvalidInput("name", f"{name!r} must be small letters, digits, _ and -, at most 64, not a sign first")
     projects = ProjectRepository(session)
+    projects.lock_names()
     if projects.find(name) is not None:
         raise Conflict(f"there is a project {name!r} already")
     project = Project(name=name, created_at=now)

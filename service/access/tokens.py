@@ -15,6 +15,7 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
+from enum import StrEnum
 
 from service.access.caller import Caller, Scope
 from service.domain import DEFAULT_PROJECT
@@ -28,6 +29,14 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}", re.ASCII)
 
 FILE_TOKEN = "admin-token-file"
 """The name of the token that the settings give as a file."""
+
+
+class TokenState(StrEnum):
+    """Whether a token is let in."""
+
+    VALID = "valid"
+    EXPIRED = "expired"
+    REVOKED = "revoked"
 
 
 class BadToken(ServiceError):
@@ -91,8 +100,9 @@ def create_token(
     if not scopes:
         raise InvalidInput("scopes", f"must be at least one of {', '.join(Scope)}")
     if expires_at is not None and expires_at <= now:
-        raise InvalidInput("expires", "must lie in the future")
+        raise InvalidInput("expires_at", "must lie in the future")
     projects, tokens = ProjectRepository(session), TokenRepository(session)
+    projects.lock_names()
     if projects.find(project) is None:
         hint = f"`shampoo-tuner project create {project}` makes it"
         raise UnknownName("project", project, [known.name for known in projects.all()], hint=hint)
@@ -127,6 +137,14 @@ def revoke_token(session: Session, name_or_prefix: str, *, now: datetime) -> Tok
     token.revoked_at = token.revoked_at or now
     session.flush()
     return token
+
+
+def state_of(token: Token, now: datetime) -> TokenState:
+    """The state that a token is in now."""
+    if token.revoked_at is not None:
+        return TokenState.REVOKED
+    has_expired = token.expires_at is not None and token.expires_at <= now
+    return TokenState.EXPIRED if has_expired else TokenState.VALID
 
 
 def end_sessions(session: Session, prefix: str, *, now: datetime) -> None:

@@ -55,6 +55,14 @@ def sent(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_jso
             say(f"{delivery.id}  {delivery.kind}  {delivery.state}  attempts: {delivery.attempts}  {answer}")
 
 
+@app.command("test")
+def send_test(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
+    """Has a message of the kind webhook.test sent; `sent` tells what was answered."""
+    with client_at(url, token) as client:
+        made = client.test_webhook(webhook)
+        answer(made, f"{made.id} is on its way: `shampoo-tuner webhook sent {webhook}`", as_json=as_json)
+
+
 @app.command()
 def redeliver(
     webhook: WebhookId,

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from service.api.schemas.code import CodeRead
 from service.api.schemas.jobs import EventRead, JobRead
 from service.api.schemas.output import OutputRead
+from service.client import access as about_access
 from service.client import declared
 from service.client import webhooks as about_webhooks
 from service.client.attempts import Attempts, read_answer, refusal
@@ -183,7 +184,15 @@ class AsyncClient(AsyncRequests):
     remove_webhook = awaited(about_webhooks.remove_webhook)
     deliveries = listed_later(about_webhooks.deliveries)
     redeliver = awaited(about_webhooks.redeliver)
+    test_webhook = awaited(about_webhooks.test_webhook)
     webhooks = listed_later(about_webhooks.webhooks)
+    tokens = listed_later(about_access.tokens)
+    create_token = awaited(about_access.create_token)
+    revoke_token = awaited(about_access.revoke_token)
+    projects = listed_later(about_access.projects)
+    create_project = awaited(about_access.create_project)
+    change_project = awaited(about_access.change_project)
+    audit = listed_later(about_access.audit)
 
     async def send_code(self, directory: Path) -> CodeRead:
         """As `Client.send_code`."""

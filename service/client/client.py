@@ -14,6 +14,7 @@ from service.api.schemas.checkpoints import CheckpointRead
 from service.api.schemas.code import CodeRead
 from service.api.schemas.jobs import EventRead, JobRead
 from service.api.schemas.output import OutputRead
+from service.client import access as about_access
 from service.client import declared
 from service.client import webhooks as about_webhooks
 from service.client.attempts import refusal
@@ -60,7 +61,15 @@ class Client(Requests):
     remove_webhook = answered(about_webhooks.remove_webhook)
     deliveries = listed(about_webhooks.deliveries)
     redeliver = answered(about_webhooks.redeliver)
+    test_webhook = answered(about_webhooks.test_webhook)
     webhooks = listed(about_webhooks.webhooks)
+    tokens = listed(about_access.tokens)
+    create_token = answered(about_access.create_token)
+    revoke_token = answered(about_access.revoke_token)
+    projects = listed(about_access.projects)
+    create_project = answered(about_access.create_project)
+    change_project = answered(about_access.change_project)
+    audit = listed(about_access.audit)
 
     def wait(
         self,

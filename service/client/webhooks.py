@@ -53,5 +53,10 @@ def redeliver(webhook_id: str, delivery_id: str) -> Call[DeliveryRead]:
     return Call(reading(DeliveryRead), "POST", path)
 
 
+def test_webhook(webhook_id: str) -> Call[DeliveryRead]:
+    """Has a webhook sent a message of the kind `webhook.test`. Raises: ApiError (404; 409: it is disabled)."""
+    return Call(reading(DeliveryRead), "POST", f"{_path_of(webhook_id)}/test")
+
+
 def _path_of(webhook_id: str) -> str:
     return f"{PATH}/{quote(webhook_id, safe='')}"

@@ -26,7 +26,7 @@ from service.evidence.wording import (
 )
 from service.evidence.words import alternative_words, branches_words
 
-SITE = (("/", "Jobs"), ("/docs", "API"))
+SITE = (("/", "Jobs"), ("/cluster", "Cluster"), ("/docs", "API"))
 """Address and name of what the head of each page leads to."""
 
 # Plotly writes style elements, hence 'unsafe-inline' for styles; scripts come from files only.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.dashboard import log_in
+from service.dashboard.cluster import page as cluster
 from service.dashboard.job import page as job
 from service.dashboard.job_list import page as job_list
 from service.dashboard.trial import output
@@ -12,4 +13,5 @@ ROUTERS = (
     job.router,
     output.router,
     log_in.router,
+    cluster.router,
 )

@@ -28,6 +28,7 @@ from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
 from service.api.preparation import Preparations
 from service.api.routers import (
+    access,
     admin,
     catalogue,
     checkpoints,
@@ -190,7 +191,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
     of_jobs = (jobs, kept_jobs, plots, export, trials, measurements, output, checkpoints, external)
-    for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, admin, metrics):
+    for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, admin, access, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
         )

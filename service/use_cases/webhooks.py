@@ -8,9 +8,10 @@ be sent again: each is sent at least once, and has the same id each time.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from ulid import ULID
 
@@ -23,6 +24,8 @@ from service.store.session import Session
 from service.store.webhook_models import Delivery, Webhook
 from service.use_cases.transitions import storable
 
+TEST_KIND = "webhook.test"
+"""Of a message that tells of no event."""
 MAX_WEBHOOKS = 20
 """Of a project."""
 MAX_WAITING = 1000
@@ -94,6 +97,22 @@ def enable(session: Session, webhook: Webhook) -> None:
     session.flush()
 
 
+def send_test(session: Session, webhook: Webhook, *, now: datetime) -> Delivery:
+    """Has a webhook sent a message that tells of nothing but the webhook; the message.
+
+    Raises:
+        Conflict: it is disabled, or as many messages as may wait to be sent to it.
+    """
+    if webhook.disabled_at is not None:
+        raise Conflict(f"webhook {webhook.id!r} is disabled: enable it first")
+    deliveries = DeliveryRepository(session)
+    if deliveries.num_waiting(webhook.id) >= MAX_WAITING:
+        raise Conflict(f"{MAX_WAITING} messages to webhook {webhook.id!r} wait already")
+    delivery = _message(webhook, TEST_KIND, {"webhook_id": webhook.id}, event_id=0, happened_at=now, now=now)
+    deliveries.add_all([delivery])
+    return delivery
+
+
 def redeliver(session: Session, delivery: Delivery, *, now: datetime) -> None:
     """Sends a message again, as soon as may be. Raises: Conflict: it waits to be sent anyway."""
     if delivery.state is DeliveryState.WAITING:
@@ -129,16 +148,19 @@ def fill_outbox(session: Session, *, now: datetime) -> int:
 
 
 def _message_of(webhook: Webhook, event: Event, *, now: datetime) -> Delivery:
-    content = {
-        "type": event.kind,
-        "timestamp": event.created_at.isoformat(),
-        "data": {"event_id": event.id, "job_id": event.job_id, **event.data},
-    }
+    data = {"event_id": event.id, "job_id": event.job_id, **event.data}
+    return _message(webhook, event.kind, data, event_id=event.id, happened_at=event.created_at, now=now)
+
+
+def _message(
+    webhook: Webhook, kind: str, data: Mapping[str, Any], *, event_id: int, happened_at: datetime, now: datetime
+) -> Delivery:
+    content = {"type": kind, "timestamp": happened_at.isoformat(), "data": data}
     return Delivery(
         id=f"msg_{ULID()}",
         webhook_id=webhook.id,
-        event_id=event.id,
-        kind=event.kind,
+        event_id=event_id,
+        kind=kind,
         body=json.dumps(content, separators=(",", ":")),
         state=DeliveryState.WAITING,
         next_attempt_at=now,

@@ -1,5 +1,6 @@
 """Examples of every request and response, as the documentation shows them. Tests hold them against the schemas."""
 
+from service.api.examples.access import PROJECT, PROJECT_CHANGE, PROJECT_CREATE, TOKEN, TOKEN_CREATE, TOKEN_TEXT
 from service.api.examples.catalogue import (
     AUDIT_ENTRY,
     PROBLEM,
@@ -66,11 +67,17 @@ __all__ = [
     "OUTPUT",
     "OUTPUT_STREAM",
     "PROBLEM",
+    "PROJECT",
+    "PROJECT_CHANGE",
+    "PROJECT_CREATE",
     "RECOMMENDATION",
     "REPORT_CREATE",
     "SEARCH_SPACE",
     "SUGGESTION",
     "SUGGESTION_CREATE",
+    "TOKEN",
+    "TOKEN_CREATE",
+    "TOKEN_TEXT",
     "TRIAL",
     "TRIAL_CONFIG_TO_PASTE",
     "TRIAL_CREATE",

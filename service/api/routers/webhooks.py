@@ -155,6 +155,23 @@ def list_deliveries(
 
 
 @router.post(
+    "/{webhook_id}/test",
+    status_code=201,
+    summary="Send a test message",
+    response_model=DeliveryRead,
+    responses={
+        201: {"description": "The message, which a worker sends."},
+        **problems.documented(403, 404, 409, 422, 503),
+    },
+)
+def test_webhook(session: WriteSession, caller: CallerDependency, now: Now, webhook_id: WebhookId) -> DeliveryRead:
+    """Has a worker send a message of the kind `webhook.test`, signed as all are: `{"type": "webhook.test", "timestamp":
+    "...", "data": {"webhook_id": "..."}}`. The list of deliveries tells what was answered."""
+    webhook = WebhookRepository(session).get(webhook_id, project=caller.sees)
+    return DeliveryRead.model_validate(use_cases.send_test(session, webhook, now=now))
+
+
+@router.post(
     "/{webhook_id}/deliveries/{delivery_id}/redeliver",
     summary="Send a message again",
     responses=problems.documented(403, 404, 409, 422, 503),

@@ -72,9 +72,9 @@ class DeliveryRead(ReadModel):
     id: str
     """The header `webhook-id`, the same each time it is sent."""
     event_id: int
-    """Of the event that it tells."""
+    """Of the event that it tells; 0: of none, it is a test."""
     kind: str
-    """Of that event."""
+    """Of that event; `webhook.test`: of a test."""
     body: str
     """As it is sent."""
     state: DeliveryState

@@ -120,6 +120,7 @@ def generate_token() -> None:
 @with_shared_options
 def list_tokens(here: Here) -> None:
     """Lists all tokens there have been, without their secrets."""
+    from service.access.tokens import state_of
     from service.clock import utc_now
     from service.store.repositories import TokenRepository
 
@@ -128,10 +129,10 @@ def list_tokens(here: Here) -> None:
         found = TokenRepository(session).all()
     rows = []
     for token in found:
-        has_expired = token.expires_at is not None and token.expires_at <= now
-        state = "revoked" if token.revoked_at else "expired" if has_expired else "valid"
         used, until = _moment(token.last_used_at), "never" if token.expires_at is None else _moment(token.expires_at)
-        rows.append([token.prefix, token.name, token.project, " ".join(token.scopes), state, until, used])
+        rows.append(
+            [token.prefix, token.name, token.project, " ".join(token.scopes), state_of(token, now), until, used]
+        )
     _print_table(["prefix", "name", "project", "scopes", "state", "expires", "last used"], rows, nothing="no tokens")
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, inspect, select, update
+from sqlalchemy import func, inspect, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as insert_postgresql
 from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
 
-from service.domain import JobState
+from service.domain import DEFAULT_PROJECT, JobState
 from service.store.access_models import AuditEntry, Project, SigningKey, Token
 from service.store.models import Job, Trial
 from service.store.repositories.code import CodeRepository
@@ -45,6 +45,17 @@ class ProjectRepository:
         """The project, locked against other writers until the transaction ends, with its newest values."""
         statement = select(Project).where(Project.name == name).with_for_update()
         return self._session.scalars(statement.execution_options(populate_existing=True)).one_or_none()
+
+    def lock_names(self) -> None:
+        """Has others who make a project or a token wait until the transaction ends, so that no two get one name."""
+        self.find_locked(DEFAULT_PROJECT)
+
+    def page(self, *, after_name: str | None = None, limit: int) -> list[Project]:
+        """Up to `limit` projects, by name, beginning behind one."""
+        statement = select(Project).order_by(Project.name).limit(limit)
+        if after_name is not None:
+            statement = statement.where(Project.name > after_name)
+        return list(self._session.scalars(statement))
 
     def all(self) -> list[Project]:
         return list(self._session.scalars(select(Project).order_by(Project.name)))
@@ -98,6 +109,17 @@ class TokenRepository:
     def all(self) -> list[Token]:
         """Those that are revoked or have expired, too; the oldest first."""
         return list(self._session.scalars(select(Token).order_by(Token.created_at, Token.prefix)))
+
+    def page(self, *, after_prefix: str | None = None, limit: int) -> list[Token]:
+        """Up to `limit` tokens, the oldest first, beginning behind the one of a prefix."""
+        age = tuple_(Token.created_at, Token.prefix)
+        statement = select(Token).order_by(Token.created_at, Token.prefix).limit(limit)
+        if after_prefix is not None:
+            last = self.find(after_prefix)
+            if last is None:
+                return []
+            statement = statement.where(age > tuple_(last.created_at, last.prefix))
+        return list(self._session.scalars(statement))
 
     def exists(self) -> bool:
         """True if there ever was one; False also in a database that has no table of them yet."""

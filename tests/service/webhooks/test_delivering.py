@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from service.access.caller import Scope
 from service.cli.commands import app
+from service.client import ApiError, Client
 from service.clock import utc_now
 from service.domain import DeliveryState
 from service.store.repositories.webhooks import DeliveryRepository, WebhookRepository
@@ -290,3 +291,25 @@ def test_webhooks_are_of_one_project(database: Database) -> None:
 def client(address: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=address, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as http:
         yield http
+
+
+def test_a_test_message_is_sent_and_tells_of_no_event(sqlite_database: Database, receiver: Receiver) -> None:
+    with running(sqlite_database, webhook_private_addresses=True) as url, Client(url) as client:
+        made = client.add_webhook(receiver.url)
+        message = client.test_webhook(made.id)
+        assert (message.state, message.kind, message.event_id) == (DeliveryState.WAITING, "webhook.test", 0)
+        assert deliver(sqlite_database, allows_private=True) == 1
+        ((headers, body),) = receiver.requests
+        assert headers["webhook-id"] == message.id
+        assert json.loads(body)["data"] == {"webhook_id": made.id}
+        assert [sent.state for sent in client.deliveries(made.id)] == [DeliveryState.DELIVERED]
+        with sqlite_database.writing() as session:
+            stored_webhook = WebhookRepository(session).get(made.id, project=None)
+            stored_webhook.disabled_at, stored_webhook.disabled_because = NOW, "it failed"
+        with pytest.raises(ApiError, match="enable it first"):
+            client.test_webhook(made.id)
+        told = CliRunner().invoke(app, ["webhook", "test", made.id, "--url", url])
+        assert told.exit_code == 1
+        client.enable_webhook(made.id)
+        told = CliRunner().invoke(app, ["webhook", "test", made.id, "--url", url])
+        assert "is on its way" in told.stdout

@@ -1,0 +1,121 @@
+"""Bodies about tokens and projects."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, TypeAlias
+
+from pydantic import ConfigDict, Field, StringConstraints
+
+from service.access.caller import Scope
+from service.access.tokens import TokenState
+from service.api import examples
+from service.api.lists.moments import Moment
+from service.api.schemas.common import ReadModel
+from service.domain import DEFAULT_PROJECT
+from service.specification.strict_model import StrictModel
+
+Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+Count: TypeAlias = Annotated[int, Field(ge=0, le=2**31 - 1)]
+NumBytes: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Hours: TypeAlias = Annotated[float, Field(ge=0)]
+
+
+class TokenCreate(StrictModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TOKEN_CREATE]})
+
+    name: Name
+    """Says in jobs and in the audit trail who did something: letters, digits and `. _ @ -`. Of the tokens that are not
+    revoked, one has it."""
+    project: Name = DEFAULT_PROJECT
+    """In which its jobs are made, and which it sees."""
+    scopes: Annotated[list[Annotated[Scope, Field(strict=False)]], Field(min_length=1, max_length=len(Scope))]
+    """What it may do; nothing that whoever asks may not do."""
+    expires_at: Moment | None
+    """When it ends; null: never."""
+
+
+class TokenRead(ReadModel):
+    """What is known of a token, never its secret."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.TOKEN]})
+
+    prefix: str
+    """By which it is named: a part of its text, and no secret."""
+    name: str
+    """Says in jobs and in the audit trail who did something."""
+    project: str
+    """In which its jobs are made, and which it sees."""
+    scopes: list[Scope]
+    """What it may do."""
+    state: TokenState
+    """Whether it is let in now."""
+    created_at: datetime
+    """When it was made."""
+    expires_at: datetime | None
+    """When it ends; null: never."""
+    revoked_at: datetime | None
+    """When somebody ended it; null: nobody has."""
+    last_used_at: datetime | None
+    """To some minutes; null: never."""
+
+
+class TokenCreated(TokenRead):
+    model_config = ConfigDict(json_schema_extra={"examples": [{**examples.TOKEN, "token": examples.TOKEN_TEXT}]})
+
+    token: str
+    """To be sent as `Authorization: Bearer ...`. It is shown this once: the service keeps a digest of it."""
+
+
+class ProjectChange(StrictModel):
+    """Quotas of a project; those that are left out stay, and null is no limit."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.PROJECT_CHANGE]})
+
+    max_running_jobs: Count | None = None
+    """That run at once; further ones wait."""
+    max_queued_jobs: Count | None = None
+    """That wait at once; further ones are refused."""
+    max_device_hours: Hours | None = None
+    """Of all trials of all its jobs, ever."""
+    max_stored_bytes: NumBytes | None = None
+    """Of checkpoints, temporary files, logs and code of all its jobs."""
+
+
+class ProjectCreate(ProjectChange):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.PROJECT_CREATE]})
+
+    name: Name
+    """Small letters, digits, `_` and `-`, at most 64."""
+
+
+class UsageRead(ReadModel):
+    """What the jobs of a project take."""
+
+    running_jobs: int
+    """Now."""
+    queued_jobs: int
+    """Now."""
+    device_hours: float
+    """Training time of all trials there have been, times the ranks of each."""
+    stored_bytes: int
+    """Of checkpoints, temporary files, logs and code, when workers last looked."""
+
+
+class ProjectRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.PROJECT]})
+
+    name: str
+    """Its own."""
+    created_at: datetime
+    """When it was made."""
+    max_running_jobs: int | None
+    """That run at once; null: no limit."""
+    max_queued_jobs: int | None
+    """That wait at once; null: no limit."""
+    max_device_hours: float | None
+    """Of all trials of all its jobs, ever; null: no limit."""
+    max_stored_bytes: int | None
+    """Of checkpoints, temporary files, logs and code of all its jobs; null: no limit."""
+    usage: UsageRead
+    """What its jobs take of that."""

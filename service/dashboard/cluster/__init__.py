@@ -1,0 +1,1 @@
+"""The cluster: what runs, what waits and why, workers, and what is free."""

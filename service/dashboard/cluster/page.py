@@ -1,0 +1,29 @@
+"""The page of the cluster."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+
+from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
+from service.api.one_thread import OneThreadRoute
+from service.dashboard.cluster import view
+from service.dashboard.rendering import page
+from service.use_cases.cluster import cluster_state
+
+router = APIRouter(route_class=OneThreadRoute)
+
+
+@router.get("/cluster", include_in_schema=False)
+def cluster_page(
+    request: Request,
+    session: ReadSession,
+    caller: CallerDependency,
+    settings: SettingsDependency,
+    memory: TrialMemoryDependency,
+    now: Now,
+) -> HTMLResponse:
+    """What runs now, what waits for what, and which workers there are; of other projects numbers alone."""
+    state = cluster_state(session, sees=caller.sees, now=now, silence_seconds=settings.lease_seconds, memory=memory)
+    context = {"state": state, "view": view, "now": now, "sees_all": caller.sees is None}
+    return page(request, "cluster/page.html", context)

@@ -1,0 +1,85 @@
+"""What workers, runs and the queue tell of the cluster, of all projects together."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from service.domain import JobState
+from service.store.models import ClusterShare, Job, Trial, Worker
+
+
+@dataclass(frozen=True, slots=True)
+class QueuedJob:
+    """A job that waits for a worker."""
+
+    id: str
+    project: str
+    place: int
+    """1, 2, ... in the order in which workers take them, over all projects."""
+
+
+class ClusterRepository:
+    """Reads only; `WorkerRepository` and `ClusterShareRepository` keep what it reads."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def running_jobs(self) -> list[Job]:
+        """Those that a worker has, the first to begin first."""
+        statement = select(Job).where(Job.state == JobState.RUNNING, Job.deleted_at.is_(None))
+        return list(self._session.scalars(statement.order_by(Job.running_since, Job.id)))
+
+    def queue(self) -> list[QueuedJob]:
+        """The jobs that wait for a worker, in the order in which they are taken."""
+        statement = select(Job.id, Job.project).where(Job.state == JobState.QUEUED, Job.deleted_at.is_(None))
+        ordered = self._session.execute(statement.order_by(Job.priority.desc(), Job.created_at, Job.id))
+        return [QueuedJob(row[0], row[1], place) for place, row in enumerate(ordered, start=1)]
+
+    def jobs(self, ids: Collection[str]) -> dict[str, Job]:
+        """Those of these jobs that are there, by id."""
+        found = self._session.scalars(select(Job).where(Job.id.in_(ids), Job.deleted_at.is_(None)))
+        return {job.id: job for job in found}
+
+    def workers(self, *, heard_since: datetime, with_jobs: Collection[str], limit: int) -> list[Worker]:
+        """Workers that were heard of lately, or have one of these jobs; the longest-lived first.
+
+        Args:
+            with_jobs: ids of workers that are listed, whenever they were heard of.
+            limit: of them at most, the ones that were heard of last.
+        """
+        wanted = or_(Worker.heartbeat_at >= heard_since, Worker.id.in_(with_jobs))
+        newest = select(Worker).where(wanted).order_by(Worker.heartbeat_at.desc(), Worker.id).limit(limit)
+        return sorted(self._session.scalars(newest), key=lambda worker: (worker.started_at, worker.id))
+
+    def num_workers_alive(self, *, heard_since: datetime) -> int:
+        return self._session.scalar(select(func.count()).where(Worker.heartbeat_at >= heard_since)) or 0
+
+    def shares(self, *, now: datetime) -> list[tuple[ClusterShare, Job]]:
+        """What living runs have of clusters that jobs share, each with its job."""
+        own = and_(Job.id == ClusterShare.job_id, Job.attempt == ClusterShare.attempt)
+        statement = (
+            select(ClusterShare, Job)
+            .join(Job, own)
+            .where(Job.state == JobState.RUNNING, Job.lease_expires_at >= now, Job.deleted_at.is_(None))
+        )
+        found = self._session.execute(statement.order_by(ClusterShare.cluster, ClusterShare.job_id))
+        return [(share, job) for share, job in found]
+
+    def environments(self, job_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The `trainers.identity.values.Environment` of each job's newest measured trial as JSON, by the job's id."""
+        newest = (
+            select(Trial.job_id, func.max(Trial.number).label("number"))
+            .where(Trial.job_id.in_(job_ids), Trial.fingerprint.is_not(None))
+            .group_by(Trial.job_id)
+            .subquery()
+        )
+        statement = select(Trial.job_id, Trial.environment).join(
+            newest, and_(Trial.job_id == newest.c.job_id, Trial.number == newest.c.number)
+        )
+        return {row[0]: row[1] for row in self._session.execute(statement) if row[1] is not None}

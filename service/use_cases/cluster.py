@@ -1,0 +1,275 @@
+"""The cluster as rows tell it: who runs what now, who waits for what, what is free. Workers and runs write the rows.
+
+Whoever asks sees the jobs of its project; of the others it learns how many there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from service.domain import TrialState
+from service.store.models import ClusterShare, Job, Worker
+from service.store.repositories import WorkerRepository
+from service.store.repositories.cluster import ClusterRepository, QueuedJob
+from service.store.session import Session
+from service.use_cases.progress import JobProgress, TrialMemory, progress_of
+from service.use_cases.waiting import Waiting, waiting_of
+
+MAX_LISTED = 100
+"""Workers, and jobs of the queue, that are listed; the others are counted."""
+SILENT_LISTED = timedelta(days=1)
+"""A worker that was last heard of longer ago is not listed, unless it has a job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """The hardware and software that a job's newest measured trial trained on."""
+
+    name: str
+    """`CPU`, or the GPU as CUDA calls it."""
+    versions: Mapping[str, str]
+    """Of Python and of packages, by name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningJob:
+    """A job that a worker has."""
+
+    job: Job
+    progress: JobProgress
+    host: str | None
+    """Of its worker; None: nobody has its lease."""
+    is_lost: bool
+    """True if its worker has fallen silent: another one takes it."""
+    num_trials: int
+    """Of it that are in training now."""
+    num_ranks: int
+    """Of those; 0: others train its trials."""
+    device: Device | None
+    """None: nothing of it was measured yet."""
+    waiting: Waiting | None
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """Jobs of other projects, of which the caller learns no more than their number."""
+
+    num_jobs: int
+    num_trials: int = 0
+    """Of them that are in training."""
+    num_ranks: int = 0
+    """Of those."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place in the queue, or some in a row that other projects have."""
+
+    first: int
+    last: int
+    job: Job | None
+    """None: the places are other projects'."""
+    waiting: Waiting | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSeen:
+    """A worker, and the jobs that it has."""
+
+    worker: Worker
+    is_alive: bool
+    jobs: Sequence[Job]
+    """That the caller sees."""
+    num_others: int
+    """Jobs of other projects that it has."""
+    is_idle: bool
+    """True if it would take a job now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a shared cluster that a job's rank groups have; or that of all jobs of other projects."""
+
+    job: Job | None
+    """None: they are other projects'."""
+    part: float
+    num_groups: int
+    wants_since: datetime | None
+    short_of: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCluster:
+    """A Ray cluster that the runs of several jobs may share."""
+
+    name: str
+    shares: Sequence[Share]
+    """In the order in which the next rank group is given: by priority, then the smaller part first."""
+
+    @property
+    def spare(self) -> float:
+        """The part that no job has, counted by the resource of which each has most."""
+        return max(0.0, 1.0 - sum(share.part for share in self.shares))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """All of it, as one caller may see it."""
+
+    num_workers: int
+    """That are alive."""
+    num_idle: int
+    last_heard_of: datetime | None
+    """A worker; None: there has never been one."""
+    workers: Sequence[WorkerSeen]
+    running: Sequence[RunningJob]
+    running_others: Others
+    queue: Sequence[Place]
+    num_queued: int
+    """Of all projects."""
+    num_unlisted: int
+    """Of the caller's own jobs in the queue."""
+    shared: Sequence[SharedCluster]
+
+
+def cluster_state(
+    session: Session, *, sees: str | None, now: datetime, silence_seconds: float, memory: TrialMemory
+) -> ClusterState:
+    """The cluster now.
+
+    Args:
+        sees: the project whose jobs are told by name; None: all.
+        silence_seconds: a worker that was not heard of for so long is taken for gone.
+    """
+    found = ClusterRepository(session)
+    alive_since = now - timedelta(seconds=silence_seconds)
+    running = found.running_jobs()
+    holders = {job.lease_worker_id for job in running if job.lease_worker_id is not None}
+    workers = found.workers(heard_since=now - SILENT_LISTED, with_jobs=holders, limit=MAX_LISTED)
+    progress = progress_of(session, running, now=now, memory=memory)
+    own = [job for job in running if _is_seen(job, sees)]
+    seen_workers = [_seen(worker, running, sees=sees, alive_since=alive_since) for worker in workers]
+    num_alive = found.num_workers_alive(heard_since=alive_since)
+    queued = found.queue()
+    listed = [each.id for each in queued if sees in (None, each.project)][:MAX_LISTED]
+    jobs = found.jobs(listed)
+    waiting = waiting_of(session, [*own, *jobs.values()], now=now, silence_seconds=silence_seconds)
+    devices = found.environments([job.id for job in own])
+    hosts = {worker.id: worker for worker in workers}
+    return ClusterState(
+        num_workers=num_alive,
+        num_idle=sum(worker.is_idle for worker in seen_workers),
+        last_heard_of=WorkerRepository(session).last_heartbeat(),
+        workers=seen_workers,
+        running=[
+            _running(
+                job,
+                progress[job.id],
+                hosts.get(job.lease_worker_id or ""),
+                devices.get(job.id),
+                waiting[job.id],
+                alive_since=alive_since,
+            )
+            for job in own
+        ],
+        running_others=_others([job for job in running if not _is_seen(job, sees)], progress),
+        queue=places(queued, jobs, waiting, sees=sees),
+        num_queued=len(queued),
+        num_unlisted=sum(sees in (None, each.project) for each in queued) - len(listed),
+        shared=shared_clusters(found.shares(now=now), sees=sees),
+    )
+
+
+def _is_seen(job: Job, sees: str | None) -> bool:
+    return sees in (None, job.project)
+
+
+def _running(
+    job: Job,
+    progress: JobProgress,
+    worker: Worker | None,
+    environment: Mapping[str, Any] | None,
+    waiting: Waiting | None,
+    *,
+    alive_since: datetime,
+) -> RunningJob:
+    num_trials = progress.trials.get(TrialState.RUNNING, 0)
+    return RunningJob(
+        job=job,
+        progress=progress,
+        host=None if worker is None else worker.host,
+        is_lost=worker is None or worker.heartbeat_at < alive_since,
+        num_trials=num_trials,
+        num_ranks=_ranks(job, num_trials),
+        device=None if environment is None else _device(environment),
+        waiting=waiting,
+    )
+
+
+def _ranks(job: Job, num_trials: int) -> int:
+    return 0 if job.is_external else num_trials * job.specification.resources.workers_per_trial
+
+
+def _device(environment: Mapping[str, Any]) -> Device:
+    name = environment.get("device_name") or str(environment.get("device", "")).upper()
+    return Device(name=name, versions=environment.get("versions") or {})
+
+
+def _others(jobs: Sequence[Job], progress: Mapping[str, JobProgress]) -> Others:
+    training = {job.id: progress[job.id].trials.get(TrialState.RUNNING, 0) for job in jobs}
+    return Others(len(jobs), sum(training.values()), sum(_ranks(job, training[job.id]) for job in jobs))
+
+
+def _seen(worker: Worker, running: Sequence[Job], *, sees: str | None, alive_since: datetime) -> WorkerSeen:
+    has = [job for job in running if job.lease_worker_id == worker.id]
+    own = [job for job in has if _is_seen(job, sees)]
+    is_alive = worker.heartbeat_at >= alive_since
+    is_idle = is_alive and all(job.is_external for job in has)
+    return WorkerSeen(worker=worker, is_alive=is_alive, jobs=own, num_others=len(has) - len(own), is_idle=is_idle)
+
+
+def places(
+    queued: Sequence[QueuedJob],
+    jobs: Mapping[str, Job],
+    waiting: Mapping[str, Waiting | None],
+    *,
+    sees: str | None,
+) -> list[Place]:
+    """The queue as a caller sees it: its jobs at their places, and between them the places that others have.
+
+    Args:
+        jobs: those that are listed, by id.
+    """
+    found: list[Place] = []
+    for is_own, group in groupby(queued, key=lambda each: sees in (None, each.project)):
+        in_row = list(group)
+        if not is_own:
+            found.append(Place(in_row[0].place, in_row[-1].place, None))
+            continue
+        listed = [each for each in in_row if each.id in jobs]
+        found += [Place(each.place, each.place, jobs[each.id], waiting.get(each.id)) for each in listed]
+        if len(listed) < len(in_row):
+            break
+    return found
+
+
+def shared_clusters(shares: Sequence[tuple[ClusterShare, Job]], *, sees: str | None) -> list[SharedCluster]:
+    """The clusters that running jobs share, each with what they have of it."""
+    found = []
+    for name, group in groupby(shares, key=lambda pair: pair[0].cluster):
+        in_order = sorted(group, key=lambda pair: (-pair[1].priority, pair[0].num_groups * pair[0].group_share))
+        own = [
+            Share(job, share.num_groups * share.group_share, share.num_groups, share.wants_since, share.short_of)
+            for share, job in in_order
+            if _is_seen(job, sees)
+        ]
+        others = [share for share, job in in_order if not _is_seen(job, sees)]
+        if others:
+            part = sum(share.num_groups * share.group_share for share in others)
+            own.append(Share(None, part, sum(share.num_groups for share in others), None))
+        found.append(SharedCluster(name, own))
+    return found
