@@ -28,6 +28,7 @@ from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
+from service.scheduler.insights.keeper import InsightsKeeper
 from service.scheduler.job_code import enter_code, runtime_environment
 from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.output.files import OutputPlaces, local_parent
@@ -101,6 +102,8 @@ def run_job(this: JobRun) -> None:
         output.start()
     stored = read_stored(this.database, this.lease)
     trackers = trackers_of(stored.job, this.settings.tracker_place)
+    insights = InsightsKeeper(this.database, this.lease)
+    insights.start()
     try:
         with _template(this):
             _search(this, stored, trackers)
@@ -108,7 +111,7 @@ def run_job(this: JobRun) -> None:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
-    _leave(this, ending, failure, output)
+    _leave(this, ending, failure, output, insights)
     trackers.close()  # when the job has ended and its devices are free: nothing waits for a slow tracker
 
 
@@ -127,7 +130,9 @@ def _template(this: JobRun) -> AbstractContextManager[object]:
     return WorkerTemplate(this.directory) if is_missing else nullcontext()
 
 
-def _leave(this: JobRun, ending: Ending, failure: str | None, output: OutputKeeper | None) -> None:
+def _leave(
+    this: JobRun, ending: Ending, failure: str | None, output: OutputKeeper | None, insights: InsightsKeeper
+) -> None:
     """Ends the ranks, writes the end of the job or gives it back, and leaves Ray."""
     # What becomes of the cluster from here on is nothing to the job. Before it changes hands its ranks must be gone.
     this.watch.stop_for_cluster()
@@ -138,6 +143,10 @@ def _leave(this: JobRun, ending: Ending, failure: str | None, output: OutputKeep
         ray_cluster.end_local_ranks()
     else:
         this.groups.end()
+    if is_to_finish:
+        insights.close()
+    else:
+        insights.stop()
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:

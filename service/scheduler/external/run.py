@@ -21,6 +21,7 @@ from service.errors import LeaseLost
 from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of
 from service.scheduler.external.serving import Serving
+from service.scheduler.insights.keeper import InsightsKeeper
 from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.policy.decisions import Decisions
 from service.scheduler.policy.feasibility import Feasibility
@@ -67,6 +68,8 @@ def run_external_job(
     failure, ending = None, Ending.DONE
     stored = read_stored(database, lease)
     trackers = trackers_of(stored.job, settings.tracker_place)
+    insights = InsightsKeeper(database, lease, clock=clock)
+    insights.start()
     try:
         serve_clients(database, lease, stored, watch, trackers, settings, clock=clock)
     except RunEnded as ended:
@@ -81,10 +84,12 @@ def run_external_job(
         write(lambda session: release_job(session, lease, now=clock(), crash=None))
     elif ending is not Ending.LEASE_LOST:
         watch.stop_for_lease()
+        insights.close()
         try:
             write(lambda session: run.finish_job(session, lease, failure=failure, now=clock()))
         except LeaseLost:
             logger.info("the lease of job %s was lost", lease.job_id)
+    insights.stop()
     trackers.close()
 
 

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
+from service.domain import FailureReason, Phase, TrialState
 from service.store.insight_models import JobInsightsRow
+from service.store.models import Trial
+
+_FINAL = [state for state in TrialState if state.is_final]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTrialRow:
+    """A trial of a search or a baseline that has ended, as insights are made from it."""
+
+    id: str
+    number: int
+    phase: Phase
+    optimizer: str
+    state: TrialState
+    reason: FailureReason | None
+    parameters: dict[str, Any]
+    value: float | None
+    step: int
+    num_steps: int
+    """If it had gone to its end."""
 
 
 class InsightsRepository:
@@ -26,3 +49,27 @@ class InsightsRepository:
         else:
             row.content, row.computed_at = dict(content), now
         self._session.flush()
+
+    def num_ended(self, job_id: str) -> int:
+        """The trials of search and baselines of a job that have ended."""
+        return self._session.scalar(select(func.count()).where(*_ended(job_id))) or 0
+
+    def ended(self, job_id: str) -> list[EndedTrialRow]:
+        """These trials, by number."""
+        statement = select(
+            Trial.id,
+            Trial.number,
+            Trial.phase,
+            Trial.config["optimizer"]["name"].as_string(),
+            Trial.state,
+            Trial.reason,
+            Trial.parameters,
+            Trial.value,
+            Trial.step,
+            Trial.config["num_steps"].as_integer(),
+        ).where(*_ended(job_id))
+        return [EndedTrialRow(*row) for row in self._session.execute(statement.order_by(Trial.number))]
+
+
+def _ended(job_id: str) -> tuple[ColumnElement[bool], ...]:
+    return Trial.job_id == job_id, Trial.phase != Phase.CONFIRMATION, Trial.state.in_(_FINAL)

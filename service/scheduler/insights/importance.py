@@ -1,0 +1,122 @@
+"""The importance of parameters by Optuna's PED-ANOVA, how sure it is, and whether chance alone would show as much.
+
+PED-ANOVA (arXiv:2304.10255; with conditions arXiv:2601.20800) asks how a parameter's values among the best trials
+differ from those among all. It is told the standing of each trial, not its value: a single huge loss means no more than
+a large one. What it finds grows with every parameter that there is and shrinks with the trials, so it is held against
+what it finds where the standings are dealt to the trials at random.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import optuna
+from numpy.typing import NDArray
+from optuna.importance import PedAnovaImportanceEvaluator
+from optuna.trial import create_trial
+
+from service.evidence.insights import Importance
+from service.scheduler.insights.compared import EndedTrial, Standings
+from service.scheduler.policy.searching.sampling.dimensions import Dimensions
+
+MIN_BEST = 6
+"""Trials that count as the best, at least: Optuna asks for five or more."""
+BEST_SHARE = 0.25
+MIN_HAVING = 4
+"""Trials with a parameter, and without it where any are: Optuna asks for two in half of them."""
+NUM_DEALS = 39
+"""Of the standings to the trials, by chance."""
+NUM_RESAMPLES = 20
+"""Of half of the trials."""
+CHANCE = 0.05
+"""Sides in which a parameter seems important although none is."""
+INTERVAL = (0.1, 0.9)
+
+
+def importances(trials: Sequence[EndedTrial], standing: Standings, dimensions: Dimensions) -> dict[str, Importance]:
+    """The importance of each parameter by its name in `dimensions`; those that no trial had are left out."""
+    study = _Study(trials, dimensions)
+    rng = np.random.default_rng(0)
+    found = study.raw(standing)
+    if not found:
+        return {}
+    names = list(found)
+    dealt = np.array([study.values(names, rng.permutation(standing)) for _ in range(NUM_DEALS)])
+    mean, spread = dealt.mean(axis=0), dealt.std(axis=0) + 1e-12
+    raw = np.array([found[name] for name in names])
+    # The most that chance made of any parameter, each in units of its own: many parameters are many chances.
+    limit = float(np.quantile(((dealt - mean) / spread).max(axis=1), 1 - CHANCE, method="higher"))
+    beyond = (raw - mean) / spread > limit
+    shares = _shares(raw - mean, beyond)
+    # Half of the trials: twice of what chance makes of all, and differences root two as large.
+    halves = np.array([study.values(names, study.half(standing, rng)) for _ in range(NUM_RESAMPLES)])
+    resampled = np.array([_shares(half - 2 * mean, np.full(len(names), True)) for half in halves])
+    low, middle, high = np.quantile(resampled, [INTERVAL[0], 0.5, INTERVAL[1]], axis=0)
+    return {
+        name: Importance(
+            share=float(shares[index]),
+            low=float(np.clip(shares[index] + (low - middle)[index] / np.sqrt(2), 0, shares[index])),
+            high=float(np.clip(shares[index] + (high - middle)[index] / np.sqrt(2), shares[index], 1)),
+            is_beyond_chance=bool(beyond[index]),
+        )
+        for index, name in enumerate(names)
+    }
+
+
+def _shares(excess: NDArray[np.float64], counts: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """What each makes of the sum, 0 for those that do not count."""
+    kept = np.where(counts, np.maximum(excess, 0.0), 0.0)
+    whole = kept.sum()
+    found: NDArray[np.float64] = kept / whole if whole else kept
+    return found
+
+
+class _Study:
+    """The trials in an Optuna study of its own, whose values are set for each question."""
+
+    def __init__(self, trials: Sequence[EndedTrial], dimensions: Dimensions) -> None:
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self._study = optuna.create_study(direction="maximize")
+        for trial in trials:
+            known = dimensions.encoded(trial.parameters)
+            distributions = {name: dimensions.distributions[name] for name in known}
+            self._study.add_trial(create_trial(value=0.0, params=known, distributions=distributions))
+        self._trials = self._study.get_trials(deepcopy=False)
+        self._having: dict[frozenset[str], list[int]] = {}
+        """The trials that had the same parameters, by these."""
+        for index, frozen in enumerate(self._trials):
+            self._having.setdefault(frozenset(frozen.distributions), []).append(index)
+        self._names = [name for name in dimensions.distributions if self._is_to_ask(name, dimensions)]
+
+    def _is_to_ask(self, name: str, dimensions: Dimensions) -> bool:
+        """True if a parameter has more than one value, and enough trials had it, and all or enough others did not."""
+        count = sum(len(trials) for names, trials in self._having.items() if name in names)
+        others = len(self._trials) - count
+        return not dimensions.distributions[name].single() and count >= MIN_HAVING and not 0 < others < MIN_HAVING
+
+    def half(self, standing: Standings, rng: np.random.Generator) -> Standings:
+        """The standings of half of the trials, of those with the same parameters each; that of the others is not
+        finite, which leaves them out."""
+        found = standing.copy()
+        for trials in self._having.values():
+            found[rng.permutation(trials)[: len(trials) // 2]] = np.inf
+        return found
+
+    def raw(self, standing: Standings) -> Mapping[str, float]:
+        """What Optuna finds of each parameter, where the trials have this standing; not finite: it is left out."""
+        counted = standing[np.isfinite(standing)]
+        num_better = int((counted > counted.min()).sum()) if len(counted) else 0
+        if not num_better:
+            return dict.fromkeys(self._names, 0.0)
+        wanted = max(MIN_BEST, round(BEST_SHARE * len(counted)))
+        # Where most have diverged alike, those that have not are the best ones. Optuna rounds up.
+        num_best = min(wanted, num_better, len(counted) - 1)
+        for trial, value in zip(self._trials, standing, strict=True):
+            trial.values = [float(value)]
+        evaluator = PedAnovaImportanceEvaluator(target_quantile=(num_best - 0.5) / len(counted))
+        return evaluator.evaluate(self._study, self._names) if self._names else {}
+
+    def values(self, names: Sequence[str], standing: Standings) -> list[float]:
+        found = self.raw(standing)
+        return [found[name] for name in names]

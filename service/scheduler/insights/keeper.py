@@ -1,0 +1,94 @@
+"""The thread of a job's run that looks at what its trials tell, beside the run, and stores it.
+
+It looks again when a tenth more trials have ended, and at the end of the job; it takes no more than a small share of
+the run's time. Whatever goes wrong in it is a line in the log: no job fails for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from service.clock import Clock, utc_now
+from service.errors import LeaseLost, NotFound
+from service.evidence.insights import MIN_TRIALS, insights_from_json
+from service.scheduler.insights.of_job import insights_of, read_ended
+from service.store.repositories import InsightsRepository
+from service.store.session import DATABASE_ERRORS, Database
+from service.use_cases.leases import Lease
+from service.use_cases.run import store_insights
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 5.0
+"""Between two looks at how many trials have ended."""
+GROWTH = 1.1
+"""As many times the trials must have ended that the last insights are from."""
+TIME_SHARE = 0.05
+"""Of a run's time that insights may take."""
+
+
+class InsightsKeeper:
+    """Keeps the insights of one job up to date during one run of it."""
+
+    def __init__(self, database: Database, lease: Lease, *, clock: Clock = utc_now) -> None:
+        self._database = database
+        self._lease = lease
+        self._clock = clock
+        self._num_told: int | None = None
+        """Trials that the last insights are from; None: that was not looked up yet."""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="insights", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the thread, without waiting for it: what it may still store is fenced by the lease."""
+        self._ended.set()
+
+    def close(self) -> None:
+        """Ends the thread and stores the last insights; to be called while the job is still this run's."""
+        self.stop()
+        self._thread.join()
+        self.look(is_last=True)
+
+    def _run(self) -> None:
+        pause = LOOK_SECONDS
+        while not self._ended.wait(pause):
+            pause = max(LOOK_SECONDS, self.look() / TIME_SHARE)
+
+    def look(self, *, is_last: bool = False) -> float:
+        """Stores new insights if there is enough to tell; the seconds that it took.
+
+        Args:
+            is_last: whether any trial that has ended since is enough.
+        """
+        began = time.monotonic()
+        try:
+            self._look(is_last)
+        except LeaseLost:
+            self._ended.set()
+        except (NotFound, *DATABASE_ERRORS) as error:
+            logger.warning("what the trials of job %s tell cannot be stored now: %s", self._lease.job_id, error)
+        except Exception:  # the boundary of what must never end a run
+            logger.exception("what the trials of job %s tell could not be computed", self._lease.job_id)
+        return time.monotonic() - began
+
+    def _look(self, is_last: bool) -> None:
+        job_id = self._lease.job_id
+        with self._database.reading() as session:
+            repository = InsightsRepository(session)
+            if self._num_told is None:
+                stored = repository.of_job(job_id)
+                self._num_told = 0 if stored is None else insights_from_json(stored.content).num_ended
+            num_ended = repository.num_ended(job_id)
+            is_enough = num_ended >= max(MIN_TRIALS, GROWTH * self._num_told)
+            if num_ended == self._num_told or not (is_enough or is_last):
+                return
+            ended = read_ended(session, job_id)
+        insights = insights_of(ended)
+        with self._database.writing() as session:
+            store_insights(session, self._lease, insights, now=self._clock())
+        self._num_told = insights.num_ended
