@@ -14,7 +14,16 @@ from starlette.templating import Jinja2Templates
 from service.dashboard import moments
 from service.dashboard.assets import PLOTLY_PATH
 from service.dashboard.cells import parameter, parameter_cells
-from service.evidence.wording import cost_words, device_hours, duration, number, optimizer_title, spread, time_left
+from service.evidence.wording import (
+    chance,
+    cost_words,
+    device_hours,
+    duration,
+    number,
+    optimizer_title,
+    spread,
+    time_left,
+)
 from service.evidence.words import alternative_words, branches_words
 
 SITE = (("/", "Jobs"), ("/docs", "API"))
@@ -55,6 +64,7 @@ def _environment() -> jinja2.Environment:
         time_left=time_left,
         alternative_words=alternative_words,
         branches_words=branches_words,
+        chance=chance,
         optimizer_title=optimizer_title,
         ago=moments.ago,
         iso=moments.iso,

@@ -14,6 +14,7 @@ from service.api.figures import phase_labels
 from service.api.one_thread import OneThreadRoute
 from service.dashboard.budget_bar import bar_of
 from service.dashboard.job import view
+from service.dashboard.job.confirmation import confirmation_of, members_of
 from service.dashboard.rendering import page
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
@@ -49,11 +50,15 @@ def job_page(
     stored = RecommendationRepository(session).of_job(job.id)
     recommendation = recommendation_from_json(stored.content) if stored else None
     evidence = recommendation.evidence if recommendation else None
-    seeds = view.seed_table(evidence)
+    confirmation = confirmation_of(evidence)
     best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
     front = {point.number for point in progress.front}
     trials = TrialColumnsRepository(session)
-    shown = trials.newest(job.id, limit=TRIALS_SHOWN, always=best_numbers | front | (seeds.numbers if seeds else set()))
+    shown = trials.newest(
+        job.id,
+        limit=TRIALS_SHOWN,
+        always=best_numbers | front | (confirmation.table.numbers if confirmation else set()),
+    )
     has_baseline = bool(specification.baselines)
     label_of = {trial.number: optimizer_title(trial.optimizer) for trial in shown}
     named = {str(phase): label for phase, label in labels.items()}
@@ -84,7 +89,8 @@ def job_page(
         "standing": status_words(evidence) if evidence and job.state.is_final else None,
         "currency_lines": currency_lines(evidence) if evidence and job.state.is_final else [],
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
-        "seeds": seeds,
+        "confirmation": confirmation,
+        "members": members_of(evidence, shown),
         "trials": shown,
         "remarked": None if recommendation else view.remarked(shown),  # else it is one of its caveats
         "printing": OutputRepository(session).numbers_of_job(job.id),

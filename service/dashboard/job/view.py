@@ -9,57 +9,13 @@ from typing import Literal
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.speed import ratios_words, step_words
-from service.evidence.types import Evidence, SeedResult
-from service.evidence.wording import DASH, chance, cost_words, device_time, duration, number, signed_share, spread
+from service.evidence.types import Evidence
+from service.evidence.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
 from service.evidence.words import AT_EQUAL, Answer, answer_by_values, answer_of
 from service.store.repositories import ListedTrial
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
-
-
-@dataclass(frozen=True, slots=True)
-class SeedRow:
-    """A config's results with each seed of the confirmation."""
-
-    number: int
-    """The trial that found it."""
-    is_best: bool
-    is_baseline: bool
-    found_value: float
-    """Its objective in the search."""
-    mean: float | None
-    standard_deviation: float | None
-    chance_best: str | None
-    """That it is in truth the best of its side, in words."""
-    results: list[SeedResult | None]
-    """For each of the table's seeds; None: not trained."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeedTable:
-    """The confirmation of a job."""
-
-    seeds: list[int]
-    choosing: list[int]
-    """Those of the seeds that chose the configs, and do not compare them."""
-    rows: list[SeedRow]
-
-    @property
-    def has_gaps(self) -> bool:
-        """True if a config was not trained with all of the seeds, or was and takes no part in the comparison."""
-        return any(None in row.results for row in self.rows)
-
-    @property
-    def has_chances(self) -> bool:
-        """True if of a config is known with what probability it is the best of its side."""
-        return any(row.chance_best is not None for row in self.rows)
-
-    @property
-    def numbers(self) -> set[int]:
-        """The trials that found the configs, and those that repeat them."""
-        repeats = {result.number for row in self.rows for result in row.results if result is not None}
-        return repeats | {row.number for row in self.rows}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,31 +117,6 @@ def answer(
         missing = "No baseline trial completed" if is_over else "No baseline trial has completed yet"
         return Answer("open", missing, NOTHING_TO_COMPARE)
     return answer_by_values(best.value, baseline.value, direction, ours=ours, theirs=theirs, is_over=is_over)
-
-
-def seed_table(evidence: Evidence | None) -> SeedTable | None:
-    """The confirmation behind a recommendation; None: there was none."""
-    result = None if evidence is None else evidence.confirmation
-    if evidence is None or result is None:
-        return None
-    seeds = sorted({outcome.seed for config in result.configs for outcome in config.results})
-    rows = []
-    for config in result.configs:
-        by_seed = {outcome.seed: outcome for outcome in config.results}
-        is_baseline = not any(config is candidate for candidate in result.candidates)
-        rows.append(
-            SeedRow(
-                number=config.number,
-                is_best=config.number == evidence.best.number,
-                is_baseline=is_baseline,
-                found_value=config.found_value,
-                mean=config.mean,
-                standard_deviation=config.standard_deviation,
-                chance_best=None if config.probability_best is None else chance(config.probability_best),
-                results=[by_seed.get(seed) for seed in seeds],
-            )
-        )
-    return SeedTable(seeds, result.choosing_seeds, rows)
 
 
 def _waiting(state: JobState) -> str:

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 from service.domain import JobState
 from service.store.session import Database
 from tests.support.service import live
-from tests.support.service.stories import Story
+from tests.support.service.stories import Story, confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS
 
 TIMEOUT_MS = 1000 * PATIENCE_SECONDS
@@ -106,6 +106,12 @@ def finished(sqlite_database: Database) -> Story:
         story.run(number, {13: 0.0812}.get(number))
     assert story.finish() is JobState.SUCCEEDED
     return story
+
+
+@pytest.fixture
+def confirmed(sqlite_database: Database) -> Story:
+    """A job that has ended, whose best configs were trained again with new seeds."""
+    return confirmed_story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
 
 
 def open_page(page: Page, story: Story) -> None:

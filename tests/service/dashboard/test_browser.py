@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from service.domain import JobState, TrialState
+from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import (
     num_traces,
@@ -24,22 +23,6 @@ from tests.support.service.contrast import LOW_CONTRAST
 from tests.support.service.stories import Story, submit_digits
 
 NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
-
-
-@pytest.fixture
-def confirmed(sqlite_database: Database) -> Story:
-    """A job of 32 trials whose best ones were trained again with four seeds: another one than the luckiest won."""
-    now = datetime.now(UTC) - timedelta(hours=2)
-    story = Story(sqlite_database, now=now, budget={"num_trials": 32}, confirmation={"top_k": 2, "num_seeds": 4})
-    for number in range(32):
-        story.run(number, {13: 0.0712, 8: 0.0733, 11: 0.0871}.get(number))
-    chosen = [(13, 1, 0.0832), (8, 1, 0.0771), (11, 1, 0.0878)]
-    values = {8: [0.0771, 0.0765, 0.0768], 11: [0.0878, 0.0871, 0.0881]}
-    compared = [(source, seed, finals[seed - 2]) for seed in (2, 3, 4) for source, finals in values.items()]
-    for number, (source, seed, final) in enumerate([*chosen, *compared], start=32):
-        story.confirm(number, source, seed, final)
-    assert story.finish() is JobState.SUCCEEDED
-    return story
 
 
 def _first_number(page: Page) -> str | None:
@@ -115,6 +98,7 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
         "of 3 new seeds), and by these seeds another would lie between 0.07531 and 0.07829 (95% interval)."
     )
     expect(page.locator("#budget")).to_contain_text("41 of 41 trials finished, 9 of 9 to confirm (22% of the trials)")
+    page.locator("#confirmation summary").click()
     table = page.get_by_role("region", name="Trained again with new seeds")
     expect(table.get_by_role("columnheader")).to_have_text(
         ["Config of trial", "Search value", "Mean", "±", "Is the best", "seed 1 chose", "seed 2", "seed 3", "seed 4"]

@@ -203,35 +203,3 @@ def test_a_config_that_failed_with_a_new_seed_is_named() -> None:
     answer = _answer(0.05, 0.1, evidence=_evidence(Verdict.UNDECIDED, None))
     assert answer.headline == "Shampoo and AdamW could not be compared over new seeds"
     assert answer.detail == "What failed: the config of trial 5 with seed 2, the config of trial 6 with seed 2."
-
-
-def test_the_table_of_seeds_has_a_row_for_each_config_and_a_gap_where_none_was_trained() -> None:
-    evidence = _evidence(Verdict.BETTER, (0.1, 0.3))
-    table = view.seed_table(evidence)
-    assert table is not None
-    assert table.seeds == [1, 2]
-    assert [(row.number, row.is_best, row.is_baseline) for row in table.rows] == [
-        (4, True, False),
-        (5, False, False),
-        (6, False, True),
-    ]
-    assert [[result and result.number for result in row.results] for row in table.rows] == [
-        [34, None],
-        [35, 45],
-        [36, None],
-    ]
-    assert table.numbers == {4, 5, 6, 34, 35, 36, 45}
-    assert table.has_gaps
-    assert not table.has_chances
-    assert evidence.confirmation is not None
-    candidates = [
-        dataclasses.replace(config, probability_best=probability)
-        for config, probability in zip(evidence.confirmation.candidates, (0.68, None), strict=True)
-    ]
-    confirmation = dataclasses.replace(evidence.confirmation, candidates=candidates)
-    told = view.seed_table(dataclasses.replace(evidence, confirmation=confirmation))
-    assert told is not None
-    assert told.has_chances
-    assert [row.chance_best for row in told.rows] == ["about 70%", None, None]
-    assert view.seed_table(None) is None
-    assert view.seed_table(dataclasses.replace(evidence, confirmation=None)) is None

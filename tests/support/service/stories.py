@@ -10,7 +10,8 @@ from typing import Any
 from sqlalchemy import insert
 from ulid import ULID
 
-from service.domain import FailureReason, JobState, Phase, TrialState
+from service.domain import DEFAULT_PROJECT, FailureReason, JobState, Phase, TrialState
+from service.specification.identity import StoredIdentity
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job, proposed_side
 from service.store.models import Trial
@@ -34,7 +35,14 @@ EVALUATE_EVERY = 10
 
 
 def submit_digits(
-    database: Database, *, now: datetime, name: str, tags: dict[str, str] | None = None, **fields: Any
+    database: Database,
+    *,
+    now: datetime,
+    name: str,
+    tags: dict[str, str] | None = None,
+    model: str | None = None,
+    project: str = DEFAULT_PROJECT,
+    **fields: Any,
 ) -> str:
     """The id of a new job of 20 trials, 5 of them the baseline's."""
     content: dict[str, Any] = {
@@ -47,7 +55,16 @@ def submit_digits(
     }
     specification = JobSpecification.model_validate(content)
     with database.writing() as session:
-        job, _ = create_job(session, specification, name=name, tags=tags or {}, idempotency_key=None, now=now)
+        job, _ = create_job(
+            session,
+            specification,
+            name=name,
+            tags=tags or {},
+            model=model,
+            project=project,
+            idempotency_key=None,
+            now=now,
+        )
         return job.id
 
 
@@ -58,6 +75,8 @@ class Story:
         """Submits the job, its specification with these fields, and claims it."""
         self.database = database
         self.now = now
+        self.identity: StoredIdentity | None = None
+        """What trials tell of model, data and place when they first measure; None: nothing."""
         self.job_id = submit_digits(database, now=now, name=name, tags={"team": "vision"}, **fields)
         lease = claim(database, add_worker(database, now=now), now=self.later(2), lease_seconds=86_400)
         assert lease is not None
@@ -99,7 +118,9 @@ class Story:
             }
             reported.append(Measurement(step=step, epoch=step / 11, seconds=step * 0.013, metrics=metrics))
         with self.database.writing() as session:
-            record_measurements(session, self.lease, [TrialMeasurements(number, reported)], now=self.later(1))
+            record_measurements(
+                session, self.lease, [TrialMeasurements(number, reported, identity=self.identity)], now=self.later(1)
+            )
 
     def diverge(self, number: int) -> None:
         """Trial `number` measures a rising loss, one that is not finite, and fails."""
@@ -172,3 +193,21 @@ class Story:
     def finish(self, failure: str | None = None) -> JobState:
         with self.database.writing() as session:
             return finish_job(session, self.lease, failure=failure, now=self.later(1))
+
+
+def confirmed_story(
+    database: Database, *, now: datetime, identity: StoredIdentity | None = None, **fields: Any
+) -> Story:
+    """A job of 32 trials whose best ones were trained again with four seeds: another one than the luckiest won."""
+    wanted: dict[str, Any] = {"budget": {"num_trials": 32}, "confirmation": {"top_k": 2, "num_seeds": 4}, **fields}
+    story = Story(database, now=now, **wanted)
+    story.identity = identity
+    for number in range(32):
+        story.run(number, {13: 0.0712, 8: 0.0733, 11: 0.0871}.get(number))
+    chosen = [(13, 1, 0.0832), (8, 1, 0.0771), (11, 1, 0.0878)]
+    values = {8: [0.0771, 0.0765, 0.0768], 11: [0.0878, 0.0871, 0.0881]}
+    compared = [(source, seed, finals[seed - 2]) for seed in (2, 3, 4) for source, finals in values.items()]
+    for number, (source, seed, final) in enumerate([*chosen, *compared], start=32):
+        story.confirm(number, source, seed, final)
+    assert story.finish() is JobState.SUCCEEDED
+    return story
