@@ -10,6 +10,9 @@ from service.api.media_types import JSON, weights_of
 from service.dashboard.rendering import page
 from service.errors import NotFound
 
+PAGES = ("/jobs/", "/recommendations/", "/compare")
+"""The beginnings of the addresses of pages that show things by their ids."""
+
 
 async def unknown_address(request: Request, error: Exception) -> Response:
     """404 of an address that there is not: a page for people, and a problem for programs and below `/v1`."""
@@ -21,9 +24,9 @@ async def unknown_address(request: Request, error: Exception) -> Response:
 
 
 async def unknown_thing(request: Request, error: Exception) -> Response:
-    """404 of a thing that there is not, or not for whoever asks: a page below `/jobs`, else a problem."""
+    """404 of a thing that there is not, or not for whoever asks: a page where pages are, else a problem."""
     assert isinstance(error, NotFound)
-    if not request.scope["path"].startswith("/jobs/"):
+    if not request.scope["path"].startswith(PAGES):
         return await problems.answer_to(request, error)
     context = {"kind": error.kind, "name": error.identifier}
     return page(request, "not_found.html", context, status_code=404)

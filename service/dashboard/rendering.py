@@ -21,12 +21,18 @@ from service.evidence.wording import (
     duration,
     number,
     optimizer_title,
+    signed_share,
     spread,
     time_left,
 )
 from service.evidence.words import alternative_words, branches_words
 
-SITE = (("/", "Jobs"), ("/cluster", "Cluster"), ("/docs", "API"))
+SITE = (
+    ("/", "Jobs"),
+    ("/recommendations", "Recommendations"),
+    ("/cluster", "Cluster"),
+    ("/docs", "API"),
+)
 """Address and name of what the head of each page leads to."""
 
 # Plotly writes style elements, hence 'unsafe-inline' for styles; scripts come from files only.
@@ -65,6 +71,7 @@ def _environment() -> jinja2.Environment:
         alternative_words=alternative_words,
         branches_words=branches_words,
         chance=chance,
+        signed_share=signed_share,
         optimizer_title=optimizer_title,
         ago=moments.ago,
         iso=moments.iso,

@@ -6,12 +6,14 @@ from service.dashboard import log_in
 from service.dashboard.cluster import page as cluster
 from service.dashboard.job import page as job
 from service.dashboard.job_list import page as job_list
+from service.dashboard.recommendations import page as recommendations
 from service.dashboard.trial import output
 
 ROUTERS = (
     job_list.router,
     job.router,
     output.router,
+    recommendations.router,
     log_in.router,
     cluster.router,
 )

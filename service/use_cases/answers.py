@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal, TypeAlias
+
 from search_spaces.nearest import nearest_first
 from service.errors import UnknownName
 from service.specification.workloads import known_workloads
@@ -14,19 +16,24 @@ from service.store.repositories import (
 )
 from service.store.session import Session
 
+NamedField: TypeAlias = Literal["model", "workload", "fingerprint"]
+
 MAX_FINGERPRINTS = 5
 """Named to whoever asks for one that is not known."""
 MAX_VALUES = 20
 """Of each filter, named to whoever asks for another."""
 
 
-def find_answers(session: Session, query: RecommendationQuery, *, limit: int) -> list[Answer]:
+def find_answers(session: Session, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[Answer]:
     """The recommendations that hold for what is asked, the best first; none where nothing has been found out yet.
+
+    Args:
+        offset: so many of the best are left out.
 
     Raises:
         UnknownName: there is no such model, workload or fingerprint at all; names those there are.
     """
-    found = RecommendationRepository(session).find(query, limit=limit)
+    found = RecommendationRepository(session).find(query, limit=limit, offset=offset)
     if not found:
         _check_names(session, query)
     return found
@@ -36,6 +43,24 @@ def values_elsewhere(session: Session, query: RecommendationQuery) -> list[Known
     """What a query that found nothing could have asked for: of each of its filters, the values that answers with its
     names have; none of these where there is no answer at all."""
     return RecommendationRepository(session).known_values(query, limit=MAX_VALUES)
+
+
+def field_named(session: Session, name: str, *, project: str | None) -> NamedField:
+    """What a name names, by which answers can be asked for: a model before a workload before a fingerprint.
+
+    Raises:
+        UnknownName: none of them; names the models and workloads there are.
+    """
+    jobs = JobRepository(session)
+    models, workloads = jobs.models(project=project), _workloads(jobs, project)
+    if name in models:
+        return "model"
+    if name in workloads:
+        return "workload"
+    asked = RecommendationQuery(project=project, fingerprint=name, includes_superseded=True)
+    if RecommendationRepository(session).find(asked, limit=1):
+        return "fingerprint"
+    raise UnknownName("model, workload or fingerprint", name, nearest_first(name, {*models, *workloads}))
 
 
 def _check_names(session: Session, query: RecommendationQuery) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, and_, case, delete, exists, literal, select
 from sqlalchemy.orm import Session, aliased
 
+from service.errors import NotFound
 from service.evidence.types import EvidenceStatus
 from service.store.models import RecommendationRow
 
@@ -90,9 +91,38 @@ class RecommendationRepository:
         statement = select(_is_superseded()).where(RecommendationRow.id == recommendation.id)
         return bool(self._session.scalar(statement))
 
-    def find(self, query: RecommendationQuery, *, limit: int) -> list[Answer]:
+    def get(self, recommendation_id: str, *, project: str | None) -> Answer:
+        """A recommendation of a project; `project` None: of any.
+
+        Raises:
+            NotFound: there is none.
+        """
+        statement = select(RecommendationRow, _is_superseded()).where(RecommendationRow.id == recommendation_id)
+        if project is not None:
+            statement = statement.where(RecommendationRow.project == project)
+        found = self._session.execute(statement).one_or_none()
+        if found is None:
+            raise NotFound("recommendation", recommendation_id)
+        return Answer(found[0], bool(found[1]))
+
+    def of_key_of(self, recommendation: RecommendationRow, *, limit: int) -> list[Answer]:
+        """The recommendations with the key of this one, itself among them, the newest first; it alone, where its key is
+        not known in full."""
+        if any(getattr(recommendation, name) is None for name in KEY):
+            return [Answer(recommendation, is_superseded=False)]
+        same = [
+            getattr(RecommendationRow, name) == getattr(recommendation, name) for name in ("project", "workload", *KEY)
+        ]
+        statement = select(RecommendationRow, _is_superseded()).where(*same).order_by(RecommendationRow.id.desc())
+        return [Answer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit))]
+
+    def find(self, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[Answer]:
         """Recommendations that hold for what is asked: confirmed ones first, refuted ones last; among equals those that
-        agree with more of the key that is asked for, and then the newest."""
+        agree with more of the key that is asked for, and then the newest.
+
+        Args:
+            offset: so many of the first ones are left out.
+        """
         superseded = _is_superseded()
         statement = select(RecommendationRow, superseded.label("superseded"))
         equal: ColumnElement[int] = literal(0)
@@ -107,10 +137,15 @@ class RecommendationRepository:
         if not query.includes_superseded:
             statement = statement.where(~superseded)
         statement = statement.order_by(_rank(RecommendationRow), equal.desc(), RecommendationRow.id.desc())
-        return [Answer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit))]
+        return [
+            Answer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit).offset(offset))
+        ]
 
-    def known_values(self, query: RecommendationQuery, *, limit: int) -> list[KnownValues]:
-        """Of each filter of a query, up to `limit` values of the recommendations with the query's names."""
+    def known_values(
+        self, query: RecommendationQuery, *, limit: int, of_all_filters: bool = False
+    ) -> list[KnownValues]:
+        """Of each filter that a query sets, or of all filters, up to `limit` values of the recommendations with the
+        query's names."""
         names = [
             getattr(RecommendationRow, name) == wanted
             for name in ("project", "workload", "model", "fingerprint")
@@ -119,7 +154,7 @@ class RecommendationRepository:
         found = []
         for field in FILTERS:
             column = getattr(RecommendationRow, field)
-            if getattr(query, field) is not None:
+            if of_all_filters or getattr(query, field) is not None:
                 statement = select(column).where(column.is_not(None), *names).distinct().order_by(column).limit(limit)
                 found.append(KnownValues(field, list(self._session.scalars(statement))))
         return found

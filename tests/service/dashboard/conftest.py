@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from service.domain import JobState
 from service.store.session import Database
@@ -34,10 +35,18 @@ CHROMIUM_ARGUMENTS = [
 ]
 
 
+@pytest.fixture(scope="session")
+def port() -> int:
+    """The same for all tests of a process: the browser keeps what it compiled of Plotly, a core-second a page."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        found: int = listener.getsockname()[1]
+    return found
+
+
 @pytest.fixture
-def address(sqlite_database: Database, tmp_path: Path) -> Iterator[str]:
+def address(sqlite_database: Database, tmp_path: Path, port: int) -> Iterator[str]:
     """The service on the test's database."""
-    with live.running(sqlite_database, data_dir=tmp_path / "data") as address:
+    with live.running(sqlite_database, port=port, data_dir=tmp_path / "data") as address:
         yield address
 
 
@@ -78,14 +87,29 @@ class Watched:
         assert [url for url in foreign if not url.startswith(("data:", "blob:"))] == []
 
 
-@pytest.fixture
-def page(browser: Browser, address: str) -> Iterator[Page]:
-    """A page at 1280 pixels. After the test: it logged no error, and asked no other host for anything."""
-    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900})
+@pytest.fixture(scope="session")
+def profile(browser: Browser, port: int) -> Iterator[BrowserContext]:
+    """A browser's memory that all pages of a process share, for what it has compiled."""
+    context = browser.new_context(base_url=f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 900})
     context.set_default_timeout(TIMEOUT_MS)
-    watched = Watched(context.new_page())
-    yield watched.page
+    yield context
     context.close()
+
+
+@pytest.fixture
+def page(profile: BrowserContext, address: str) -> Iterator[Page]:
+    """A page at 1280 pixels. After the test: it logged no error, and asked no other host for anything.
+
+    Of the tests before it the browser knows no cookie, no permission and nothing that a page has stored.
+    """
+    watched = Watched(profile.new_page())
+    yield watched.page
+    stored = {"origin": address, "storageTypes": "cookies,local_storage,indexeddb,service_workers"}
+    profile.new_cdp_session(watched.page).send("Storage.clearDataForOrigin", stored)
+    for left in profile.pages:
+        left.close()
+    profile.clear_permissions()
+    profile.unroute_all()
     watched.check(address)
 
 

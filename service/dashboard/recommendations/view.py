@@ -1,0 +1,126 @@
+"""Recommendations as plain values for their pages. Pure functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from service.dashboard.recommendations.asked import LABELS
+from service.evidence.best_values import BestTrial, best_of
+from service.evidence.recommended import PasteableConfig, RecommendedConfig, recommendation_from_json
+from service.evidence.snippet import python_snippet
+from service.evidence.types import Evidence
+from service.evidence.words import Answer, answer_of
+from service.store.models import RecommendationRow
+from service.store.repositories import Answer as FoundAnswer
+from service.store.repositories import KnownValues, RecommendationQuery
+
+NOT_COMPARED = Answer("open", "There was no baseline to compare it with", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A recommendation as a list shows it."""
+
+    row: RecommendationRow
+    evidence: Evidence
+    is_superseded: bool
+    job_name: str
+
+    @property
+    def title(self) -> str:
+        """What it is for: the user's own name of the model, or the workload's."""
+        return self.row.model or self.row.workload
+
+    @property
+    def answer(self) -> Answer:
+        """What was found out in comparison with the baseline."""
+        return answer_of(self.evidence) or NOT_COMPARED
+
+    @property
+    def best(self) -> BestTrial:
+        """The value that stands for the config."""
+        return best_of(self.evidence.confirmation, self.evidence.best)
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Of the improvement over the baseline, over the seeds; None: nothing was compared over seeds."""
+        return None if self.evidence.confirmation is None else self.evidence.confirmation.improvement
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A recommended config in one of the formats in which it is taken away."""
+
+    id: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A filter of the form, with the values there are."""
+
+    name: str
+    label: str
+    values: list[str | int]
+    chosen: str | int | None
+
+
+def listed(found: FoundAnswer, job_name: str) -> Listed:
+    """A recommendation that was found, of the job with this name."""
+    return Listed(found.row, recommendation_from_json(found.row.content).evidence, found.is_superseded, job_name)
+
+
+def choices(query: RecommendationQuery, known: Sequence[KnownValues]) -> list[Choice]:
+    """The filters beside the names: each with the values there are, and the one that is asked for among them."""
+    values = {each.field: each.values for each in known}
+    found = []
+    for name, label in LABELS.items():
+        chosen = getattr(query, name)
+        there_are = values.get(name, [])
+        if there_are or chosen is not None:
+            found.append(Choice(name, label, sorted({*there_are, *([] if chosen is None else [chosen])}), chosen))
+    return found
+
+
+def copies(recommendation: RecommendedConfig) -> list[Copy]:
+    """The config in every format: as a training script needs it, and with its evidence as `recommend` prints it."""
+    config = {name: getattr(recommendation, name) for name in PasteableConfig.model_fields}
+    own = PasteableConfig(**config).model_dump(mode="json")
+    return [
+        Copy("copy-python", "Python to paste", python_snippet(recommendation)),
+        Copy("copy-json", "JSON", _json(own)),
+        Copy("copy-yaml", "YAML", yaml.safe_dump(own, sort_keys=False, allow_unicode=True).rstrip()),
+        Copy("copy-evidence", "JSON with its evidence", _json(recommendation.to_json())),
+    ]
+
+
+def origin(row: RecommendationRow) -> dict[str, str]:
+    """Where the config was found, by what is said of it: the device, its ranks, and the versions of what was used."""
+    environment: Mapping[str, Any] = row.environment or {}
+    found = {"Device": environment.get("device_name") or row.device, "Ranks": row.world_size}
+    versions = {f"Version of {name}": version for name, version in environment.get("versions", {}).items()}
+    return {name: str(value) for name, value in (found | versions).items() if value is not None}
+
+
+def _json(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False)
+
+
+def held_for(row: RecommendationRow) -> list[tuple[str, object]]:
+    """What a recommendation holds for, by its name for people; None: that was not known when it was made."""
+    return [
+        ("Model", row.model),
+        ("Workload", row.workload),
+        ("Objective", row.objective),
+        ("Batch size", row.batch_size),
+        ("Steps", row.num_steps),
+        ("Precision", row.precision),
+        ("Fingerprint of the model", row.fingerprint),
+        ("Digest of the data", row.data_digest),
+    ]
