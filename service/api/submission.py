@@ -79,7 +79,7 @@ class Submission:
                 fingerprint=prepared.fingerprint,
                 price=prepared.price,
             )
-            return Response(estimate.model_dump_json(), media_type="application/json")
+            return Response(JobEstimate.of(estimate).model_dump_json(), media_type="application/json")
         body = prepared.body
         job, is_new = submit.create_job(
             self._session,

@@ -127,9 +127,9 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submits a job."""
-    from service.cli.estimate_lines import estimate_lines
     from service.cli.job_file import apply_settings, read_job_file, with_code
     from service.cli.job_file_faults import faults_in
+    from service.specification.estimate_lines import estimate_lines
 
     content = apply_settings(read_job_file(job_file), setting or [])
     with client_at(url, token) as client, faults_in(job_file, setting or []):

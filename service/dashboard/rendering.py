@@ -14,6 +14,7 @@ from starlette.templating import Jinja2Templates
 from service.dashboard import moments
 from service.dashboard.assets import PLOTLY_PATH
 from service.dashboard.cells import parameter, parameter_cells
+from service.dashboard.prose import prose
 from service.evidence.wording import (
     chance,
     cost_words,
@@ -73,10 +74,12 @@ def _environment() -> jinja2.Environment:
         chance=chance,
         signed_share=signed_share,
         optimizer_title=optimizer_title,
+        prose=prose,
         ago=moments.ago,
         iso=moments.iso,
         absolute=moments.absolute,
     )
+    environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     environment.globals.update(device_hours=device_hours, cost_words=cost_words, site=SITE)
     environment.globals["plotly_url"] = f"{PLOTLY_PATH}/plotly.min.js"
     return environment

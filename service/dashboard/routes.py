@@ -6,11 +6,13 @@ from service.dashboard import log_in
 from service.dashboard.cluster import page as cluster
 from service.dashboard.job import page as job
 from service.dashboard.job_list import page as job_list
+from service.dashboard.new_job import page as new_job
 from service.dashboard.recommendations import page as recommendations
 from service.dashboard.trial import output
 
 ROUTERS = (
     job_list.router,
+    new_job.router,  # before a job's page, as its address could be one
     job.router,
     output.router,
     recommendations.router,

@@ -202,6 +202,9 @@ JOB_ESTIMATE: dict[str, Any] = {
     "start_up": {"seconds": 14.2, "job_id": JOB_ID},
     "max_seconds": 60.2,
     "max_device_hours": 0.0106,
+    "lines": [
+        "36 trials (search 10, baseline 10, confirmation 16) of up to 200 steps, 7200 steps in all if none are pruned."
+    ],
     "winners": {
         "search": [{"job_id": JOB_ID, "trial": 6, "value": 0.0713, "parameters": {"lr": 0.0123}, "clipped": []}]
     },

@@ -27,6 +27,7 @@ from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
 from service.evidence.recommended import PasteableConfig
 from service.specification.estimate import Estimate
+from service.specification.estimate_lines import estimate_lines
 from service.specification.job import Budget, JobSpecification
 from service.specification.strict_model import StrictModel
 
@@ -326,6 +327,13 @@ class JobItem(JobRead):
 
 class JobEstimate(Estimate):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
+
+    lines: list[str] = Field(default_factory=list)
+    """The same in words, for a person."""
+
+    @classmethod
+    def of(cls, estimate: Estimate) -> JobEstimate:
+        return cls(**dict(estimate), lines=estimate_lines(estimate))
 
 
 class TrialRead(ReadModel):

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from service.cli.estimate_lines import estimate_lines
 from service.errors import BudgetSpent, InvalidInput
 from service.settings import Settings
+from service.specification.estimate_lines import estimate_lines
 from service.specification.price import Price, price_of
 from service.specification.resources import Resources
 from service.store.migrate import downgrade, migrate

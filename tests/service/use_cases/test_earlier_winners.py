@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace, preset
-from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase
 from service.errors import InvalidInput
+from service.specification.estimate_lines import estimate_lines
 from service.specification.identity import StoredIdentity
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import plan_job

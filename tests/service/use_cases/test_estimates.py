@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase, TrialState
 from service.specification.estimate import Estimate, StartUp
+from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import plan_job
 from service.store.session import Database
 from service.use_cases.estimates import ASSUMED_START_UP_SECONDS, estimate_job

@@ -13,9 +13,9 @@ import pytest
 import torch
 from torch import nn
 
-from service.cli.estimate_lines import estimate_lines
 from service.domain import Phase
 from service.specification.estimate import Estimate, MemoryEstimate, SpaceMemory
+from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import JobPlan, plan_job
 from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, estimate_memory
 from shampoo import WeightAveraging

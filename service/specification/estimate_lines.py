@@ -1,4 +1,4 @@
-"""The cost of a job, told before it is submitted, as the command line shows it."""
+"""The cost of a job, told before it is submitted, as the command line and the form show it."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""The page on which a job is put together: a form made of the schemas of a job and of its workloads."""

@@ -1,0 +1,89 @@
+"""The page on which a job is put together. It asks the API what the job would cost, and submits it there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse
+
+from search_spaces import presets
+from service.access.caller import Scope
+from service.api.dependencies import (
+    CallerDependency,
+    DatabaseDependency,
+    DoorsDependency,
+    SettingsDependency,
+    TurnsDependency,
+)
+from service.api.preparation import PreparationsDependency
+from service.dashboard.new_job.fields import FormField
+from service.dashboard.new_job.form import first_workload, job_defaults, job_form, search_space
+from service.dashboard.new_job.options import OPTIONS, workload_form
+from service.dashboard.rendering import page
+from service.errors import NotFound
+from service.specification.workloads import known_workloads
+from service.store.repositories import JobRepository
+from service.use_cases.keeping.clone import submission_of
+
+FREE_OPTIONS = FormField(
+    pointer=OPTIONS,
+    label="Options",
+    help="Arguments of the workload, held fixed in every trial, as a JSON object.",
+    kind="json",
+    default={},
+)
+"""Of a workload that does not describe its options here."""
+
+router = APIRouter()
+
+
+@router.get("/jobs/new", include_in_schema=False)
+async def new_job_page(
+    request: Request,
+    caller: CallerDependency,
+    settings: SettingsDependency,
+    doors: DoorsDependency,
+    database: DatabaseDependency,
+    turns: TurnsDependency,
+    preparations: PreparationsDependency,
+    workload: Annotated[str | None, Query(max_length=200)] = None,
+    clone: Annotated[str | None, Query(max_length=40)] = None,
+) -> HTMLResponse:
+    """The form: empty, with a workload, or filled from a job that is to be cloned."""
+
+    def read(job_id: str) -> dict[str, Any]:
+        with database.reading() as session:
+            job = JobRepository(session).get(job_id)
+            return {"id": job.id, "name": job.name, "submission": submission_of(job)}
+
+    original: dict[str, Any] | None = None
+    if clone is not None:
+        if not await doors.sees(caller, clone):
+            raise NotFound("job", clone)
+        async with turns.one():
+            original = await run_in_threadpool(read, clone)
+    found = await preparations.do("the installed workloads", known_workloads)
+    workloads = [workload_form(description) for description in found]
+    may_name_code = settings.allow_code and caller.may(Scope.CODE)
+    context = {
+        "may_submit": caller.may(Scope.SUBMIT),
+        "may_name_code": may_name_code,
+        "code_is_allowed": settings.allow_code,
+        "clone": original,
+        "workloads": workloads,
+        "sections": job_form(),
+        "search_space": search_space(),
+        "free_options": FREE_OPTIONS,
+        "catalogue": {
+            "spaces": {name: space.to_json() for name, space in presets().items()},
+            "workloads": {form.name: {"told": form.defaults, "metrics": form.metrics} for form in workloads},
+            "clone": original,
+            "defaults": job_defaults(),
+            "workload": workload or first_workload(),
+            "service_url": str(request.base_url).rstrip("/"),
+            "sends_token": caller.name is not None,
+        },
+    }
+    return await run_in_threadpool(page, request, "new_job/page.html", context)

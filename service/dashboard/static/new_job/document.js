@@ -1,0 +1,109 @@
+// The document that the form makes: read from its fields, and written into them.
+//
+// A field says its place by `data-pointer`, a part that need not be there by `data-part`, a list of rows by `data-rows`.
+
+import { readControl, valueOf, writeControl } from "./kinds.js";
+import { at, put } from "./pointers.js";
+import { same } from "./same.js";
+import { placesInSpace } from "./spaces.js";
+
+const ALL = "[data-rows], [data-part], [data-pointer]";
+
+const isOpen = (element) => !element.closest("[data-inside][hidden]");
+const rowsOf = (list) => [...list.querySelectorAll(":scope > [data-list] > [data-row]")];
+
+/** The pointer of an element, with the index of the row that it stands in. */
+function pointer(element) {
+  const own = element.dataset.pointer ?? element.dataset.part ?? element.dataset.rows;
+  const row = element.closest("[data-row]");
+  return row && row !== element ? own.replace("#", [...row.parentElement.children].indexOf(row)) : own;
+}
+
+/**
+ * The document, with the element of each place in it, and what no value can be read from.
+ * A list of rows and a part have a place of their own.
+ */
+export function readDocument(form) {
+  const document = {};
+  const places = new Map();
+  const problems = [];
+  for (const element of [...form.querySelectorAll(ALL)].filter(isOpen)) {
+    const own = pointer(element);
+    if (element.dataset.rows !== undefined) {
+      places.set(own, element);
+      put(document, own, rowsOf(element).map(() => ({})));
+    } else if (element.dataset.part !== undefined) {
+      const select = element.querySelector("select");
+      places.set(own, select);
+      if (select.selectedIndex > 0) put(document, own, JSON.parse(select.value));
+    } else {
+      readField(element, own, document, places, problems);
+    }
+  }
+  for (const list of form.querySelectorAll("[data-rows]")) {
+    if (same(document[pointer(list).slice(1)], JSON.parse(list.dataset.default))) delete document[pointer(list).slice(1)];
+  }
+  return { document, places, problems };
+}
+
+function readField(element, own, document, places, problems) {
+  const isSpace = element.dataset.kind === "space";
+  places.set(own, element.matches("input, textarea, fieldset") ? element : element.querySelector("select"));
+  if (isSpace) for (const [inner, input] of placesInSpace(element)) places.set(own + inner, input);
+  const found = readControl(element);
+  if (found.problem !== undefined) problems.push({ pointer: own + (found.pointer ?? ""), message: found.problem });
+  // Of rows the space is said, also where it is the default: it is what a baseline is known by.
+  else if (found.given || (isSpace && element.closest("[data-row]"))) put(document, own, valueOf(element));
+}
+
+/** Writes a document into the form; what it does not say takes its default. `chooseWorkload(name)` shows its options. */
+export function fill(form, document, chooseWorkload) {
+  const workload = form.querySelector('[data-pointer="/workload/name"]');
+  if (document.workload?.name !== undefined) writeControl(workload, document.workload.name);
+  chooseWorkload(valueOf(workload));
+  for (const list of form.querySelectorAll("[data-rows]")) {
+    for (const row of rowsOf(list)) row.remove();
+    for (const _ of at(document, pointer(list)) ?? JSON.parse(list.dataset.default)) addRow(list);
+  }
+  for (const part of form.querySelectorAll("[data-part]")) {
+    const value = at(document, pointer(part));
+    const select = part.querySelector("select");
+    const states = [...select.options].map((option) => JSON.parse(option.value));
+    const isFilled = (state) => typeof value === "object" && value !== null && same(state, {});
+    const index = value === undefined ? 0 : states.findIndex((state) => same(state, value) || isFilled(state));
+    select.selectedIndex = Math.max(0, index);
+    showInside(part);
+  }
+  for (const element of form.querySelectorAll("[data-pointer]")) {
+    if (element !== workload) writeControl(element, at(document, pointer(element)));
+  }
+}
+
+/** Shows the fields of a part where it is there. */
+export function showInside(part) {
+  part.querySelector("[data-inside]").hidden = part.querySelector("select").value !== "{}";
+}
+
+let numRows = 0;
+
+/** Adds an empty row to a list, and gives it. */
+export function addRow(list) {
+  const row = list.querySelector(":scope > template").content.firstElementChild.cloneNode(true);
+  numRows += 1;
+  for (const element of row.querySelectorAll("[id], [for], [aria-describedby]")) {
+    for (const name of ["id", "for", "aria-describedby"]) {
+      if (element.hasAttribute(name)) element.setAttribute(name, element.getAttribute(name).replaceAll("#", `row${numRows}`));
+    }
+  }
+  list.querySelector(":scope > [data-list]").append(row);
+  for (const element of row.querySelectorAll("[data-pointer]")) writeControl(element, undefined);
+  list.querySelector(":scope > [data-add]").disabled = rowsOf(list).length >= Number(list.dataset.max);
+  return row;
+}
+
+/** Takes a row out of its list. */
+export function removeRow(row) {
+  const list = row.closest("[data-rows]");
+  row.remove();
+  list.querySelector(":scope > [data-add]").disabled = false;
+}

@@ -1,0 +1,91 @@
+// What is wrong with the job, told at the fields that it is about.
+
+import { parent, pointerOf } from "./pointers.js";
+
+const general = document.getElementById("problem");
+const list = document.getElementById("faults");
+
+/** The element of the nearest place to a pointer; null: there is none but the whole job. */
+function placeOf({ pointer, field }, places) {
+  for (const start of [pointer, field === undefined ? null : pointerOf(field)]) {
+    for (let at = start ?? ""; at !== "" && at !== null; at = parent(at)) {
+      if (places.has(at) && places.get(at)) return places.get(at);
+    }
+  }
+  return null;
+}
+
+function clear() {
+  general.hidden = true;
+  general.textContent = "";
+  list.replaceChildren();
+  list.hidden = true;
+  for (const element of document.querySelectorAll("[aria-invalid]")) element.removeAttribute("aria-invalid");
+  for (const element of document.querySelectorAll("#job-form .fault")) {
+    element.hidden = true;
+    element.textContent = "";
+  }
+  for (const element of document.querySelectorAll("#job-form [data-marks]")) element.textContent = "";
+}
+
+function labelOf(element) {
+  if (element.getAttribute("aria-label")) return element.getAttribute("aria-label");
+  const legend = element.matches("fieldset") ? element.querySelector("legend") : null;
+  const label = legend ?? element.closest(".field, .space")?.querySelector("label");
+  return label?.firstChild?.textContent.trim() || element.id;
+}
+
+/** Goes to a field, wherever it is folded away. */
+export function goTo(element) {
+  for (let details = element.closest("details"); details; details = details.parentElement.closest("details")) {
+    details.open = true;
+  }
+  element.focus();
+  element.scrollIntoView({ block: "center" });
+}
+
+/** Shows what is wrong; gives the first element at fault, in the order of the form. */
+export function showFaults(faults, places) {
+  clear();
+  const found = [];
+  for (const fault of faults) {
+    const element = placeOf(fault, places);
+    if (!element) {
+      tell(fault.field ? `${fault.field}: ${fault.message}` : fault.message);
+      continue;
+    }
+    found.push({ element, message: fault.message });
+    element.setAttribute("aria-invalid", "true");
+    const note = element.closest(".field, .part, .rows")?.querySelector(":scope > .fault") ?? element.closest("section")?.querySelector(".fault");
+    if (note) {
+      note.textContent = note.textContent ? `${note.textContent} ${fault.message}` : fault.message;
+      note.hidden = false;
+    }
+  }
+  found.sort((a, b) => (a.element.compareDocumentPosition(b.element) & Node.DOCUMENT_POSITION_FOLLOWING ? -1 : 1));
+  for (const { element, message } of found) {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: labelOf(element) });
+    button.addEventListener("click", () => goTo(element));
+    const item = document.createElement("li");
+    item.append(button, ` ${message}`);
+    list.append(item);
+  }
+  list.hidden = found.length === 0;
+  mark(found);
+  return found[0]?.element ?? null;
+}
+
+/** Says on each folded section how many fields in it are wrong. */
+function mark(found) {
+  for (const details of document.querySelectorAll("#job-form details")) {
+    const inside = new Set(found.filter(({ element }) => details.contains(element)).map(({ element }) => element)).size;
+    const marks = details.querySelector(":scope > summary [data-marks]");
+    if (marks) marks.textContent = inside === 0 ? "" : `${inside} to mend`;
+  }
+}
+
+/** Tells what is wrong with the whole job. */
+export function tell(message) {
+  general.textContent = general.textContent ? `${general.textContent} ${message}` : message;
+  general.hidden = false;
+}

@@ -1,0 +1,153 @@
+// The form of a new job: what it makes is shown beside it, reckoned by the API, kept over a reload, and submitted.
+
+import { copyOnClick } from "../shared/copying.js";
+import { catalogue } from "./catalogue.js";
+import { addRow, fill, readDocument, removeRow, showInside } from "./document.js";
+import { goTo, showFaults, tell } from "./faults.js";
+import { forget, keep, kept } from "./keeping.js";
+import { showOwn, writeControl } from "./kinds.js";
+import { preview } from "./preview.js";
+import { chooseSpace, chooseUnused } from "./spaces.js";
+import { submission } from "./submitting.js";
+import { curl, yaml } from "./yaml.js";
+
+const form = document.getElementById("job-form");
+const button = document.getElementById("submit");
+const reckoning = preview(showFaults);
+const send = submission(catalogue);
+
+/** The options of each workload that was chosen, with what was typed there. */
+const optionsOf = new Map();
+
+function chooseWorkload(name) {
+  const known = document.querySelector(`template[data-options-of="${CSS.escape(name ?? "")}"]`);
+  const own = known ? name : "";
+  if (!optionsOf.has(own)) {
+    const options = document.createElement("div");
+    options.append((known ?? document.querySelector('template[data-options-of=""]')).content.cloneNode(true));
+    for (const element of options.querySelectorAll("[data-pointer]")) writeControl(element, undefined);
+    optionsOf.set(own, options);
+  }
+  document.getElementById("options").replaceChildren(optionsOf.get(own));
+  const workload = catalogue.workloads[name];
+  document.getElementById("workload-help").textContent = workload?.told ?? "";
+  const options = (workload?.metrics ?? []).map((metric) => Object.assign(document.createElement("option"), { value: metric }));
+  document.getElementById("metrics").replaceChildren(...options);
+}
+
+function begin() {
+  fill(form, catalogue.clone?.submission ?? { workload: { name: catalogue.workload } }, chooseWorkload);
+}
+
+/** Shows what the form makes now, and has it reckoned. */
+function update() {
+  const { document: job, places, problems } = readDocument(form);
+  const typed = problems.map(({ pointer }) => [pointer, places.get(pointer)?.value ?? ""]);
+  keep({ job, typed });
+  document.getElementById("yaml").textContent = yaml(job);
+  document.getElementById("curl").textContent = curl(job, catalogue);
+  if (problems.length) {
+    showFaults(problems, places);
+    reckoning.refuse(problems.length);
+  } else reckoning.ask(job, places);
+}
+
+function add(list) {
+  const others = [...list.querySelectorAll(".space")];
+  const row = addRow(list);
+  const space = row.querySelector(".space");
+  if (space) chooseUnused(space, others);
+  row.querySelector("input, select, textarea").focus();
+}
+
+function restore() {
+  const state = kept();
+  if (state?.job === undefined) return false;
+  fill(form, state.job, chooseWorkload);
+  const { places } = readDocument(form);
+  for (const [pointer, text] of state.typed) if (places.get(pointer)) places.get(pointer).value = text;
+  return true;
+}
+
+async function submit() {
+  const { document: job, places, problems } = readDocument(form);
+  const first = showFaults(problems, places);
+  if (problems.length) {
+    reckoning.refuse(problems.length);
+    if (first) goTo(first);
+    return;
+  }
+  reckoning.stop();
+  button.disabled = true;
+  button.textContent = "Submitting…";
+  try {
+    const { id, faults } = await send(job);
+    if (id) {
+      forget();
+      location.assign(`/jobs/${encodeURIComponent(id)}`);
+      return;
+    }
+    const wrong = showFaults(faults, places);
+    reckoning.refuse(faults.length);
+    if (wrong) goTo(wrong);
+  } catch (error) {
+    showFaults([], places);
+    tell("The service does not answer: the job may or may not be there. Submit it again, and there is one.");
+  }
+  button.disabled = false;
+  button.textContent = "Submit job";
+}
+
+form.addEventListener("submit", (event) => {
+  event.preventDefault();
+  if (!button.disabled) submit();
+});
+
+form.addEventListener("input", (event) => {
+  const space = event.target.closest(".space");
+  if (space && event.target !== space.querySelector("select")) chooseSpace(space, event.target);
+  update();
+});
+
+form.addEventListener("change", (event) => {
+  const { target } = event;
+  const choice = target.closest(".choice");
+  const space = target.closest(".space");
+  if (choice) showOwn(choice);
+  if (choice?.dataset.pointer === "/workload/name") chooseWorkload(choice.querySelector("select").value);
+  if (space && target === space.querySelector("select")) chooseSpace(space, target);
+  if (target.parentElement.dataset.part !== undefined) showInside(target.parentElement);
+  update();
+});
+
+form.addEventListener("click", (event) => {
+  const target = event.target.closest("button");
+  if (!target) return;
+  if (target.matches("[data-add]")) add(target.closest("[data-rows]"));
+  else if (target.matches("[data-remove]")) {
+    const list = target.closest("[data-rows]");
+    removeRow(target.closest("[data-row]"));
+    list.focus();
+  } else if (target.matches("[data-back]")) chooseSpace(target.closest(".space"), target);
+  else return;
+  update();
+});
+
+document.getElementById("start-over").addEventListener("click", () => {
+  forget();
+  optionsOf.clear();
+  begin();
+  update();
+});
+
+document.querySelector(".panel .switch").addEventListener("click", (event) => {
+  const wanted = event.target.dataset.show;
+  if (!wanted) return;
+  for (const one of document.querySelectorAll(".panel [data-show]")) one.setAttribute("aria-pressed", String(one.dataset.show === wanted));
+  for (const one of document.querySelectorAll(".panel [data-shown]")) one.hidden = one.dataset.shown !== wanted;
+});
+
+copyOnClick();
+if (!restore()) begin();
+document.getElementById("fields").disabled = false;
+update();

@@ -1,0 +1,140 @@
+// What the job would cost, asked of the API while the form is filled: one question at a time, and not at each key.
+
+import { estimate, faultsOf } from "./asking.js";
+
+const PAUSE_MS = 600;
+const MAX_AGAIN = 6;
+/** Answers that say "later": the service still works on it, is busy, or was asked too often. */
+const LATER = [429, 503];
+
+const status = document.getElementById("verdict");
+const box = document.getElementById("estimate");
+const numbers = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+
+function made(name, properties, ...children) {
+  const element = Object.assign(document.createElement(name), properties);
+  element.append(...children);
+  return element;
+}
+
+function duration(seconds) {
+  for (const [unit, size] of [["days", 86400], ["h", 3600], ["min", 60]]) {
+    if (seconds >= 2 * size) return `${numbers.format(seconds / size)} ${unit}`;
+  }
+  return `${numbers.format(seconds)} s`;
+}
+
+function bytes(number) {
+  return number >= 2 ** 30 ? `${numbers.format(number / 2 ** 30)} GiB` : `${numbers.format(number / 2 ** 20)} MiB`;
+}
+
+const sideName = (side) => (side === "search" ? "search" : `baseline ${side}`);
+
+function figures(found) {
+  const phases = Object.entries(found.num_trials);
+  const trials = phases.reduce((sum, [, number]) => sum + number, 0);
+  const rows = [["Trials", whole.format(trials), phases.map(([phase, number]) => `${phase} ${number}`).join(", ")]];
+  rows.push(["Steps", whole.format(found.max_steps), `up to ${whole.format(found.num_steps)} a trial`]);
+  const unknown = "not known: no job like it has run here";
+  rows.push(["Time", found.max_seconds === null ? "–" : duration(found.max_seconds), found.max_seconds === null ? unknown : "start-up included"]);
+  rows.push(["Device-hours", found.max_device_hours === null ? "–" : numbers.format(found.max_device_hours), ""]);
+  if (found.currency) rows.push(["Cost", found.max_cost === null ? "–" : `${found.max_cost.toFixed(2)} ${found.currency}`, ""]);
+  for (const [side, space] of Object.entries(found.memory?.spaces ?? {})) {
+    const activations = space.activation_bytes === null ? "" : ` and ${bytes(space.activation_bytes)} of activations`;
+    rows.push([`Memory, ${sideName(side)}`, bytes(space.largest_bytes), `of a rank at most${activations}`]);
+  }
+  return rows;
+}
+
+function misfits(found) {
+  const told = [];
+  for (const [side, space] of Object.entries(found.memory?.spaces ?? {})) {
+    if (space.share_infeasible === 1) told.push(`Nothing fits: the ${sideName(side)} would train nothing.`);
+    else if (space.share_infeasible) {
+      told.push(`${numbers.format(100 * space.share_infeasible)}% of the ${sideName(side)}'s configs do not fit into memory.`);
+    }
+  }
+  return told;
+}
+
+function show(found) {
+  const told = misfits(found);
+  const note = document.getElementById("misfits");
+  note.hidden = told.length === 0;
+  note.textContent = told.join(" ");
+  const costs = figures(found).map(([name, value, basis]) =>
+    made("div", {}, made("dt", { textContent: name }), made("dd", { textContent: value }), made("dd", { className: "sub", textContent: basis })),
+  );
+  box.querySelector(".costs").replaceChildren(...costs);
+  box.querySelector(".lines").replaceChildren(...found.lines.map((line) => made("li", { textContent: line })));
+  box.hidden = false;
+}
+
+/** Gives `ask(document, places)`; `showFaults` tells what is wrong. */
+export function preview(showFaults) {
+  let timer = null;
+  let running = null;
+  let asked = null;
+
+  function tell(text, state) {
+    if (status.textContent !== text) status.textContent = text;
+    box.dataset.state = state;
+  }
+
+  async function ask(document, places, again) {
+    const own = new AbortController();
+    running = own;
+    try {
+      const answer = await estimate(document, own.signal);
+      if (running !== own) return;
+      if (LATER.includes(answer.status) && again < MAX_AGAIN) {
+        tell("Reckoning takes a while…", "asking");
+        timer = setTimeout(() => ask(document, places, again + 1), 1000 * (answer.retryAfter ?? 2));
+        return;
+      }
+      running = null;
+      if (answer.ok) {
+        showFaults([], places);
+        show(answer.answer);
+        tell("Valid.", "known");
+      } else {
+        const faults = faultsOf(answer);
+        showFaults(faults, places);
+        box.hidden = true;
+        tell(answer.status === 422 ? `Not valid yet: ${faults.length === 1 ? "one thing is" : `${faults.length} things are`} to mend.` : "Not known.", "wrong");
+      }
+    } catch (error) {
+      if (own.signal.aborted || running !== own) return;
+      running = null;
+      asked = null;
+      box.hidden = true;
+      tell("The service does not answer. It is asked again after the next change.", "wrong");
+    }
+  }
+
+  return {
+    /** Asks about a document, unless it was asked about just now. */
+    ask(document, places) {
+      const text = JSON.stringify(document);
+      if (text === asked) return;
+      this.stop();
+      asked = text;
+      tell("Reckoning…", "asking");
+      timer = setTimeout(() => ask(document, places, 0), PAUSE_MS);
+    },
+    /** Forgets the question that is under way. */
+    stop() {
+      clearTimeout(timer);
+      running?.abort();
+      running = null;
+      asked = null;
+    },
+    /** Says that there is nothing to ask about, as a field holds no value. */
+    refuse(number) {
+      this.stop();
+      box.hidden = true;
+      tell(`Not valid yet: ${number === 1 ? "one thing is" : `${number} things are`} to mend.`, "wrong");
+    },
+  };
+}

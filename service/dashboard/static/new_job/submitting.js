@@ -1,0 +1,50 @@
+// The submission of the job: once, however often it is asked for.
+
+import { faultsOf, submit, submitClone } from "./asking.js";
+import { same } from "./same.js";
+
+/** Unique text. `crypto.randomUUID` is there on https and localhost alone. */
+function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+
+/**
+ * The merge patch (RFC 7396) that makes one document of another, as the API reads it: what a document leaves out is as
+ * in `defaults`. Null: no patch can, as a null would have to stand where the API knows no field.
+ */
+export function patchOf(before, after, defaults) {
+  const patch = {};
+  for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const isField = Object.hasOwn(defaults, name);
+    const value = Object.hasOwn(after, name) ? after[name] : isField ? defaults[name] : undefined;
+    if (value === undefined) patch[name] = null; // takes it away
+    else if (same(before[name], value)) continue;
+    else if (value === null && !isField) return null;
+    else if (!isObject(value)) patch[name] = value;
+    else {
+      const earlier = isObject(before[name]) ? before[name] : null;
+      const inner = patchOf(earlier ?? {}, value, isObject(defaults[name]) ? defaults[name] : {});
+      if (inner === null) return null;
+      if (!earlier || Object.keys(inner).length) patch[name] = inner;
+    }
+  }
+  return patch;
+}
+
+/**
+ * Gives `send(document)`, which makes the job and gives its id, or {faults}. An answer that was lost is asked for again
+ * by the same key as long as the document stays.
+ */
+export function submission({ clone, defaults }) {
+  let last = { text: null, key: null };
+
+  return async function send(document) {
+    const text = JSON.stringify(document);
+    if (text !== last.text) last = { text, key: newKey() };
+    const patch = clone === null ? null : patchOf(clone.submission, document, defaults);
+    const found = patch === null ? await submit(document, last.key) : await submitClone(clone.id, patch, last.key);
+    return found.ok ? { id: found.answer.id } : { faults: faultsOf(found) };
+  };
+}

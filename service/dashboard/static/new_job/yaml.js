@@ -1,0 +1,53 @@
+// A job as the YAML that `shampoo-tuner submit` takes, and as a request with curl.
+
+const INDENT = "  ";
+// What YAML would take for something else, or a person could: all other text stands in quotes, as in JSON.
+const PLAIN = /^[A-Za-z_][A-Za-z0-9_.\-]*$/;
+const TAKEN = /^(true|false|null|yes|no|on|off|y|n|[-+.]?(inf|nan))$/i;
+// Legal in JSON's strings, and not in a file of YAML.
+const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
+
+function text(value) {
+  if (PLAIN.test(value) && !TAKEN.test(value)) return value;
+  return JSON.stringify(value).replaceAll(UNPRINTABLE, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+const isPart = (value) => typeof value === "object" && value !== null && Object.keys(value).length > 0;
+const isScalar = (value) => !isPart(value);
+
+function scalar(value) {
+  if (Array.isArray(value)) return "[]";
+  if (typeof value === "object" && value !== null) return "{}";
+  return typeof value === "string" ? text(value) : JSON.stringify(value);
+}
+
+function lines(value, indent) {
+  if (isScalar(value)) return [indent + scalar(value)];
+  if (Array.isArray(value) && value.every(isScalar)) return [`${indent}[${value.map(scalar).join(", ")}]`];
+  if (Array.isArray(value)) {
+    return value.flatMap((item) => {
+      const [first, ...rest] = lines(item, indent + INDENT);
+      return [`${indent}- ${first.trimStart()}`, ...rest];
+    });
+  }
+  return Object.entries(value).flatMap(([name, item]) => {
+    const key = `${indent}${text(name)}:`;
+    if (isScalar(item)) return [`${key} ${scalar(item)}`];
+    const inner = lines(item, indent + INDENT);
+    return Array.isArray(item) && item.every(isScalar) ? [`${key} ${inner[0].trimStart()}`] : [key, ...inner];
+  });
+}
+
+/** The document as YAML, in which JSON's values mean the same. */
+export function yaml(document) {
+  return `${lines(document, "").join("\n")}\n`;
+}
+
+const quoted = (value) => `'${value.replaceAll("'", `'\\''`)}'`;
+
+/** The request that submits the document, for a shell. */
+export function curl(document, { service_url: url, sends_token: sendsToken }) {
+  const token = sendsToken ? `  -H "Authorization: Bearer $SHAMPOO_TUNER_TOKEN" \\\n` : "";
+  const body = JSON.stringify(document, null, 1);
+  return `curl ${url}/v1/jobs \\\n${token}  -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}\n`;
+}

@@ -1,0 +1,164 @@
+"""The form of a new job in a real browser: from the empty page to a stored job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+import yaml
+from playwright.sync_api import Browser, Page, expect
+
+from search_spaces import presets
+from service.api.schemas.jobs import JobCreate
+from service.cli.job_file import read_job_file
+from service.specification.planning import plan_job
+from service.specification.workloads import known_workloads
+from service.store.session import Database
+from tests.service.dashboard.conftest import TIMEOUT_MS
+from tests.support.service.commands import run
+from tests.support.service.scenarios import NOW
+from tests.support.service.stories import Story
+
+
+@pytest.fixture
+def asking(browser: Browser, address: str) -> Iterator[Page]:
+    """A page; the browser logs each answer 422 as an error, and faults are part of these stories."""
+    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(TIMEOUT_MS)
+    yield context.new_page()
+    context.close()
+
+
+def _typed(page: Page, tmp_path: Path) -> dict[str, object]:
+    """What the shown YAML says, as the command line reads it."""
+    file = tmp_path / "job.yaml"
+    file.write_text(page.locator("#yaml").text_content() or "", encoding="utf-8")
+    return read_job_file(file)
+
+
+def test_every_workload_and_every_space_is_valid_as_it_stands(asking: Page, tmp_path: Path) -> None:
+    asking.route("**/v1/jobs?dry_run=true", lambda route: route.abort())  # `plan_job` says the same, in less time
+    asking.goto("/jobs/new")
+    expect(asking.locator("#yaml")).to_contain_text("digits-mlp")
+    for workload in known_workloads():
+        asking.get_by_label("Workload", exact=False).first.select_option(workload.name)
+        for option in (name for name, own in workload.options.items() if own.required):
+            asking.locator(f'[data-pointer="/workload/options/{option}"]').fill("/data")
+        typed = _typed(asking, tmp_path)
+        required = {name: "/data" for name, own in workload.options.items() if own.required}
+        assert typed == {"workload": {"name": workload.name, **({"options": required} if required else {})}}
+        plan_job(JobCreate.model_validate(typed).specification)
+    asking.get_by_label("Workload", exact=False).first.select_option("digits-mlp")
+    for name in presets():
+        asking.get_by_label("Search space", exact=True).first.select_option(name)
+        typed = _typed(asking, tmp_path)
+        assert typed.get("search_space", "shampoo") == name
+        if presets()[name].optimizer != "adamw":  # the baseline
+            plan_job(JobCreate.model_validate(typed).specification)
+
+
+def test_a_job_is_put_together_mended_and_submitted_once(asking: Page, address: str, tmp_path: Path) -> None:
+    page = asking
+    page.goto("/")
+    page.get_by_role("link", name="New job").first.click()
+    page.get_by_label("Name", exact=True).fill('手書き "quoted": it\'s <b>')
+    page.get_by_label("Trials", exact=True).fill("many")
+    expect(page.locator("#verdict")).to_have_text("Not valid yet: one thing is to mend.")
+    expect(page.get_by_label("Trials", exact=True)).to_have_attribute("aria-invalid", "true")
+    page.get_by_role("button", name="Submit job").click()  # goes to the fault, and submits nothing
+    expect(page.get_by_label("Trials", exact=True)).to_be_focused()
+
+    page.reload()  # loses nothing, not even what is wrong
+    expect(page.get_by_label("Trials", exact=True)).to_have_value("many")
+    expect(page.get_by_label("Name", exact=True)).to_have_value('手書き "quoted": it\'s <b>')
+    page.get_by_label("Trials", exact=True).fill("24")
+    page.get_by_label("Tags", exact=True).fill("team=vision\nno: yes")
+    page.locator("summary", has_text="Options of digits-mlp").click()
+    page.get_by_label("Dropout").fill("0.25")
+    page.get_by_label("Hidden sizes").fill("[96, 48]")
+
+    page.locator("summary", has_text="Its parameters").first.click()
+    page.get_by_label("lr, highest").first.fill("1e-5")
+    expect(page.locator("#faults")).to_contain_text("lr, ")  # the API says so
+    page.get_by_label("lr, highest").first.fill("1e-2")
+    page.locator("summary", has_text="Training").click()
+    page.get_by_label("Number of steps", exact=True).fill("40")
+    page.locator("summary", has_text="How it searches").click()
+    page.get_by_label("Sampler", exact=True).select_option("tpe")
+    page.get_by_label("Tried first").fill('["algoperf", {"lr": 0.002}]')
+    page.locator("summary", has_text="Objectives").click()
+    page.get_by_role("button", name="Add a constraint").click()
+    constraint = page.get_by_role("group", name="Constraint", exact=True)
+    constraint.get_by_label("Metric").fill("peak_memory_bytez")
+    constraint.get_by_label("Max", exact=True).fill("8e9")
+    page.locator("summary", has_text="Baselines").click()
+    page.get_by_role("button", name="Add a baseline").click()
+    expect(page.locator("#yaml")).to_contain_text("search_space: sgd")
+
+    page.locator("details", has_text="Objectives").last.locator("summary").first.click()  # folded away again
+    expect(page.locator("#faults")).to_contain_text("did you mean 'peak_memory_bytes'?")
+    page.locator("#faults").get_by_role("button").click()
+    expect(constraint.get_by_label("Metric")).to_be_focused()
+    page.keyboard.press("ControlOrMeta+a")
+    page.keyboard.type("peak_memory_bytes")
+
+    expect(page.locator("#verdict")).to_have_text("Valid.")
+    expect(page.locator("#estimate .costs")).to_contain_text("search 8, baseline 16")
+    expect(page.locator("#estimate .costs")).to_contain_text("Memory, search")
+    typed = _typed(page, tmp_path)
+    page.get_by_role("button", name="curl").click()
+    request = page.locator("#curl").text_content() or ""
+    body = request[request.index("-d '") + 4 : request.rindex("'")].replace("'\\''", "'")
+    assert json.loads(body) == typed
+
+    page.get_by_role("button", name="Submit job").dblclick()
+    page.wait_for_url("**/jobs/job_*")
+    expect(page.get_by_role("heading", level=1)).to_have_text('手書き "quoted": it\'s <b>')
+    jobs = httpx.get(f"{address}/v1/jobs?view=full", trust_env=False).json()["items"]
+    assert len(jobs) == 1
+    file = tmp_path / "job.yaml"
+    result = run("submit", str(file), "--url", address)
+    assert result.exit_code == 0, result.output
+    both = httpx.get(f"{address}/v1/jobs?view=full", trust_env=False).json()["items"]
+    assert len(both) == 2
+    assert both[0]["specification"] == both[1]["specification"]
+    assert [job["tags"] for job in both] == [{"team": "vision", "no: yes": ""}] * 2
+    assert yaml.safe_load(file.read_text())["name"] == both[0]["name"] == both[1]["name"]
+    page.goto("/jobs/new")  # nothing is left of it
+    expect(page.get_by_label("Name", exact=True)).to_have_value("")
+
+
+def test_a_job_is_cloned_by_the_form_with_some_of_it_changed(
+    asking: Page, address: str, sqlite_database: Database
+) -> None:
+    page = asking
+    lr = {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-2, "scale": "log", "default": 1e-3}
+    story = Story(
+        sqlite_database,
+        now=NOW,
+        search_space={"optimizer": "shampoo", "parameters": [lr], "fixed": {"grafting": "adam"}},
+        baseline={"budget_share": 0.25, "search_space": "muon"},
+        workload={"name": "digits-mlp", "options": {"dropout": 0.1}},
+        confirmation=None,
+        target={"metric": "validation_loss", "value": 0.2},
+    )
+    page.goto(f"/jobs/{story.job_id}")
+    page.get_by_role("link", name="Edit and clone").click()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("digits, first look")
+    before = httpx.get(f"{address}/v1/jobs/{story.job_id}", trust_env=False).json()["specification"]
+    page.locator("summary", has_text="Options of digits-mlp").click()
+    page.get_by_label("Dropout").fill("")
+    page.get_by_label("Trials", exact=True).fill("30")
+    page.get_by_role("button", name="Submit job").click()
+    page.wait_for_url(lambda url: url.rpartition("/")[2] not in (story.job_id, "") and "new" not in url)
+    clone = httpx.get(f"{address}/v1/jobs/{page.url.rpartition('/')[2]}", trust_env=False).json()
+    assert clone["cloned_from"] == story.job_id
+    after = clone["specification"]
+    assert (after["budget"]["num_trials"], after["workload"]["options"]) == (30, {})
+    changed = {name for name in after if after[name] != before[name]}
+    assert changed == {"budget", "workload"}
+    page.goto("/jobs/new?clone=job_unknown")
+    expect(page.get_by_role("heading", level=1)).to_have_text("No such job")

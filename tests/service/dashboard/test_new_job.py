@@ -1,0 +1,122 @@
+"""The form of a new job, made of schemas: what it asks for, and how."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+import pytest
+
+from service.api.schemas.jobs import JobCreate
+from service.dashboard.assets import STATIC
+from service.dashboard.new_job.fields import FormField, FormSchema, Kind, in_words
+from service.dashboard.new_job.form import NOT_ASKED, FormPart, FormRows, job_defaults, job_form, pointers_of
+from service.dashboard.new_job.options import workload_form
+from service.dashboard.prose import prose
+from service.specification.workloads import known_workloads
+from trainers.workload.description import WorkloadDescription, WorkloadOption
+
+ELSEWHERE = ("/workload", "/search_space")
+"""What the page itself has a place for."""
+
+
+def _field(pointer: str) -> FormField:
+    return FormSchema(JobCreate.model_json_schema()).field(pointer)
+
+
+def test_all_that_a_job_can_say_has_one_place_in_the_form() -> None:
+    found = [pointer for pointer in pointers_of(job_form()) if pointer != "/code"]
+    assert len(found) == len(set(found))
+    for pointer in FormSchema(JobCreate.model_json_schema()).pointers():
+        parents = {pointer[:end] for end, letter in enumerate(pointer) if letter == "/"} | {pointer}
+        assert parents & {*found, *ELSEWHERE, *NOT_ASKED}, pointer
+
+
+def test_a_field_takes_what_its_schema_says() -> None:
+    trials = _field("/budget/num_trials")
+    assert (trials.kind, trials.default, trials.minimum, trials.maximum) == ("integer", 20, 1, 10_000)
+    assert trials.help.startswith("Trials of search and baselines together")
+    assert (trials.label, trials.required) == ("Number of trials", False)
+    precision = _field("/training/precision")
+    assert (precision.kind, precision.choices) == ("choice", ("float32", "bfloat16", "float16"))
+    sampler = _field("/sampler/name")
+    assert (sampler.kind, sampler.choices[:2], sampler.takes_more) == ("choice", ("auto", "tpe"), True)
+    assert _field("/baselines/#/search_space").default == "adamw"
+    assert _field("/target/metric").required
+    kinds = {name: _field(name).kind for name in ("/tags", "/trackers", "/pinned", "/training/compile", "/name")}
+    assert kinds == {
+        "/tags": "pairs",
+        "/trackers": "several",
+        "/pinned": "json",
+        "/training/compile": "flag",
+        "/name": "text",
+    }
+
+
+def test_every_default_of_a_field_is_that_of_a_job() -> None:
+    defaults: Any = job_defaults()
+    for section in job_form():
+        for item in section.items:
+            own = defaults
+            for name in item.pointer.split("/")[1:]:
+                own = own[name]
+            match item:
+                case FormField():
+                    assert own == item.default, item.pointer
+                case FormPart():
+                    assert own == item.states[0].value, item.pointer
+                case FormRows():
+                    # Rows of a baseline say their space alone.
+                    assert [{"search_space": row["search_space"]} for row in own] == list(item.default), item.pointer
+
+
+def test_the_page_reads_every_kind_of_field() -> None:
+    script = (STATIC / "new_job" / "kinds.js").read_text()
+    for kind in get_args(Kind):
+        assert f"  {kind}: {{" in script or f"KINDS.{kind} = " in script, kind
+
+
+@pytest.mark.parametrize("description", known_workloads(), ids=lambda description: str(description.name))
+def test_every_option_of_a_workload_has_a_field(description: WorkloadDescription) -> None:
+    form = workload_form(description)
+    fields = [*form.required, *form.others]
+    assert {field.pointer for field in fields} == {f"/workload/options/{name}" for name in description.options}
+    assert all(field.default == description.options[field.pointer.rpartition("/")[2]].default for field in fields)
+    assert form.metrics[0] == description.default_objective
+    assert "step_seconds" in form.metrics
+
+
+def test_an_option_takes_what_its_default_is() -> None:
+    given: dict[str, tuple[WorkloadOption, str]] = {
+        "flag": (WorkloadOption(default=False, description="a"), "flag"),
+        "whole": (WorkloadOption(3, "a"), "integer"),
+        "part": (WorkloadOption(0.5, "a"), "number"),
+        "word": (WorkloadOption("tiny", "a"), "text"),
+        "list": (WorkloadOption([1], "a"), "value"),
+        "path": (WorkloadOption(None, "a", required=True, role="path"), "text"),
+        "open": (WorkloadOption(None, "a"), "value"),
+    }
+    description = WorkloadDescription(
+        name="own",
+        title="",
+        implementation="a:B",
+        metrics={"loss": "minimize"},
+        default_objective="loss",
+        default_num_steps=1,
+        default_evaluate_every=1,
+        default_batch_size=1,
+        options={name: option for name, (option, _) in given.items()},
+    )
+    form = workload_form(description)
+    found = {field.pointer.rpartition("/")[2]: field.kind for field in (*form.required, *form.others)}
+    assert found == {name: kind for name, (_, kind) in given.items()}
+    assert [field.pointer for field in form.required] == ["/workload/options/path"]
+
+
+def test_names_are_told_in_words() -> None:
+    assert in_words("num_steps") == "Number of steps"
+    assert in_words("report_timeout_seconds") == "Report timeout seconds"
+
+
+def test_prose_has_code_between_backticks_and_nothing_else_of_html() -> None:
+    assert prose("a `b<i>` & c") == "a <code>b&lt;i&gt;</code> &amp; c"
+    assert prose("one ` alone <b>") == "one ` alone &lt;b&gt;"
