@@ -9,6 +9,7 @@ from urllib.parse import quote
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.api.schemas.checkpoints import CheckpointList, CheckpointRead
 from service.api.schemas.common import Readiness
+from service.api.schemas.insights import InsightsRead
 from service.api.schemas.jobs import (
     JobEstimate,
     JobRead,
@@ -231,6 +232,11 @@ def recommendations(workload: str | None = None, **asked: str | int) -> Call[lis
 def recommendation(job_id: str) -> Call[RecommendationRead]:
     """Raises: ApiError (404: there is none yet)."""
     return Call(reading(RecommendationRead), "GET", f"{_job_path(job_id)}/recommendation")
+
+
+def insights(job_id: str) -> Call[InsightsRead]:
+    """What the trials of a job tell of its hyperparameters. Raises: ApiError (404: nothing yet)."""
+    return Call(reading(InsightsRead), "GET", f"{_job_path(job_id)}/insights")
 
 
 def workloads() -> Call[list[WorkloadRead]]:

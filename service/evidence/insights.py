@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from search_spaces import Scalar
+from search_spaces.parameters import is_same
 from service.domain import Direction, Side
 
 MIN_TRIALS = 12
@@ -128,14 +129,28 @@ class ParameterInsight:
     choices: list[ChoiceInsight] = field(default_factory=list)
     """Of a parameter whose values have no order."""
 
+    def is_had_by(self, parameters: Mapping[str, Any]) -> bool:
+        """True if a trial with these values had it."""
+        if self.name not in parameters:
+            return False
+        return not self.active_when or any(
+            all(any(is_same(parameters.get(name), value) for value in values) for name, values in conditions.items())
+            for conditions in self.active_when
+        )
+
     @property
     def label(self) -> str:
         """Its name, and in brackets the trials that had it: one name can stand for several ranges."""
+        return f"{self.name} ({self.condition})" if self.condition else self.name
+
+    @property
+    def condition(self) -> str:
+        """The trials that had it; empty: all."""
         told = [
             " and ".join(f"{name} {', '.join(str(value) for value in values)}" for name, values in conditions.items())
             for conditions in self.active_when
         ]
-        return f"{self.name} ({'; '.join(told)})" if told else self.name
+        return "; ".join(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +167,13 @@ class ParameterMap:
     """The rows of the grid."""
     standing: list[list[float | None]]
     """By row and column; null: no trial was near."""
+
+    def along(self, x: int, y: int) -> ParameterMap:
+        """The same map with these of its two parameters across and upwards."""
+        if (x, y) == (self.x, self.y):
+            return self
+        turned = [list(column) for column in zip(*self.standing, strict=True)]
+        return ParameterMap(self.y, self.x, self.y_values, self.x_values, turned)
 
 
 @dataclass(frozen=True, slots=True)

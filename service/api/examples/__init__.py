@@ -18,6 +18,7 @@ from service.api.examples.external import (
     SUGGESTION,
     SUGGESTION_CREATE,
 )
+from service.api.examples.insights import INSIGHTS
 from service.api.examples.jobs import (
     EVENT,
     EVENT_STREAM,
@@ -52,6 +53,7 @@ __all__ = [
     "EVENT",
     "EVENT_STREAM",
     "EXPORTS",
+    "INSIGHTS",
     "JOB",
     "JOB_CHANGE",
     "JOB_CREATE",

@@ -10,17 +10,23 @@ from fastapi.responses import HTMLResponse
 from service.access.caller import Scope
 from service.access.permitted import may_have_run
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
-from service.api.figures import phase_labels
+from service.api.figures import phase_labels, side_labels
 from service.api.one_thread import OneThreadRoute
 from service.dashboard.budget_bar import bar_of
 from service.dashboard.job import view
 from service.dashboard.job.confirmation import confirmation_of, members_of
+from service.dashboard.job.insights import insights_section
 from service.dashboard.rendering import page
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
 from service.evidence.wording import optimizer_title
 from service.evidence.words import currency_lines, status_words
-from service.store.repositories import JobRepository, RecommendationRepository, TrialColumnsRepository
+from service.store.repositories import (
+    InsightsRepository,
+    JobRepository,
+    RecommendationRepository,
+    TrialColumnsRepository,
+)
 from service.store.repositories.outputs import OutputRepository
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
@@ -53,7 +59,7 @@ def job_page(
     confirmation = confirmation_of(evidence)
     best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
     front = {point.number for point in progress.front}
-    trials = TrialColumnsRepository(session)
+    trials, insights = TrialColumnsRepository(session), InsightsRepository(session)
     shown = trials.newest(
         job.id,
         limit=TRIALS_SHOWN,
@@ -98,6 +104,9 @@ def job_page(
         "num_newest": TRIALS_SHOWN,
         "parameter_names": view.parameter_names(shown),
         "best_numbers": best_numbers,
+        "insights": insights_section(
+            insights.of_job(job.id), side_labels(specification), num_ended=insights.num_ended(job.id)
+        ),
         "recommendation": recommendation,
         "snippet": python_snippet(recommendation) if recommendation else None,
         "imported": specification.imported,

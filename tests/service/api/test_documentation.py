@@ -90,7 +90,7 @@ def test_every_request_and_response_has_an_example(openapi: dict[str, Any]) -> N
         return "examples" in named[items["$ref"].rpartition("/")[2]]
 
     for name, operation in _operations(openapi):
-        if name.endswith("/plots/{kind}"):
+        if "/plots/" in name:
             continue  # a Plotly figure: described by Plotly
         for media in operation.get("requestBody", {}).get("content", {}).values():
             assert has_example(media), name

@@ -10,11 +10,12 @@ import { keepTimes } from "../shared/times.js";
 import { api, complain } from "./asking.js";
 import { charts } from "./charts.js";
 import { controls } from "./controls.js";
+import { insights } from "./insights.js";
 import { picking } from "./picking.js";
 import { trials } from "./trials.js";
 
 const isFinal = () => document.getElementById("actions").dataset.final === "true";
-const sections = [charts(picking), trials(picking)];
+const sections = [charts(picking), insights(picking), trials(picking)];
 
 /** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
 async function refresh() {

@@ -1,0 +1,45 @@
+"""Bodies about what the trials of a job tell of its hyperparameters."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pydantic import ConfigDict
+
+from service.api import examples
+from service.api.schemas.common import ReadModel
+from service.domain import Direction
+from service.evidence.insights import SideInsights, insights_from_json
+
+if TYPE_CHECKING:
+    from service.store.insight_models import JobInsightsRow
+
+
+class InsightsRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.INSIGHTS]})
+
+    job_id: str
+    """Of the job."""
+    metric: str
+    """The objective that counts first; the others are not looked at."""
+    direction: Direction
+    """In which it is better."""
+    num_ended: int
+    """Trials of search and baselines that had ended when this was computed."""
+    sides: list[SideInsights]
+    """The search first, then the baselines in their order."""
+    computed_at: datetime
+    """When the job's run last looked."""
+
+    @classmethod
+    def of(cls, stored: JobInsightsRow) -> InsightsRead:
+        found = insights_from_json(stored.content)
+        return cls(
+            job_id=stored.job_id,
+            metric=found.metric,
+            direction=found.direction,
+            num_ended=found.num_ended,
+            sides=found.sides,
+            computed_at=stored.computed_at,
+        )

@@ -1,0 +1,109 @@
+"""The section on what mattered, as plain values. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from service.evidence.insight_words import (
+    early_late_words,
+    importance_words,
+    range_words,
+    side_words,
+    too_few_words,
+    trend_words,
+)
+from service.evidence.insights import ParameterInsight, SideInsights, insights_from_json
+from service.store.insight_models import JobInsightsRow
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A parameter's line."""
+
+    label: str
+    name: str
+    condition: str
+    """The trials that had it; empty: all."""
+    percent: float
+    """The length of its bar."""
+    low: float
+    high: float
+    """The interval, in percent."""
+    importance: str
+    trend: str
+    good: str
+    is_beyond_chance: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SidePanel:
+    """A side's part of the section."""
+
+    side: str
+    title: str
+    counted: str
+    too_few: str
+    """Why nothing is said; empty: something is."""
+    bars: list[Bar]
+    early_late: str
+    """How well early values tell the last ones; empty: there is no telling."""
+
+    @property
+    def mattered(self) -> list[Bar]:
+        """Those told from chance."""
+        return [bar for bar in self.bars if bar.is_beyond_chance]
+
+
+@dataclass(frozen=True, slots=True)
+class InsightsSection:
+    """The whole section."""
+
+    panels: list[SidePanel]
+    why_empty: str
+    """In a sentence; empty: there is something to show."""
+    computed_at: str = ""
+    """When what is shown was computed; empty: nothing is."""
+
+
+def insights_section(stored: JobInsightsRow | None, titles: Mapping[str, str], *, num_ended: int) -> InsightsSection:
+    """The section of a job.
+
+    Args:
+        stored: None: nothing yet.
+        titles: of the sides.
+        num_ended: trials of search and baselines that have ended by now.
+    """
+    insights = None if stored is None else insights_from_json(stored.content)
+    panels = [] if insights is None else [_panel(side, titles) for side in insights.sides if side.num_trials]
+    if all(panel.too_few for panel in panels):
+        most = max((side.num_trials for side in insights.sides), default=0) if insights else num_ended
+        return InsightsSection([], too_few_words(most))
+    return InsightsSection(panels, "", "" if stored is None else stored.computed_at.isoformat())
+
+
+def _panel(side: SideInsights, titles: Mapping[str, str]) -> SidePanel:
+    return SidePanel(
+        side=side.side,
+        title=titles.get(side.side, side.side),
+        counted=side_words(side),
+        too_few=too_few_words(side.num_trials) if side.has_few_trials else "",
+        bars=[] if side.has_few_trials else [_bar(parameter) for parameter in side.parameters],
+        early_late=early_late_words(side.early_late_correlation) if side.early_late_correlation else "",
+    )
+
+
+def _bar(parameter: ParameterInsight) -> Bar:
+    known = parameter.importance
+    return Bar(
+        label=parameter.label,
+        name=parameter.name,
+        condition=parameter.condition,
+        percent=100 * known.share if known else 0.0,
+        low=100 * known.low if known else 0.0,
+        high=100 * known.high if known else 0.0,
+        importance=importance_words(known),
+        trend=trend_words(parameter),
+        good=range_words(parameter),
+        is_beyond_chance=known is not None and known.is_beyond_chance,
+    )

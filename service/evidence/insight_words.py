@@ -1,0 +1,106 @@
+"""What trials tell of a parameter, in words: one way for pages and commands."""
+
+from __future__ import annotations
+
+from service.evidence.insights import (
+    MIN_TRIALS,
+    DivergedBeyond,
+    EarlyLate,
+    Importance,
+    ParameterInsight,
+    SideInsights,
+    Trend,
+)
+
+STRONG, WEAK = 0.6, 0.3
+"""Rank correlations from which early values tell the last ones well, and below which they hardly do."""
+
+
+def side_words(side: SideInsights) -> str:
+    """The trials that were compared, and those that were not."""
+    kinds = ((side.num_completed, "completed"), (side.num_pruned, "pruned"), (side.num_diverged, "diverged"))
+    counted = ", ".join(f"{count:,} {kind}" for count, kind in kinds if count)
+    told = f"{_trials(side.num_trials)}{f' ({counted})' if counted else ''}"
+    if side.num_sampled < side.num_trials:
+        told += f", of which {side.num_sampled:,} by chance were looked at"
+    if side.num_left_out:
+        told += f"; {side.num_left_out:,} that ended otherwise say nothing"
+    return told
+
+
+def too_few_words(num_trials: int) -> str:
+    """Why nothing is said."""
+    return (
+        f"Only {_trials(num_trials)} can be compared so far: from {MIN_TRIALS} on, importance is told here. "
+        "Among fewer, any parameter seems to matter."
+    )
+
+
+def importance_words(importance: Importance | None) -> str:
+    """How important, and how sure that is."""
+    if importance is None:
+        return "too few trials to say"
+    if not importance.is_beyond_chance:
+        return "not told from chance"
+    return f"{importance.share:.0%} ({importance.low:.0%} to {importance.high:.0%})"
+
+
+def trend_words(parameter: ParameterInsight) -> str:
+    """In which direction the parameter is better, or which choice did best."""
+    if parameter.choices:
+        return _choice_words(parameter)
+    if parameter.trend is Trend.BETWEEN and parameter.turns_at is not None:
+        return f"higher is better up to about {_value(parameter.turns_at)}, then worse"
+    if parameter.trend is Trend.HIGHER:
+        above = parameter.safe_range.diverged_above if parameter.safe_range else None
+        return "higher is better" + (f", up to {_value(above.value)}, where trials diverge" if above else "")
+    if parameter.trend is Trend.LOWER:
+        below = parameter.safe_range.diverged_below if parameter.safe_range else None
+        return "lower is better" + (f", down to {_value(below.value)}, where trials diverge" if below else "")
+    return "" if parameter.trend is None else "no direction seen"
+
+
+def _choice_words(parameter: ParameterInsight) -> str:
+    """The choice whose middle trial stands best, if the parameter matters."""
+    known = [choice for choice in parameter.choices if choice.standing is not None]
+    if parameter.importance is None or not known:
+        return ""
+    if not parameter.importance.is_beyond_chance:
+        return "no choice seen to be better"
+    best = max(known, key=lambda choice: choice.standing or 0.0)
+    return f"{best.value} did best"
+
+
+def range_words(parameter: ParameterInsight) -> str:
+    """The range of the good trials, and where others diverged; empty: nothing is known."""
+    safe = parameter.safe_range
+    if safe is None:
+        return ""
+    told = f"the best {safe.num_trials} had {_value(safe.low)} to {_value(safe.high)}"
+    for beyond, where in ((safe.diverged_above, "from {} up"), (safe.diverged_below, "from {} down")):
+        if beyond is not None:
+            told += f"; {_diverged_words(beyond, where)}"
+    return told
+
+
+def _diverged_words(beyond: DivergedBeyond, where: str) -> str:
+    return f"{where.format(_value(beyond.value))}, {beyond.num_diverged:,} of {beyond.num_trials:,} diverged"
+
+
+def early_late_words(found: EarlyLate) -> str:
+    """How well early values tell the last ones."""
+    how = "hardly" if found.correlation < WEAK else "well" if found.correlation >= STRONG else "partly"
+    interval = f"{found.correlation:.2f} ({found.low:.2f} to {found.high:.2f})"
+    return (
+        f"Values at {found.share:.0%} of the training tell the last ones {how}: rank correlation {interval} over "
+        f"{_trials(found.num_trials)} that completed."
+    )
+
+
+def _value(value: float) -> str:
+    """A parameter's value; those close to 1 with the digits that tell them from it."""
+    return f"{value:.3g}" if not 0.9 < value < 1 else f"{1 - float(f'{1 - value:.2g}'):.6g}"
+
+
+def _trials(count: int) -> str:
+    return f"{count:,} trial{'' if count == 1 else 's'}"
