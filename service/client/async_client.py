@@ -172,6 +172,7 @@ class AsyncClient(AsyncRequests):
     checkpoints = awaited(declared.checkpoints)
     recommendations = awaited(declared.recommendations)
     recommendation = awaited(declared.recommendation)
+    health = awaited(declared.health)
     workloads = awaited(declared.workloads)
     search_spaces = awaited(declared.search_spaces)
     readiness = awaited(declared.readiness)

@@ -49,6 +49,7 @@ class Client(Requests):
     checkpoints = answered(declared.checkpoints)
     recommendations = answered(declared.recommendations)
     recommendation = answered(declared.recommendation)
+    health = answered(declared.health)
     workloads = answered(declared.workloads)
     search_spaces = answered(declared.search_spaces)
     readiness = answered(declared.readiness)

@@ -36,6 +36,7 @@ from service.api.routers import (
     export,
     external,
     health,
+    job_health,
     jobs,
     kept_jobs,
     measurements,
@@ -190,7 +191,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    of_jobs = (jobs, kept_jobs, plots, export, trials, measurements, output, checkpoints, external)
+    of_jobs = (jobs, kept_jobs, plots, export, trials, measurements, output, checkpoints, external, job_health)
     for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, admin, access, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
