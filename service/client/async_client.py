@@ -173,6 +173,7 @@ class AsyncClient(AsyncRequests):
     recommendations = awaited(declared.recommendations)
     recommendation = awaited(declared.recommendation)
     insights = awaited(declared.insights)
+    health = awaited(declared.health)
     workloads = awaited(declared.workloads)
     search_spaces = awaited(declared.search_spaces)
     readiness = awaited(declared.readiness)

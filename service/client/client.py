@@ -50,6 +50,7 @@ class Client(Requests):
     recommendations = answered(declared.recommendations)
     recommendation = answered(declared.recommendation)
     insights = answered(declared.insights)
+    health = answered(declared.health)
     workloads = answered(declared.workloads)
     search_spaces = answered(declared.search_spaces)
     readiness = answered(declared.readiness)

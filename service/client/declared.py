@@ -9,6 +9,7 @@ from urllib.parse import quote
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.api.schemas.checkpoints import CheckpointList, CheckpointRead
 from service.api.schemas.common import Readiness
+from service.api.schemas.health import JobHealth
 from service.api.schemas.insights import InsightsRead
 from service.api.schemas.jobs import (
     JobEstimate,
@@ -24,6 +25,7 @@ from service.api.schemas.output import OutputPage, OutputRead
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
 from service.client.calls import Call, Pages, Part, given, keyed, nothing, page_of, reading
 from service.domain import JobState, Phase, TrialState
+from service.evidence.health.cards import HealthCard
 from service.specification.job import JobSpecification
 
 
@@ -237,6 +239,11 @@ def recommendation(job_id: str) -> Call[RecommendationRead]:
 def insights(job_id: str) -> Call[InsightsRead]:
     """What the trials of a job tell of its hyperparameters. Raises: ApiError (404: nothing yet)."""
     return Call(reading(InsightsRead), "GET", f"{_job_path(job_id)}/insights")
+
+
+def health(job_id: str) -> Call[list[HealthCard]]:
+    """What is found about a job, warnings first. Raises: ApiError (404)."""
+    return Call(lambda content: JobHealth.model_validate_json(content).items, "GET", f"{_job_path(job_id)}/health")
 
 
 def workloads() -> Call[list[WorkloadRead]]:

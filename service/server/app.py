@@ -37,6 +37,7 @@ from service.api.routers import (
     external,
     health,
     insights,
+    job_health,
     jobs,
     kept_jobs,
     measurements,
@@ -191,7 +192,8 @@ def _routes() -> tuple[BaseRoute, ...]:
     strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    of_jobs = (jobs, kept_jobs, insights, plots, export, trials, measurements, output, checkpoints, external)
+    of_trials = (trials, measurements, output, checkpoints, external)
+    of_jobs = (jobs, kept_jobs, insights, job_health, plots, export, *of_trials)
     for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, admin, access, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)

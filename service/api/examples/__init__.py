@@ -18,6 +18,7 @@ from service.api.examples.external import (
     SUGGESTION,
     SUGGESTION_CREATE,
 )
+from service.api.examples.health import JOB_HEALTH
 from service.api.examples.insights import INSIGHTS
 from service.api.examples.jobs import (
     EVENT,
@@ -62,6 +63,7 @@ __all__ = [
     "JOB_CREATE_SEARCHED_BATCH",
     "JOB_CREATE_TOKENS",
     "JOB_ESTIMATE",
+    "JOB_HEALTH",
     "JOB_IDS",
     "JOB_OUTCOMES",
     "JOB_PATCH",

@@ -124,6 +124,7 @@ RECOMMENDATION: dict[str, Any] = {
             "examples_ratio": 1.667,
             "examples_ratio_low": 1.55,
             "examples_ratio_high": 1.79,
+            "is_first_measurement": False,
         },
         "num_trials": {
             "baseline": {"completed": 4, "pruned": 6},

@@ -32,7 +32,7 @@ app = typer.Typer()
 
 @app.command()
 def show(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Shows a job: its state, progress, budget, verdict, and the best config so far."""
+    """Shows a job: its state, progress, budget, verdict, the best config so far, and what to mend."""
     from service.cli import terminal
 
     with client_at(url, token) as client:
@@ -43,6 +43,7 @@ def show(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJso
         console = terminal.new_console()
         console.print(terminal.progress_panel(found))
         _say_best(client, found)
+        _say_health(client, found)
         at = f"{url.rstrip('/')}/jobs/{found.id}"
         say("")
         say(f"page     {at}")
@@ -138,6 +139,14 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
     say("")
     say(f"config   shampoo-tuner recommend --job {job} --trial {trial}")
     say(f"output   shampoo-tuner logs {job} {trial}")
+
+
+def _say_health(client: Client, job: JobRead) -> None:
+    """Prints what is found about the job, each with what to do."""
+    for card in client.health(job.id):
+        say("")
+        say(f"{card.severity.capitalize()}: {card.sentence}")
+        say(card.advice)
 
 
 def _say_best(client: Client, job: JobRead) -> None:

@@ -28,6 +28,7 @@ from service.store.repositories import (
     TrialColumnsRepository,
 )
 from service.store.repositories.outputs import OutputRepository
+from service.use_cases.health import health_of_job
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
 from service.use_cases.waiting import waiting_of
@@ -92,6 +93,7 @@ def job_page(
             evidence=evidence if job.state.is_final else None,
             currency=job.currency,
         ),
+        "health": health_of_job(session, job, progress, evidence),
         "standing": status_words(evidence) if evidence and job.state.is_final else None,
         "currency_lines": currency_lines(evidence) if evidence and job.state.is_final else [],
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],

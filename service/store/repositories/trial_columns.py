@@ -72,3 +72,12 @@ class TrialColumnsRepository:
         """The sampled values of some trials of a job, by number and then by parameter."""
         statement = select(Trial.number, Trial.parameters).where(Trial.job_id == job_id, Trial.number.in_(numbers))
         return {row[0]: row[1] for row in self._session.execute(statement)}
+
+    def outcomes(self, job_id: str) -> list[tuple[int, Phase, TrialState, FailureReason | None, float | None]]:
+        """Number, phase, state, reason and value of the trials of a job that have ended, in the order in which they
+        did."""
+        statement = select(Trial.number, Trial.phase, Trial.state, Trial.reason, Trial.value).where(
+            Trial.job_id == job_id, Trial.finished_at.is_not(None)
+        )
+        rows = self._session.execute(statement.order_by(Trial.finished_at, Trial.number))
+        return [(number, phase, state, reason, value) for number, phase, state, reason, value in rows]

@@ -57,6 +57,8 @@ class JobProgress:
     """Training time of all trials so far, times the ranks of each."""
     cost: float | None
     """Of those device-hours, in the job's currency; None: they have no price."""
+    training_seconds: float = 0.0
+    """Of all trials so far, each counted once, however many ranks it has."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
 
@@ -113,6 +115,7 @@ def _progress(job: Job, trials: JobTrials, *, now: datetime) -> JobProgress:
         ),
         device_hours=hours,
         cost=cost_of(job.price, hours),
+        training_seconds=trials.spent_seconds,
     )
 
 

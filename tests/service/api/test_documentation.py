@@ -14,6 +14,7 @@ from service.api import examples
 from service.api.schemas import jobs
 from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
 from service.api.schemas.common import Problem
+from service.api.schemas.health import JobHealth
 from service.api.schemas.many_jobs import JobOutcomes
 from service.api.schemas.recommendations import RecommendationRead
 from service.dashboard.rendering import HEADERS
@@ -131,6 +132,7 @@ def test_examples_of_responses_are_valid() -> None:
         (RecommendationRead, examples.RECOMMENDATION),
         (WorkloadRead, examples.WORKLOAD),
         (SearchSpaceRead, examples.SEARCH_SPACE),
+        (JobHealth, examples.JOB_HEALTH),
         (Problem, examples.PROBLEM),
     ):
         assert schema.model_validate(example).model_dump(mode="json", exclude_unset=True) == example, schema

@@ -1,0 +1,98 @@
+"""A finding about a job, and what findings are made of: plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass as plain
+from dataclasses import field
+from enum import StrEnum
+
+from pydantic import ConfigDict
+from pydantic.dataclasses import dataclass
+
+from search_spaces import Scalar, SearchSpace
+from service.domain import Direction, FailureReason, Phase, Side, TrialState
+from service.evidence.types import Evidence
+
+
+class HealthKind(StrEnum):
+    """What was found."""
+
+    BASELINE_NOT_REPRODUCED = "baseline_not_reproduced"
+    """The baseline's best config failed with new seeds, or fell behind the value that it was found with."""
+    BASELINE_UNDERTUNED = "baseline_undertuned"
+    """A baseline had too few trials to show what it can do, or fewer than the search in less time."""
+    NOISY_METRIC = "noisy_metric"
+    """Seeds change the objective about as much as configs do."""
+    AT_THE_EDGE = "at_the_edge"
+    """A best config has values at the edge of what was searched."""
+    MANY_DIVERGED = "many_diverged"
+    """The loss of many trials was not finite."""
+    STILL_IMPROVING = "still_improving"
+    """The budget ended while better configs were still being found."""
+    DEVICES_IDLE = "devices_idle"
+    """Trials trained for a small part of the time only."""
+
+
+class Severity(StrEnum):
+    """How much a finding matters."""
+
+    WARNING = "warning"
+    """The answer may be another one."""
+    HINT = "hint"
+    """The same budget could give more."""
+
+
+@dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
+class HealthCard:
+    """A finding about a job, for a person."""
+
+    kind: HealthKind
+    """What was found; more kinds may come."""
+    severity: Severity
+    """`warning`: the answer may be another one; `hint`: the same budget could give more."""
+    sentence: str
+    """The finding, with its numbers."""
+    advice: str
+    """What to do about it."""
+
+
+@plain(frozen=True, slots=True)
+class TrialOutcome:
+    """A trial as far as its job's health is concerned."""
+
+    number: int
+    phase: Phase
+    state: TrialState
+    reason: FailureReason | None
+    value: float | None
+
+
+@plain(frozen=True, slots=True)
+class SearchedJob:
+    """What is known of a job that has ended, or still runs."""
+
+    direction: Direction
+    outcomes: Sequence[TrialOutcome]
+    """Of the trials that have ended, in the order in which they did."""
+    evidence: Evidence | None = None
+    """Of its recommendation, once it has ended."""
+    is_over: bool = True
+    ended_by_budget: bool = True
+    """False: it goes on, failed, or was cancelled."""
+    spaces: Mapping[Side, SearchSpace] = field(default_factory=dict)
+    """In which its sides searched."""
+    best_parameters: Mapping[Side, Mapping[str, Scalar]] = field(default_factory=dict)
+    """Sampled values of the best trial of each side that has one."""
+    training_seconds: float = 0.0
+    """Of all trials together."""
+    elapsed_seconds: float = 0.0
+    """That the job ran."""
+    parallel_trials: int = 1
+    """Trials that it was to train at once, at least."""
+
+    @property
+    def of_search(self) -> list[TrialOutcome]:
+        """The search's trials that came to an end of their own."""
+        ends = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
+        return [trial for trial in self.outcomes if trial.phase is Phase.SEARCH and trial.state in ends]

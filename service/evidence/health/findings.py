@@ -1,0 +1,232 @@
+"""Decides what is found about a job, and says it: pure functions of plain values.
+
+Nothing is said where nothing is wrong. A finding that chance explains is none: each says from which size on it counts.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from search_spaces.edges import edges
+from service.domain import Direction, FailureReason, Phase, TrialState
+from service.evidence.caveats import AS_MUCH_TIME
+from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, Severity, TrialOutcome
+from service.evidence.types import MIN_TRIED, ConfirmationResult
+from service.evidence.wording import duration, number, optimizer_title, share, spread
+
+MANY_DIVERGED = 0.25
+"""Share of a search's ended trials from which on the diverged ones are many."""
+MIN_DIVERGED = 3
+DROWNING = 0.5
+"""Of the distance from the best to the median value of a search: where a seed changes more than that, luck ranks."""
+IMPROVING = 0.01
+"""Gain of the best value, as a share of it, over the last quarter of a search, from which on it still improves."""
+MIN_TRAJECTORY = 12
+"""Trials of a search, of which fewer do not tell how it went on."""
+BUSY = 0.5
+"""Share of the time that trials trained, below which devices were idle."""
+MIN_ELAPSED_SECONDS = 120.0
+"""A shorter job is mostly start."""
+
+
+def health_of(job: SearchedJob) -> list[HealthCard]:
+    """The findings, warnings first; none where nothing is wrong."""
+    found = (
+        _baseline_not_reproduced(job),
+        _baseline_undertuned(job),
+        _noisy_metric(job),
+        _at_the_edge(job),
+        _many_diverged(job),
+        _still_improving(job),
+        _devices_idle(job),
+    )
+    cards = [card for card in found if card is not None]
+    return sorted(cards, key=lambda card: card.severity is not Severity.WARNING)
+
+
+def _baseline_not_reproduced(job: SearchedJob) -> HealthCard | None:
+    evidence = job.evidence
+    result = None if evidence is None else evidence.confirmation
+    if evidence is None or result is None or evidence.baseline is None:
+        return None
+    config = next((own for own in result.configs if own.number == evidence.baseline.number), None)
+    if config is None:
+        return None
+    whose = f"The best config of {optimizer_title(evidence.baseline.optimizer)} (trial {config.number})"
+    if failed := [outcome for outcome in config.results if outcome.has_failed]:
+        seeds = f"seed{'s' if len(failed) > 1 else ''} {', '.join(str(outcome.seed) for outcome in failed)}"
+        told = f"{whose} failed when it was trained again, with {seeds}: {failed[0].ending}."
+    elif config.was_lucky(evidence.direction):
+        told = (
+            f"{whose} did not reproduce: found with {number(config.found_value)}, it has {number(config.mean)} with "
+            f"{len(result.seeds)} new seeds."
+        )
+    else:
+        return None
+    return HealthCard(
+        HealthKind.BASELINE_NOT_REPRODUCED,
+        Severity.WARNING,
+        told,
+        "The search may beat a weak baseline only. Give the baseline more trials (baseline.budget_share), and train "
+        "more of its configs again (confirmation.top_k).",
+    )
+
+
+def _baseline_undertuned(job: SearchedJob) -> HealthCard | None:
+    evidence = job.evidence
+    if evidence is None:
+        return None
+    told = []
+    num_search, search_seconds = evidence.num_tried[Phase.SEARCH], evidence.side_seconds.get(Phase.SEARCH, 0.0)
+    for best in evidence.baselines:
+        whose, seconds = optimizer_title(best.optimizer), evidence.side_seconds.get(best.optimizer, 0.0)
+        if best.number is None:
+            told.append(f"no trial of {whose} completed")
+        elif best.num_tried < MIN_TRIED:
+            some = "1 trial" if best.num_tried == 1 else f"{best.num_tried} trials"
+            told.append(f"{whose} had {some} that did not fail, and with so few a good config is luck")
+        elif best.num_tried <= AS_MUCH_TIME * num_search and seconds <= AS_MUCH_TIME * search_seconds:
+            told.append(
+                f"{whose} had {best.num_tried} trials in {duration(seconds)} of training, the search {num_search} in "
+                f"{duration(search_seconds)}"
+            )
+    if not told:
+        return None
+    return HealthCard(
+        HealthKind.BASELINE_UNDERTUNED,
+        Severity.WARNING,
+        f"The baseline is under-tuned: {'; '.join(told)}.",
+        f"Give each side as much (baseline.budget_share) and at least {MIN_TRIED} trials: to beat a baseline that was "
+        "hardly tuned says little.",
+    )
+
+
+def _noisy_metric(job: SearchedJob) -> HealthCard | None:
+    result = None if job.evidence is None else job.evidence.confirmation
+    noise = None if result is None else seed_spread(result)
+    values = _completed_values(job.of_search)
+    if noise is None or len(values) < MIN_TRIED:
+        return None
+    best = min(values) if job.direction is Direction.MINIMIZE else max(values)
+    distance = abs(statistics.median(values) - best)
+    if noise <= DROWNING * distance:
+        return None
+    return HealthCard(
+        HealthKind.NOISY_METRIC,
+        Severity.WARNING,
+        f"The metric is noisy: with another seed the same config differs by {spread(noise)}, and half of the search's "
+        f"completed trials lie within {number(distance, 2)} of the best. Which of them is best is mostly luck.",
+        "Measure on more data, train longer or average the weights; more seeds (confirmation.num_seeds) and more "
+        "configs that are trained again (confirmation.top_k) tell configs apart.",
+    )
+
+
+def _at_the_edge(job: SearchedJob) -> HealthCard | None:
+    if not job.is_over and len(job.of_search) < MIN_TRIED:
+        return None
+    told = []
+    for side, values in job.best_parameters.items():
+        whose = "of the search" if side == Phase.SEARCH else f"of {optimizer_title(side)}"
+        named = [
+            f"{edge.name} = {edge.value:.4g} by the {edge.side} bound {edge.bound:.4g}"
+            for edge in (edges(job.spaces[side], values) if side in job.spaces else [])
+        ]
+        told += [f"the best config {whose} has {', '.join(named)}"] if named else []
+    if not told:
+        return None
+    return HealthCard(
+        HealthKind.AT_THE_EDGE,
+        Severity.HINT,
+        f"A best value lies at the edge of its range: {'; '.join(told)}.",
+        "Better ones may lie beyond: widen the range in the search space, or try single values there "
+        "(`shampoo-tuner try JOB --beyond-bounds --set NAME=VALUE`).",
+    )
+
+
+def _many_diverged(job: SearchedJob) -> HealthCard | None:
+    trials = job.of_search
+    diverged = sum(trial.reason is FailureReason.DIVERGED for trial in trials)
+    if diverged < max(MIN_DIVERGED, MANY_DIVERGED * len(trials)):
+        return None
+    return HealthCard(
+        HealthKind.MANY_DIVERGED,
+        Severity.HINT,
+        f"{diverged} of the search's {len(trials)} trials diverged: their loss was not finite.",
+        "Budget goes into configs that cannot work: lower the upper bound of the learning rate, allow a longer warm-up "
+        "(schedule.warmup_fraction), or clip gradients (training.gradient_clip_norm).",
+    )
+
+
+def _still_improving(job: SearchedJob) -> HealthCard | None:
+    trials = [trial for trial in job.of_search if trial.state is not TrialState.FAILED]
+    if not job.ended_by_budget or len(trials) < MIN_TRAJECTORY:
+        return None
+    before, late = trials[: 3 * len(trials) // 4], trials[3 * len(trials) // 4 :]
+    early_values = _completed_values(before)
+    best = None
+    records = []
+    for trial in [*before, *late]:
+        if trial.state is not TrialState.COMPLETED or trial.value is None or not math.isfinite(trial.value):
+            continue
+        if best is None or job.direction.is_better(trial.value, than=best):
+            best = trial.value
+            records += [trial] if trial in late else []
+    if not (early_values and records) or best is None:
+        return None
+    was = min(early_values) if job.direction is Direction.MINIMIZE else max(early_values)
+    result = None if job.evidence is None else job.evidence.confirmation
+    noise = None if result is None else seed_spread(result)
+    gain = abs(best - was)
+    if gain <= IMPROVING * abs(was) or (noise is not None and gain <= noise):
+        return None
+    found = f"trial{'s' if len(records) > 1 else ''} {_listed([str(trial.number) for trial in records])}"
+    by = f", by {share(gain / was)}" if was else ""
+    return HealthCard(
+        HealthKind.STILL_IMPROVING,
+        Severity.HINT,
+        f"The budget ended while the search was still improving: {found}, of the last quarter of its trials, found "
+        f"better values than all before{by}.",
+        "Raise budget.num_trials (or the time) and resume the job: it goes on with what it knows.",
+    )
+
+
+def _devices_idle(job: SearchedJob) -> HealthCard | None:
+    if job.elapsed_seconds < MIN_ELAPSED_SECONDS or not job.training_seconds:
+        return None
+    busy = job.training_seconds / (job.elapsed_seconds * job.parallel_trials)
+    if busy >= BUSY:
+        return None
+    room = "one trial" if job.parallel_trials == 1 else f"{job.parallel_trials} trials at once"
+    return HealthCard(
+        HealthKind.DEVICES_IDLE,
+        Severity.HINT,
+        f"Devices were mostly idle: in {duration(job.elapsed_seconds)} with room for {room}, {busy:.0%} of the time "
+        "went into training steps. The rest is evaluation, checkpoints, starts of ranks, and waiting for room.",
+        "Measure less often (training.evaluate_every) where evaluation is long; where the job waits for room, ask for "
+        "what the cluster has (resources).",
+    )
+
+
+def seed_spread(result: ConfirmationResult) -> float | None:
+    """The standard deviation that another seed makes, over all configs that completed with several; None: none did."""
+    variances = []
+    for config in result.configs:
+        values = [outcome.value for outcome in config.results if outcome.value is not None]
+        if len(values) > 1:
+            variances.append((len(values) - 1, statistics.variance(values)))
+    if not variances:
+        return None
+    return math.sqrt(sum(num * variance for num, variance in variances) / sum(num for num, _ in variances))
+
+
+def _completed_values(trials: list[TrialOutcome]) -> list[float]:
+    return [
+        trial.value
+        for trial in trials
+        if trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
+    ]
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -1,0 +1,51 @@
+"""The health of a job, from its rows: what `service.evidence.health` is asked, and what it answers."""
+
+from __future__ import annotations
+
+from search_spaces import Scalar
+from service.domain import JobState, Phase, Side
+from service.evidence.health.cards import HealthCard, SearchedJob, TrialOutcome
+from service.evidence.health.findings import health_of
+from service.evidence.types import Evidence
+from service.specification.phases import spaces_of
+from service.store.models import Job
+from service.store.repositories import TrialColumnsRepository
+from service.store.session import Session
+from service.use_cases.progress import JobProgress
+
+
+def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: Evidence | None) -> list[HealthCard]:
+    """The findings about a job, warnings first, with three statements.
+
+    Args:
+        evidence: of its recommendation, if it has one.
+    """
+    columns = TrialColumnsRepository(session)
+    outcomes = [TrialOutcome(*row) for row in columns.outcomes(job.id)]
+    specification = job.specification
+    is_over = job.state.is_final
+    return health_of(
+        SearchedJob(
+            direction=job.direction,
+            outcomes=outcomes,
+            evidence=evidence if is_over else None,
+            is_over=is_over,
+            ended_by_budget=job.state is JobState.SUCCEEDED,
+            spaces=spaces_of(specification),
+            best_parameters=_best_parameters(columns, job, progress),
+            training_seconds=0.0 if job.is_external else progress.training_seconds,
+            elapsed_seconds=progress.seconds_elapsed or 0.0,
+            parallel_trials=specification.resources.parallel_trials or 1,
+        )
+    )
+
+
+def _best_parameters(columns: TrialColumnsRepository, job: Job, progress: JobProgress) -> dict[Side, dict[str, Scalar]]:
+    """The sampled values of the best trial of the search, and of the best one of all baselines."""
+    best: dict[Side, int] = {}
+    if progress.best is not None:
+        best[Phase.SEARCH] = progress.best.number
+    if progress.baseline_best is not None and progress.baseline_optimizer is not None:
+        best[progress.baseline_optimizer] = progress.baseline_best.number
+    sampled = columns.parameters(job.id, list(best.values())) if best else {}
+    return {side: sampled[number] for side, number in best.items() if number in sampled}
