@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from service.dashboard import log_in
+from service.dashboard.charts import page as charts
 from service.dashboard.cluster import page as cluster
 from service.dashboard.job import page as job
 from service.dashboard.job_list import page as job_list
@@ -14,6 +15,7 @@ ROUTERS = (
     job_list.router,
     new_job.router,  # before a job's page, as its address could be one
     job.router,
+    charts.router,
     output.router,
     recommendations.router,
     log_in.router,

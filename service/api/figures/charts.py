@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from service.api.figures.axes import Figure, layout_of, literal, value_axis
 from service.api.figures.trials import PlotTrial, Point
@@ -232,7 +232,21 @@ def trade_off(
     return {"data": data, "layout": layout}
 
 
-def choose_curves(trials: Sequence[PlotTrial], *, direction: Direction, limit: int = MAX_CURVES) -> list[PlotTrial]:
+class Ranked(Protocol):
+    """A trial by which curves are chosen."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def state(self) -> TrialState: ...
+    @property
+    def value(self) -> float | None: ...
+
+
+RankedTrial = TypeVar("RankedTrial", bound=Ranked)
+
+
+def choose_curves(trials: Sequence[RankedTrial], *, direction: Direction, limit: int = MAX_CURVES) -> list[RankedTrial]:
     """At most `limit` of the trials, by number: the best half of that many, and an even choice of the others."""
     if len(trials) <= limit:
         return sorted(trials, key=lambda trial: trial.number)
@@ -261,11 +275,11 @@ def thin(points: Sequence[Point], limit: int = MAX_POINTS) -> list[Point]:
     return [*kept, points[-1]]
 
 
-def _rank(direction: Direction) -> Callable[[PlotTrial], tuple[bool, float, int]]:
+def _rank(direction: Direction) -> Callable[[Ranked], tuple[bool, float, int]]:
     """Sort key: completed before others, then by value from the best, then by number."""
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
 
-    def key(trial: PlotTrial) -> tuple[bool, float, int]:
+    def key(trial: Ranked) -> tuple[bool, float, int]:
         value = _finite(trial.value)
         return trial.state is not TrialState.COMPLETED, math.inf if value is None else sign * value, trial.number
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 
-from fastapi import APIRouter, Request
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Request, Response
 
 from service.access.caller import Scope
 from service.access.permitted import may_have_run
+from service.api.conditional import IfNoneMatch
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels, side_labels
 from service.api.one_thread import OneThreadRoute
@@ -16,12 +16,14 @@ from service.dashboard.budget_bar import bar_of
 from service.dashboard.job import view
 from service.dashboard.job.confirmation import confirmation_of, members_of
 from service.dashboard.job.insights import insights_section
+from service.dashboard.live_parts import live_parts
 from service.dashboard.rendering import page
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
 from service.evidence.wording import optimizer_title
 from service.evidence.words import currency_lines, status_words
 from service.store.repositories import (
+    EventRepository,
     InsightsRepository,
     JobRepository,
     RecommendationRepository,
@@ -48,9 +50,16 @@ def job_page(
     memory: TrialMemoryDependency,
     now: Now,
     job_id: str,
-) -> HTMLResponse:
-    """One job: what it found, its charts, its trials."""
+    known: IfNoneMatch = None,
+    parts: bool = False,
+) -> Response:
+    """One job: what it found, its charts, its trials.
+
+    Args:
+        parts: what changes while the job runs, alone; an open page asks for it.
+    """
     job = JobRepository(session).get(job_id)
+    last_event = EventRepository(session).last_id(job_id)  # before all else: what happens meanwhile is told again
     specification = job.specification
     progress = progress_of(session, [job], now=now, memory=memory)[job.id]
     labels = phase_labels(specification)
@@ -74,6 +83,8 @@ def job_page(
     context = {
         "job": job,
         "now": now,
+        "last_event": last_event,
+        "is_whole": not parts,
         "progress": progress,
         "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds)[job.id],
         "bar": bar_of(progress),
@@ -114,4 +125,6 @@ def job_page(
         "imported": specification.imported,
         "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),
     }
+    if parts:
+        return live_parts(request, "job/page.html", context, known)
     return page(request, "job/page.html", context)

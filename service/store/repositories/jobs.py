@@ -211,9 +211,10 @@ class EventRepository:
         self._session.execute(delete(Event).where(Event.id.in_(found)))
         return len(found)
 
-    def last_id(self) -> int:
-        """The newest event's id; 0: there is none."""
-        return self._session.scalar(select(func.coalesce(func.max(Event.id), 0))) or 0
+    def last_id(self, job_id: str | None = None) -> int:
+        """The newest event's id, of all or of one job; 0: there is none."""
+        statement = select(func.coalesce(func.max(Event.id), 0))
+        return self._session.scalar(statement if job_id is None else statement.where(Event.job_id == job_id)) or 0
 
 
 def _of_project(project: str | None) -> list[ColumnElement[bool]]:

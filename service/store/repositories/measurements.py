@@ -59,12 +59,12 @@ class MeasurementRepository:
         if row is None:
             row = MeasurementRow(trial_id=trial_id, step=step)
         row.epoch, row.seconds, row.recorded_at = epoch, seconds, recorded_at
-        row.metric_set_id, row.packed_values = self._metric_set(tuple(metrics)), pack(metrics.values())
+        row.metric_set_id, row.packed_values = self.metric_set(tuple(metrics)), pack(metrics.values())
         if replaced is None:
             self._session.add(row)
         return replaced
 
-    def _metric_set(self, names: tuple[str, ...]) -> int:
+    def metric_set(self, names: tuple[str, ...]) -> int:
         """The id of the set of these names, which is made if need be."""
         if names in self._metric_sets:
             return self._metric_sets[names]

@@ -163,3 +163,21 @@ def num_traces(page: Page, chart: str) -> int:
 
 def wait_for_traces(page: Page, chart: str, number: int) -> None:
     wait_for(page, "([id, n]) => document.getElementById(id).data?.length === n", [chart, number])
+
+
+def drawn_trials(page: Page, chart: str) -> set[int]:
+    """The trials that a chart's points tell of."""
+    found = page.evaluate("id => document.getElementById(id).data.flatMap((trace) => trace.customdata ?? [])", chart)
+    return {number for number in found if number is not None}
+
+
+def wait_for_drawn(page: Page, chart: str, numbers: set[int]) -> None:
+    wait_for(
+        page,
+        """([id, wanted]) => {
+          const traces = document.getElementById(id).data ?? [];
+          const drawn = new Set(traces.flatMap((trace) => trace.customdata ?? []).filter((number) => number !== null));
+          return drawn.size === wanted.length && wanted.every((number) => drawn.has(number));
+        }""",
+        [chart, sorted(numbers)],
+    )

@@ -7,37 +7,46 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.sync_api import Page, expect
 
-from service.api.figures import PlotTrial, learning_curves
-from service.domain import Direction, Phase, TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import (
-    num_traces,
+    drawn_trials,
     open_page,
     wait_for,
+    wait_for_drawn,
     wait_for_traces,
 )
 from tests.support.service.stories import Story
 
 
 def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) -> str:
-    """The text of the label over a point of the trace with this mode and these values of `meta`.
+    """The text of the label over a point of the trace with this mode and these values of `meta`; with a `number`, over
+    a point of that trial.
 
     The chart looks at the pointer now and then, and may move meanwhile: until it has seen the pointer at the point,
     another label stands, or none.
     """
     page.locator(f"#{chart}").scroll_into_view_if_needed()
-    find = """([id, { mode, ...meta }, point]) => {
-      const plot = document.getElementById(id), { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
-      const same = (trace) => Object.entries(meta).every(([key, value]) => trace.meta[key] === value);
-      const { x, y } = plot.data.find((trace) => trace.mode === mode && same(trace));
-      return [box.left + xaxis._offset + xaxis.d2p(x.at(point)), box.top + yaxis._offset + yaxis.d2p(y.at(point))];
-    }"""
-    is_over = """([id, { mode, ...meta }, point]) => {
+    place = """const place = (plot) => {
+        const same = (trace) => Object.entries(meta).every(([key, value]) => trace.meta[key] === value);
+        const curve = plot.data.findIndex((trace) => trace.mode === mode && same(trace));
+        const { x, customdata } = plot.data[curve];
+        const own = [...x.keys()].filter((index) => number === undefined || customdata[index] === number);
+        return [curve, own.at(point)];
+      };"""
+    find = f"""([id, {{ mode, number, ...meta }}, point]) => {{
+      {place}
+      const plot = document.getElementById(id), box = plot.getBoundingClientRect();
+      const {{ xaxis, yaxis }} = plot._fullLayout;
+      const [curve, index] = place(plot), {{ x, y }} = plot.data[curve];
+      return [box.left + xaxis._offset + xaxis.d2p(x[index]), box.top + yaxis._offset + yaxis.d2p(y[index])];
+    }}"""
+    is_over = f"""([id, {{ mode, number, ...meta }}, point]) => {{
+      {place}
       const plot = document.getElementById(id), hovered = plot._hoverdata ?? [];
       if (hovered.length !== 1) return false;
-      const { data, pointNumber } = hovered[0], found = Object.entries(meta).every(([k, v]) => data.meta[k] === v);
-      return found && data.mode === mode && pointNumber === (point + data.x.length) % data.x.length;
-    }"""
+      const [curve, index] = place(plot);
+      return hovered[0].curveNumber === curve && hovered[0].pointNumber === index;
+    }}"""
     label = page.locator(f"#{chart} .hoverlayer .hovertext text.nums")
     page.mouse.move(0, 0)
     expect(label).to_have_count(0)
@@ -53,16 +62,58 @@ def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) 
     return "\n".join(label.locator("tspan.line").all_text_contents() or label.all_text_contents())
 
 
+def _axis_title(page: Page, chart: str, axis: str) -> str:
+    return str(page.evaluate("([id, axis]) => document.getElementById(id).layout[axis].title.text", [chart, axis]))
+
+
 def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
     open_page(page, finished)
-    # A line and the trials' dots for each of the two phases.
-    assert num_traces(page, "best-so-far") == 4
-    # Twenty curves, and a cross for each of the two that diverged.
-    assert num_traces(page, "learning-curves") == 22
-    axis = page.evaluate("document.getElementById('learning-curves').layout.yaxis.type")
-    assert axis == "log"
+    completed = {number for number in range(20) if not (number % 10 == 6 or (number % 5 in (2, 4) and number > 5))}
+    assert drawn_trials(page, "best-so-far") == completed
+    assert drawn_trials(page, "learning-curves") == set(range(20))
+    assert page.evaluate("document.getElementById('learning-curves').layout.yaxis.type") == "log"
+    expect(page.locator("section", has=page.locator("#best-so-far")).locator(".note")).to_have_text(
+        re.compile(r"^After 5 finished trials each: Shampoo 0\.\d+, AdamW 0\.\d+\.$")
+    )
+    crosses = "document.getElementById('learning-curves').data.find((trace) => trace.marker?.symbol === 'x').customdata"
+    assert page.evaluate(crosses) == [6, 16]
+
+
+def test_what_is_chosen_in_a_chart_stands_in_the_address_and_survives_a_reload(page: Page, finished: Story) -> None:
+    open_page(page, finished)
     page.get_by_role("button", name="time", exact=True).click()
-    wait_for(page, "() => document.getElementById('best-so-far').layout.xaxis.title.text.startsWith('seconds')")
+    assert _axis_title(page, "best-so-far", "xaxis").startswith("seconds")
+    section = page.locator("section", has=page.locator("#learning-curves"))
+    metrics = section.get_by_label("Curves of")
+    expect(metrics.locator("option")).to_have_text(["train_loss", "validation_loss", "validation_accuracy"])
+    metrics.select_option("validation_accuracy")
+    wait_for(page, "() => document.getElementById('learning-curves').layout.yaxis.title.text === 'validation_accuracy'")
+    axes = section.get_by_label("Curves over")
+    expect(axes.locator("option")).to_have_text(["step", "epoch", "training seconds", "device-seconds"])
+    axes.select_option("device-seconds")
+    wait_for(page, "() => document.getElementById('learning-curves').layout.xaxis.title.text === 'device-seconds'")
+    last = "document.getElementById('learning-curves').data[0].x"
+    assert page.evaluate(f"Math.max(...{last})") == 2 * 200 * 0.013
+    section.get_by_role("button", name="log scale").click()
+    expect(section.get_by_role("button", name="log scale")).to_have_attribute("aria-pressed", "true")
+    section.get_by_role("button", name="stopped early").click()
+    wait_for_drawn(page, "learning-curves", set(range(20)) - {7, 9, 12, 14, 17, 19})
+    page.evaluate("async () => { await Plotly.relayout('learning-curves', {'xaxis.range': [1, 3]}) }")
+    section.get_by_role("button", name="Learning curves: show as table").click()
+    table = section.get_by_role("table", name="Learning curves, as a table")
+    expect(table.get_by_role("row")).to_have_count(21)
+    expect(table.get_by_role("row", name="13 Shampoo completed")).to_be_visible()
+
+    page.reload()
+    wait_for_drawn(page, "learning-curves", set(range(20)) - {7, 9, 12, 14, 17, 19})
+    assert _axis_title(page, "best-so-far", "xaxis").startswith("seconds")
+    assert _axis_title(page, "learning-curves", "xaxis") == "device-seconds"
+    layout = page.evaluate("document.getElementById('learning-curves').layout")
+    assert layout["yaxis"]["title"]["text"] == "validation_accuracy"
+    assert layout["yaxis"]["type"] == "log"
+    assert layout["xaxis"]["range"] == [1, 3]
+    expect(section.get_by_role("button", name="stopped early")).to_have_attribute("aria-pressed", "false")
+    expect(table.get_by_role("row")).to_have_count(21)
 
 
 def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: Database) -> None:
@@ -73,16 +124,16 @@ def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: 
     story.run(6)  # diverges
     open_page(page, story)
     wait_for_traces(page, "trade-off", 3)
-    curve = _hovered(page, "learning-curves", {"mode": "lines", "number": 2}, 12)
+    curve = _hovered(page, "learning-curves", {"mode": "lines", "group": "search", "number": 2}, 12)
     assert curve.splitlines()[0] == "#2 Shampoo, completed"
     assert "lr = " in curve
     assert re.search(r"^step 130: 0\.\d+$", curve.splitlines()[-1])
-    cross = _hovered(page, "learning-curves", {"mode": "lines", "number": 6}, 2)
+    cross = _hovered(page, "learning-curves", {"mode": "markers", "group": "diverged", "number": 6})
     assert cross.splitlines()[0] == "#6 Shampoo, failed (diverged)"
     assert re.search(r"^step 30: \d+\.\d+; then it diverged$", cross.splitlines()[-1])
-    assert _hovered(page, "best-so-far", {"mode": "markers", "role": "search"}, 1) == "#1 Shampoo\n0.7000"
-    assert _hovered(page, "best-so-far", {"mode": "lines", "role": "search"}) == "Shampoo\nbest found 0.5000"
-    assert _hovered(page, "best-so-far", {"mode": "markers", "role": "baseline"}) == "#3 AdamW\n1.100"
+    assert _hovered(page, "best-so-far", {"mode": "markers", "group": "search"}, 1) == "#1 Shampoo\n0.7000"
+    assert _hovered(page, "best-so-far", {"mode": "lines", "group": "search"}) == "Shampoo\nbest found 0.5000"
+    assert _hovered(page, "best-so-far", {"mode": "markers", "group": "adamw"}) == "#3 AdamW\n1.100"
     point = _hovered(page, "trade-off", {"mode": "markers", "role": "baseline"})
     assert point.splitlines()[0] == "#3 AdamW, completed"
     assert point.splitlines()[-1].endswith(", 1.100")
@@ -90,17 +141,21 @@ def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: 
 
 def test_names_are_shown_as_they_are_over_a_curve(page: Page, finished: Story) -> None:
     open_page(page, finished)  # nothing more comes of an ended job, so the figure stays
-    wait_for_traces(page, "learning-curves", 22)
-    hostile = PlotTrial(
-        7,
-        Phase.SEARCH,
-        TrialState.COMPLETED,
-        parameters={"%{x}": "%{y}", "a<br>b": "<b>c</b>&lt;", "%d": "100%"},
-        points=[(10, 2.0), (20, 1.0)],
+    wait_for_drawn(page, "learning-curves", set(range(20)))
+    page.evaluate(
+        """async () => {
+          const { curvesFigure } = await import("/static/charts/curves_figure.js");
+          const group = { key: "search", label: "%{x}<extra>", colour: "#000000", dash: "solid" };
+          const parameters = [["%{x}", "%{y}"], ["a<br>b", "<b>c</b>&lt;"], ["%d", "100%"]];
+          const curve = { number: 7, group, title: group.label, state: "completed", reason: null, confirms: null };
+          const points = { parameters, steps: [10, 20], x: [10, 20], y: [2, 1] };
+          const curves = new Map([[7, { ...curve, ...points }]]);
+          const groups = new Map([["search", group]]);
+          const known = { curves, groups, metric: "%{y}<b>loss", over: "step", rungs: [] };
+          const { data, layout } = curvesFigure(known, { scale: null, hidden: new Set(), picked: null });
+          await Plotly.react("learning-curves", data, layout);
+        }"""
     )
-    labels: dict[str, str] = {Phase.SEARCH: "%{x}<extra>", Phase.BASELINE: "AdamW"}
-    figure = learning_curves([hostile], metric="%{y}<b>loss", direction=Direction.MINIMIZE, labels=labels)
-    page.evaluate("async ({data, layout}) => { await Plotly.react('learning-curves', data, layout) }", figure)
     assert _hovered(page, "learning-curves", {"mode": "lines", "number": 7}).splitlines() == [
         "#7 %{x}<extra>, completed",
         "%{x} = %{y}",
@@ -138,7 +193,7 @@ def test_a_picked_trial_stands_out_in_table_and_chart(page: Page, finished: Stor
     wait_for(page, f"() => {last}.meta.number === 13 && {last}.line.width > 3")
     page.keyboard.press("Enter")
     expect(button).to_have_attribute("aria-pressed", "false")
-    wait_for(page, f"() => {last}.meta.number === 19")
+    wait_for(page, f"() => {last}.meta.number === undefined")
 
 
 def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
@@ -147,9 +202,11 @@ def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
     # The last point of the best curve lies apart from all others.
     x, y = page.evaluate(
         """() => {
-          const plot = document.getElementById("learning-curves"), trace = plot.data.find((t) => t.meta.number === 13);
+          const plot = document.getElementById("learning-curves");
+          const trace = plot.data.find(({ customdata }) => customdata.includes(13));
+          const end = trace.customdata.lastIndexOf(13);
           const { xaxis, yaxis } = plot._fullLayout, box = plot.getBoundingClientRect();
-          const [x, y] = [xaxis.d2p(trace.x.at(-1)), yaxis.d2p(trace.y.at(-1))];
+          const [x, y] = [xaxis.d2p(trace.x[end]), yaxis.d2p(trace.y[end])];
           return [box.left + xaxis._offset + x, box.top + yaxis._offset + y];
         }"""
     )

@@ -1,5 +1,7 @@
 // The charts of a job: a section of its page.
 
+import { best } from "../charts/best.js";
+import { curves } from "../charts/curves.js";
 import { chart } from "../shared/charts.js";
 import { api, complain } from "./asking.js";
 
@@ -15,22 +17,28 @@ function switched(name, drawn, choose) {
   }
 }
 
+/** The trade-off of several objectives, as the API draws it. */
+function tradeOff(picking) {
+  let against = null; // null: the job's second objective
+  const query = () => (against ? `?against=${encodeURIComponent(against)}` : "");
+  const drawn = chart("trade-off", () => `${api}/plots/trade-off${query()}`, (number) => picking.pick(number, true));
+  switched("against", drawn, (value) => (against = value));
+  const isOfInterest = (event) => event.kind === "trial.state" && event.data.state === "completed";
+  return {
+    load: drawn.load,
+    refresh: async (page, events) => {
+      if (events === null || events.some(isOfInterest)) await drawn.load();
+    },
+  };
+}
+
 /** `picking` holds the trial that the reader looks at. */
 export function charts(picking) {
-  let axis = "trials";
-  let against = null; // what the trade-off is drawn over; null: the job's second objective
-  const pick = (number) => picking.pick(number, true);
-  const best = chart("best-so-far", () => `${api}/plots/best-so-far?x=${axis}`);
-  const curves = chart("learning-curves", () => `${api}/plots/learning-curves`, pick);
-  const tradeOff =
-    document.getElementById("trade-off") &&
-    chart("trade-off", () => `${api}/plots/trade-off${against ? `?against=${encodeURIComponent(against)}` : ""}`, pick);
-  const all = [best, curves, ...(tradeOff ? [tradeOff] : [])];
-
-  switched("axis", best, (value) => (axis = value));
-  switched("against", tradeOff, (value) => (against = value));
-  picking.listen((number) => curves.pick(number));
-
-  const load = () => Promise.all(all.map((one) => one.load()));
-  return { load, refresh: load };
+  const base = `/jobs/${encodeURIComponent(document.getElementById("job").dataset.jobId)}/charts`;
+  const all = [best(base), curves(base, picking)];
+  if (document.getElementById("trade-off")) all.push(tradeOff(picking));
+  return {
+    load: () => Promise.all(all.map((one) => one.load())),
+    refresh: (page, events) => Promise.all(all.map((one) => one.refresh(page, events))),
+  };
 }

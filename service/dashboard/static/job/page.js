@@ -1,7 +1,8 @@
 // One job's page: its sections, its buttons, and what keeps it live.
 //
-// A section is {load(), refresh(page)}: it draws itself once, and again after something has happened to the job; `page`
-// is the page as the server renders it now.
+// A section is {load(), refresh(page, events)}: it draws itself once, and again after something has happened to the job.
+// `page` holds the parts marked `data-live` as the server renders them now, `events` what has happened, as
+// `shared/live.js` hands it on; null: anything may have.
 
 import { copyOnClick } from "../shared/copying.js";
 import { fetchPage, follow } from "../shared/live.js";
@@ -15,14 +16,17 @@ import { picking } from "./picking.js";
 import { trials } from "./trials.js";
 
 const isFinal = () => document.getElementById("actions").dataset.final === "true";
+const parts = `${location.pathname}?parts=true`;
+/** The event up to which the page has everything. */
+const lastEvent = () => document.getElementById("moment").dataset.event;
 const sections = [charts(picking), insights(picking), trials(picking)];
 
 /** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
-async function refresh() {
-  const page = await fetchPage();
+async function refresh(events) {
+  const page = await fetchPage(parts);
   patchLive(page);
   // After the page: charts older than a page that says "ended" would stay old.
-  await Promise.all(sections.map((section) => section.refresh(page)));
+  await Promise.all(sections.map((section) => section.refresh(page, events)));
   if (isFinal()) following = false;
   return following;
 }
@@ -33,17 +37,17 @@ let following = false;
 function keepLive() {
   if (following || isFinal()) return;
   following = true;
-  follow(`${api}/events`, refresh);
+  follow(`${api}/events`, refresh, lastEvent);
 }
 
 controls(async () => {
-  await refresh();
+  await refresh(null);
   keepLive();
 }, isFinal);
 
 // A job that has ended may have been taken up again elsewhere: look anew when the page is looked at.
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && !following) refresh().then(keepLive, () => {});
+  if (!document.hidden && !following) refresh(null).then(keepLive, () => {});
 });
 
 copyOnClick();

@@ -1,9 +1,10 @@
 // Draws the service's figures with Plotly in the page's colours, and highlights one trial in them.
 
-const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
-const dark = matchMedia("(prefers-color-scheme: dark)");
+export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
+export const dark = matchMedia("(prefers-color-scheme: dark)");
 
-function themed(figure, id) {
+/** The figure's layout in the page's colours; as long as `id` is the same, zoom is kept over updates. */
+export function themed(figure, id) {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = (given) => ({

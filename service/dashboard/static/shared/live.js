@@ -1,20 +1,24 @@
-// Keeps a page true while things happen: listens to a stream of events and asks for a refresh, at most twice a second.
+// Keeps a page true while things happen: listens to a stream of events and hands on what they said, at most twice a
+// second.
 
 const KINDS = ["message", "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"];
 const MIN_INTERVAL_MS = 500;
+const MAX_INTERVAL_MS = 10_000;
 
 /**
- * Calls `refresh` (async; gives false when there is nothing more to come) after events of the stream at `url`.
+ * Calls `refresh(events)` (async; gives false when there is nothing more to come) after events of the stream at `url`:
+ * {id, kind, data} of each, in their order; null: there is no telling what has happened, so all is to be looked at.
+ * `after()`: the event up to which the page has everything; without it, the stream tells of what comes from now on.
  * The stream rests while the page is hidden: browsers allow only six connections to a host, over all tabs.
  */
-export function follow(url, refresh) {
+export function follow(url, refresh, after = null) {
   const note = document.getElementById("stream");
   let source = null;
   let timer = null;
   let running = false;
-  let wanted = false;
   let over = false;
-  let interval = MIN_INTERVAL_MS;
+  let events = []; // null: anything may have happened
+  let earliest = 0;
 
   function tell(state, text) {
     note.hidden = !text;
@@ -23,44 +27,55 @@ export function follow(url, refresh) {
   }
 
   function request() {
-    wanted = true;
-    if (timer === null && !running && !over) timer = setTimeout(run, interval);
+    if (timer === null && !running && !over) timer = setTimeout(run, Math.max(0, earliest - performance.now()));
+  }
+
+  function heard({ type, data, lastEventId }) {
+    if (events !== null) events.push({ id: Number(lastEventId), kind: type, data: JSON.parse(data).data });
+    request();
+  }
+
+  function lookAtAll() {
+    events = null;
+    request();
   }
 
   async function run() {
     timer = null;
     running = true;
-    wanted = false;
+    const told = events;
+    events = [];
     const began = performance.now();
     try {
-      if ((await refresh()) === false) finish();
+      if ((await refresh(told)) === false) finish();
       else if (source?.readyState === EventSource.OPEN) tell("open", "live");
     } catch (error) {
       tell("lost", "connection lost, trying again");
-      wanted = true;
+      events = null;
     }
     running = false;
-    // A large page that takes long to render is asked for less often.
-    interval = Math.max(MIN_INTERVAL_MS, 3 * (performance.now() - began));
-    if (wanted) request();
+    // What takes long is asked for less often.
+    const now = performance.now();
+    earliest = now + Math.min(MAX_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, 3 * (now - began)));
+    if (events === null || events.length) request();
   }
 
   function open() {
-    source = new EventSource(url);
+    source = new EventSource(after === null ? url : `${url}?after=${after()}`);
     source.addEventListener("open", () => {
       tell("open", "live");
-      request(); // what happened between the page and the stream
+      if (after === null) lookAtAll(); // what happened between the page and the stream
     });
     source.addEventListener("error", () => {
       tell("lost", "connection lost, trying again");
       if (source?.readyState === EventSource.CLOSED) {
         // Refused, not dropped: the browser does not try again by itself.
         close();
-        request(); // where the session is over, this leads to the page to log in on
+        lookAtAll(); // where the session is over, this leads to the page to log in on
         setTimeout(() => !over && !document.hidden && !source && open(), 3000);
       }
     });
-    for (const kind of KINDS) source.addEventListener(kind, request);
+    for (const kind of KINDS) source.addEventListener(kind, heard);
   }
 
   function close() {
@@ -74,20 +89,28 @@ export function follow(url, refresh) {
     tell("", "");
   }
 
-  document.addEventListener("visibilitychange", () => {
-    if (over) return;
-    if (document.hidden) close();
-    else if (!source) open();
-  });
+  /** After a rest: all at once rather than every event of the time. */
+  async function wake() {
+    if (over || source) return;
+    events = null;
+    if (!running) {
+      clearTimeout(timer);
+      await run();
+    }
+    if (!over && !source && !document.hidden) open();
+  }
+
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : wake()));
   addEventListener("pagehide", close);
-  addEventListener("pageshow", (event) => event.persisted && !over && !source && open());
+  addEventListener("pageshow", (event) => event.persisted && wake());
   open();
 }
 
-/** The page at this address as the server renders it now. Throws if it cannot. */
-export async function fetchPage() {
-  const response = await fetch(location.href, { headers: { Accept: "text/html" } });
-  if (!response.ok) throw new Error(`${location.href}: ${response.status}`);
-  if (response.redirected && new URL(response.url).pathname === "/login") location.assign(response.url);
+/** What is at an address of this site now, as a document; by default, the page that is open. Throws if it cannot. */
+export async function fetchPage(address = location.href) {
+  const response = await fetch(address, { headers: { Accept: "text/html" } });
+  if (!response.ok) throw new Error(`${address}: ${response.status}`);
+  // The session is over: the open page itself is led to where to log in, and back from there.
+  if (response.redirected && new URL(response.url).pathname === "/login") location.reload();
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }

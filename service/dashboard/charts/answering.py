@@ -1,0 +1,52 @@
+"""Answers of the charts' routes: compact JSON that a browser keeps as long as nothing has happened to the job."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fastapi import Response
+
+from service.store.models import Job
+from service.store.repositories import EventRepository
+from service.store.session import Session
+from trainers.installation.distribution import version
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """How far the events of a job are when something of it is read."""
+
+    last_event: int
+    tag: str
+    """The `ETag` of all that is read of the job now."""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"ETag": self.tag, "Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
+
+    def is_known(self, if_none_match: str | None) -> bool:
+        """Whether the browser says that it has what was read at this moment."""
+        return self.tag in [given.strip().removeprefix("W/") for given in (if_none_match or "").split(",")]
+
+    def unchanged(self) -> Response:
+        return Response(status_code=304, headers=self.headers)
+
+    def answer(self, content: Mapping[str, Any]) -> Response:
+        text = json.dumps({"event": self.last_event, **content}, separators=(",", ":"), allow_nan=False)
+        return Response(text, media_type="application/json", headers=self.headers)
+
+
+def moment_of(session: Session, job: Job) -> Moment:
+    """What is to be read before all else: what happens meanwhile is then read again."""
+    last_event = EventRepository(session).last_id(job.id)
+    thinned = "" if job.thinned_at is None else f"-{job.thinned_at.timestamp():.0f}"
+    return Moment(last_event, f'"{last_event}{thinned}-{_version()}"')
+
+
+@cache
+def _version() -> str:
+    return version()

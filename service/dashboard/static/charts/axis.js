@@ -1,0 +1,59 @@
+// Axes: when a logarithmic one is drawn, with which ticks, and texts as Plotly must have them.
+
+const LOG_SPAN = 10;
+const MAX_TICKS = 12;
+
+/** A text that Plotly shows as it is: it draws tags of HTML and fills in `%{...}`. */
+export function literal(text) {
+  return String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;").replaceAll("%{", "&#37;{");
+}
+
+function ends(values) {
+  let [low, high] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value === null) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return [low, high];
+}
+
+/** Plotly's own ticks leave out the power of ten between two powers: 0.2 is labelled "2". */
+function logTicks(low, high) {
+  const first = Math.floor(Math.log10(low));
+  const exponents = Array.from({ length: Math.ceil(Math.log10(high)) - first + 1 }, (_, index) => first + index);
+  const digits = 3 * exponents.length <= MAX_TICKS ? [1, 2, 5] : [1];
+  const stride = Math.ceil((digits.length * exponents.length) / MAX_TICKS);
+  return exponents.filter((_, index) => index % stride === 0).flatMap((n) => digits.map((digit) => Number(`${digit}e${n}`)));
+}
+
+/** {type, ...} of a value axis. `wanted`: "log", "linear", or null: logarithmic for positive values far apart. */
+export function valueAxis(values, wanted = null) {
+  const [low, high] = ends(values);
+  const isPositive = low > 0 && high < Infinity;
+  const isLog = isPositive && (wanted === null ? high / low > LOG_SPAN : wanted === "log");
+  const small = values.every((value) => value === null || value === 0 || (Math.abs(value) >= 1e-4 && Math.abs(value) < 1e6));
+  const axis = { type: isLog ? "log" : "linear", exponentformat: small ? "none" : "power" };
+  if (!isLog) return axis;
+  const ticks = logTicks(low, high);
+  return { ...axis, tickmode: "array", tickvals: ticks, ticktext: ticks.map((tick) => String(Number(tick.toPrecision(6)))) };
+}
+
+/** A value with four significant digits; a dash for none. */
+export function number(value) {
+  if (value === null || value === undefined) return "–";
+  const text = Math.abs(value) >= 1e4 && Math.abs(value) < 1e6 ? value.toFixed(0) : value.toPrecision(4);
+  return text.includes("e") ? Number(value).toExponential(3) : text;
+}
+
+export const MARGIN = { l: 56, r: 12, t: 8, b: 44 };
+
+export function layoutOf(x, y) {
+  return {
+    xaxis: { zeroline: false, automargin: true, ...x },
+    yaxis: { zeroline: false, automargin: true, ...y, title: { text: y.title, standoff: 12 } },
+    margin: MARGIN,
+    hovermode: "closest",
+    showlegend: false,
+  };
+}

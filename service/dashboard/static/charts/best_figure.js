@@ -1,0 +1,84 @@
+// The best value found so far as a figure for Plotly.
+
+import { layoutOf, literal, number, valueAxis } from "./axis.js";
+import { atEqualTrials } from "./best_data.js";
+
+const TITLES = { trials: "finished trials of each side", seconds: "seconds since the job started" };
+
+export function sidesDrawn({ groups, sides }) {
+  return groups.filter((group) => sides[group.key]?.line.y.length);
+}
+
+/** `axis`: "trials" or "seconds"; `hidden`: keys of sides that the reader has put away. */
+export function bestFigure(known, { axis, scale, hidden }) {
+  const place = axis === "trials" ? "n" : "seconds";
+  const shown = sidesDrawn(known).filter((group) => !hidden.has(group.key));
+  const sides = shown.map((group) => [group, known.sides[group.key]]);
+  const ends = sides.map(([, side]) => (axis === "trials" ? side.count : side.end));
+  const end = Math.max(0, ...ends);
+  const data = [];
+  const values = [];
+  sides.forEach(([group, side], index) => {
+    const label = literal(group.label);
+    const best = side.line.y.at(-1);
+    values.push(...side.dots.y);
+    const common = { type: "scatter", meta: { group: group.key } };
+    if (ends[index] < end) {
+      // Beyond its last trial a side has found nothing more: a thin line, to compare with.
+      data.push({
+        ...common,
+        mode: "lines",
+        x: [ends[index], end],
+        y: [best, best],
+        line: { width: 1, color: group.colour, dash: "dot" },
+        hoverinfo: "skip",
+      });
+    }
+    data.push(
+      {
+        ...common,
+        mode: "lines",
+        x: [...side.line[place], ends[index]],
+        y: [...side.line.y, best],
+        line: { shape: "hv", width: 2.5, color: group.colour, dash: group.dash },
+        hovertemplate: `${label}<br>best found %{y:.4g}<extra></extra>`,
+      },
+      {
+        ...common,
+        mode: "markers",
+        x: side.dots[place],
+        y: side.dots.y,
+        customdata: side.dots.number,
+        marker: { size: 6, color: group.colour, opacity: 0.55 },
+        hovertemplate: `<b>#%{customdata}</b> ${label}<br>%{y:.4g}<extra></extra>`,
+      },
+    );
+  });
+  const layout = layoutOf(
+    { title: { text: TITLES[axis] }, rangemode: "tozero" },
+    { title: literal(known.metric), ...valueAxis(values, scale) },
+  );
+  if (axis === "trials" && end <= 10) layout.xaxis.dtick = 1; // Plotly would set ticks at halves
+  const equal = axis === "trials" ? atEqualTrials(known) : null;
+  if (equal && equal.count < end) {
+    const line = { width: 1, dash: "dash", color: "#8b949e" };
+    layout.shapes = [{ type: "line", layer: "below", x0: equal.count, x1: equal.count, yref: "paper", y0: 0, y1: 1, line }];
+  }
+  return { data, layout };
+}
+
+/** The comparison at equally many trials, in words; empty: there is none. */
+export function equalInWords(known) {
+  const equal = atEqualTrials(known);
+  if (!equal) return "";
+  const found = equal.found.map(([group, value]) => `${group.label} ${number(value)}`);
+  return `After ${equal.count.toLocaleString("en")} finished trials each: ${found.join(", ")}.`;
+}
+
+export function bestTable(known) {
+  const rows = sidesDrawn(known).flatMap((group) => {
+    const { line } = known.sides[group.key];
+    return line.y.map((y, index) => [group.label, line.n[index], number(line.seconds[index]), number(y), `#${line.number[index]}`]);
+  });
+  return { head: ["Side", "Finished trials", "Seconds", "Best so far", "Found by trial"], rows };
+}

@@ -1,0 +1,86 @@
+// The learning curves of a job: a section of its page.
+
+import { choose, chosen } from "../shared/address.js";
+import { curvesFigure, curvesTable, groupsDrawn, TITLES } from "./curves_figure.js";
+import { feed, tellOfTrials } from "./feed.js";
+import { panel } from "./panel.js";
+import { choiceInWords, merged } from "./points.js";
+
+const MAX_POINTS = 20_000;
+/** Of all curves together: beyond, they are asked for anew, thinned. */
+
+/** Fills a <select> with [value, text] pairs, and sets it. */
+function offer(select, options, value) {
+  if ([...select.options].map((option) => option.value).join() !== options.map(([each]) => each).join()) {
+    select.replaceChildren(...options.map(([each, text]) => new Option(text, each)));
+  }
+  select.value = value;
+}
+
+export function curves(base, picking) {
+  const metrics = document.getElementById("curve-metric");
+  const axes = document.getElementById("curve-axis");
+
+  const service = feed((known) => {
+    const query = new URLSearchParams();
+    const [metric, x] = [chosen("curve_metric"), chosen("curve_x")];
+    if (metric) query.set("metric", metric);
+    if (known) query.set("x", known.over);
+    else if (x) query.set("x", x);
+    if (known) {
+      query.set("since", known.event);
+      query.set("have", [...known.curves.keys()].join());
+    }
+    return `${base}/curves?${query}`;
+  }, merged);
+
+  function words() {
+    const known = service.known();
+    const sentences = [choiceInWords(known)];
+    if (known.rungs.length) sentences.push(`Dotted: ${known.rungs.length > 1 ? "steps" : "step"} ${known.rungs.join(", ")}, where trials were stopped or paused.`);
+    return sentences.filter(Boolean).join(" ");
+  }
+
+  const chart = panel("learning-curves", "curve", {
+    figure: (choices) => service.known() && curvesFigure(service.known(), { ...choices, picked: picking.number }),
+    groups: () => groupsDrawn(service.known()),
+    table: () => curvesTable(service.known()),
+    note: words,
+    revision: () => `${service.known().metric}:${service.known().over}`,
+    onPick: (number) => picking.pick(number, true),
+  });
+
+  async function show() {
+    const known = service.known();
+    const names = known.metrics.includes(known.metric) ? known.metrics : [known.metric, ...known.metrics];
+    offer(metrics, names.map((name) => [name, name]), known.metric);
+    offer(axes, known.axes.map((axis) => [axis, TITLES[axis]]), known.over);
+    await chart.draw();
+  }
+
+  async function load() {
+    if (await service.load()) await show();
+  }
+
+  function chooseBy(select, name) {
+    select.addEventListener("change", () => {
+      choose(name, select.value);
+      chart.forgetZoom();
+      load();
+    });
+  }
+  chooseBy(metrics, "curve_metric");
+  chooseBy(axes, "curve_x");
+  picking.listen(() => chart.draw());
+
+  return {
+    load,
+    refresh: async (page, events) => {
+      if (!tellOfTrials(events) || !service.known()) return;
+      const points = [...service.known().curves.values()].reduce((sum, curve) => sum + curve.y.length, 0);
+      // A job that had nothing has no axes yet to go on with.
+      const isWhole = !service.known().curves.size || points > MAX_POINTS;
+      if (await (isWhole ? service.load() : service.refresh())) await show();
+    },
+  };
+}

@@ -1,0 +1,150 @@
+// Learning curves as a figure for Plotly. All curves of a group are one line with gaps: a line for each of a hundred
+// trials would take Plotly twenty times as long.
+
+import { layoutOf, literal, number, valueAxis } from "./axis.js";
+
+const TITLES = {
+  step: "step",
+  examples: "examples",
+  epoch: "epoch",
+  seconds: "training seconds",
+  device_seconds: "device-seconds",
+};
+const MAX_PARAMETERS = 8;
+
+function told(curve, over) {
+  const reason = curve.reason ? ` (${curve.reason})` : "";
+  const of = curve.confirms === null ? "" : ` of #${curve.confirms}`;
+  const lines = [`<b>#${curve.number}</b> ${literal(curve.title)}${of}, ${literal(curve.state + reason)}`];
+  for (const [name, value] of curve.parameters.slice(0, MAX_PARAMETERS)) lines.push(`${literal(name)} = ${literal(value)}`);
+  return [...lines, `${over} `].join("<br>");
+}
+
+/** x and y of some curves one after the other, with gaps; `customdata`: the trial, `text`: what is told of it. */
+function joined(curves, over) {
+  const line = { x: [], y: [], customdata: [], text: [] };
+  for (const curve of curves) {
+    const text = told(curve, over);
+    for (let index = 0; index < curve.y.length; index++) {
+      line.x.push(curve.x[index]);
+      line.y.push(curve.y[index]);
+      line.customdata.push(curve.number);
+      line.text.push(text);
+    }
+    line.x.push(null);
+    line.y.push(null);
+    line.customdata.push(null);
+    line.text.push(null);
+  }
+  return line;
+}
+
+function lastFinite(curve) {
+  for (let index = curve.y.length - 1; index >= 0; index--) if (curve.y[index] !== null) return index;
+  return -1;
+}
+
+/** The last finite points of some curves. */
+function ends(curves, over, more) {
+  const found = { x: [], y: [], customdata: [], text: [] };
+  for (const curve of curves) {
+    const index = lastFinite(curve);
+    if (index < 0) continue;
+    found.x.push(curve.x[index]);
+    found.y.push(curve.y[index]);
+    found.customdata.push(curve.number);
+    found.text.push(told(curve, over));
+  }
+  return { ...found, hovertemplate: `%{text}%{x}: %{y:.4g}${more}<extra></extra>` };
+}
+
+/** The groups that curves are of, in the order of the legend. */
+export function groupsDrawn({ groups, curves }) {
+  const keys = new Set([...curves.values()].map((curve) => curve.group.key));
+  return [...groups.values()].filter((group) => keys.has(group.key));
+}
+
+/**
+ * The figure of what `points.js` has. `scale`: "log", "linear" or null; `hidden`: keys of groups that the reader has
+ * put away; `picked`: the trial that stands out, or null.
+ */
+export function curvesFigure(known, { scale, hidden, picked }) {
+  const over = TITLES[known.over];
+  const shown = [...known.curves.values()].filter((curve) => !hidden.has(curve.group.key));
+  const data = [];
+  const isFaded = picked !== null && shown.some((curve) => curve.number === picked);
+  for (const group of groupsDrawn(known)) {
+    const own = shown.filter((curve) => curve.group === group);
+    if (!own.length) continue;
+    const opacity = isFaded ? 0.18 : 1;
+    data.push({
+      ...joined(own, over),
+      type: "scatter",
+      mode: "lines",
+      meta: { group: group.key },
+      line: { width: 1.5, color: group.colour, dash: group.dash },
+      opacity,
+      hovertemplate: "%{text}%{x}: %{y:.4g}<extra></extra>",
+    });
+    const single = own.filter((curve) => curve.y.filter((value) => value !== null).length === 1);
+    const marker = { size: 6, color: group.colour };
+    if (single.length) {
+      data.push({ ...ends(single, over, ""), type: "scatter", mode: "markers", meta: { group: group.key }, marker, opacity });
+    }
+    if (group.key === "diverged") {
+      const cross = { symbol: "x", size: 9, color: group.colour };
+      const crossed = ends(own, over, "; then it diverged");
+      data.push({ ...crossed, type: "scatter", mode: "markers", meta: { group: "diverged" }, marker: cross, opacity });
+    }
+  }
+  if (isFaded) {
+    const [curve] = shown.filter((each) => each.number === picked);
+    data.push({
+      ...joined([curve], over),
+      type: "scatter",
+      mode: "lines+markers",
+      meta: { group: curve.group.key, number: picked },
+      line: { width: 3.5, color: curve.group.colour, dash: curve.group.dash },
+      marker: { size: 5, color: curve.group.colour },
+      hovertemplate: "%{text}%{x}: %{y:.4g}<extra></extra>",
+    });
+  }
+  const layout = layoutOf(
+    { title: { text: over }, rangemode: "tozero" },
+    { title: literal(known.metric), ...valueAxis(shown.flatMap((curve) => curve.y), scale) },
+  );
+  layout.shapes = known.rungs.map((step) => ({
+    type: "line",
+    layer: "below",
+    x0: step,
+    x1: step,
+    yref: "paper",
+    y0: 0,
+    y1: 1,
+    line: { width: 1, dash: "dot", color: "#8b949e" },
+  }));
+  return { data, layout };
+}
+
+/** The curves as rows of a table, and its head. */
+export function curvesTable(known) {
+  const extremes = (y) => y.filter((value) => value !== null);
+  const rows = [...known.curves.values()].map((curve) => {
+    const values = extremes(curve.y);
+    const last = lastFinite(curve);
+    return [
+      curve.number,
+      curve.group.label,
+      curve.reason ? `${curve.state} (${curve.reason.replaceAll("_", " ")})` : curve.state,
+      values.length,
+      number(curve.x.at(-1)),
+      number(values[0]),
+      number(values.length ? Math.min(...values) : null),
+      number(values.length ? Math.max(...values) : null),
+      number(last < 0 ? null : curve.y[last]),
+    ];
+  });
+  return { head: ["Trial", "Drawn as", "State", "Points", `Last ${TITLES[known.over]}`, "First", "Lowest", "Highest", "Last"], rows };
+}
+
+export { TITLES };
