@@ -28,7 +28,7 @@ async def unknown_thing(request: Request, error: Exception) -> Response:
     assert isinstance(error, NotFound)
     if not request.scope["path"].startswith(PAGES):
         return await problems.answer_to(request, error)
-    context = {"kind": error.kind, "name": error.identifier}
+    context = {"kind": error.kind, "name": error.identifier, "job_id": request.scope["path_params"].get("job_id")}
     return page(request, "not_found.html", context, status_code=404)
 
 

@@ -10,12 +10,14 @@ from service.dashboard.job_list import page as job_list
 from service.dashboard.new_job import page as new_job
 from service.dashboard.recommendations import page as recommendations
 from service.dashboard.trial import output
+from service.dashboard.trial import page as trial
 
 ROUTERS = (
     job_list.router,
     new_job.router,  # before a job's page, as its address could be one
     job.router,
     charts.router,
+    trial.router,
     output.router,
     recommendations.router,
     log_in.router,

@@ -67,6 +67,12 @@ def duration(seconds: float | None) -> str:
     return f"{whole // 86400} d {whole % 86400 // 3600:02d} h"
 
 
+def mebibytes(num_bytes: float) -> str:
+    """An amount of memory: `3.2 MiB`, `1,204 MiB`."""
+    mib = num_bytes / 2**20
+    return f"{mib:,.0f} MiB" if mib >= 100 else f"{mib:.3g} MiB"
+
+
 def device_hours(spent: float, limit: float) -> str:
     """The device-hours spent and allowed."""
     return f"{spent:.3g} of {limit:g} device-hours"

@@ -45,6 +45,7 @@ from service.api.routers import (
     output,
     plots,
     recommendations,
+    trial_plots,
     trials,
     webhooks,
 )
@@ -192,7 +193,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     strict = [Depends(refuse_unknown_parameters)]
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
-    of_trials = (trials, measurements, output, checkpoints, external)
+    of_trials = (trials, trial_plots, measurements, output, checkpoints, external)
     of_jobs = (jobs, kept_jobs, insights, job_health, plots, export, *of_trials)
     for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, admin, access, metrics):
         router.include_router(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain import Phase, Side
-from service.evidence.wording import optimizer_title, share
+from service.evidence.wording import mebibytes, optimizer_title, share
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, SpaceMemory, StartUp
 
 
@@ -71,7 +71,9 @@ def _measured_lines(measured: EarlierMeasurements, step_seconds: float | None, s
     if measured.trial_overhead_seconds is not None:
         lines.append(f"A trial took {_minutes(measured.trial_overhead_seconds)} beside its steps.")
     if measured.peak_memory_bytes is not None:
-        lines.append(f"Its ranks needed up to {_mib(measured.peak_memory_bytes)}, activations and process included.")
+        lines.append(
+            f"Its ranks needed up to {mebibytes(measured.peak_memory_bytes)}, activations and process included."
+        )
     return lines
 
 
@@ -86,7 +88,7 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
         return [f"The memory of trials cannot be predicted: {memory.problem}."]
     lines = [
         f"Weights, gradients and optimizer of a trial of the {_side(side)} need "
-        f"{_mib(space.default_bytes)} on each rank with the defaults, up to {_mib(space.largest_bytes)} in "
+        f"{mebibytes(space.default_bytes)} on each rank with the defaults, up to {mebibytes(space.largest_bytes)} in "
         f"{space.num_points} points of the space." + _share_told(space) + _activations_told(space)
         for side, space in memory.spaces.items()
     ]
@@ -94,7 +96,7 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
         lines.append(f"Activations come on top and are not known: {memory.activations_problem}.")
     if memory.limit_bytes is None:
         return [*lines, "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."]
-    lines.append(f"The limit is {_mib(memory.limit_bytes)} for each rank.")
+    lines.append(f"The limit is {mebibytes(memory.limit_bytes)} for each rank.")
     for side, space in memory.spaces.items():
         if space.fits_nowhere:
             lines.append(f"NOTHING FITS: the {_side(side)} of such a job would train nothing.")
@@ -116,7 +118,7 @@ def _share_told(space: SpaceMemory) -> str:
 def _activations_told(space: SpaceMemory) -> str:
     if space.activation_bytes is None:
         return ""
-    return f" Activations take about {_mib(space.activation_bytes)} more, and the process comes on top."
+    return f" Activations take about {mebibytes(space.activation_bytes)} more, and the process comes on top."
 
 
 def _minutes(seconds: float) -> str:
@@ -124,8 +126,3 @@ def _minutes(seconds: float) -> str:
     if minutes < 0.1:
         return f"{seconds:.2g} s"
     return f"{minutes:.1f} min" if minutes < 100 else f"{minutes:,.0f} min"
-
-
-def _mib(num_bytes: float) -> str:
-    mib = num_bytes / 2**20
-    return f"{mib:,.0f} MiB" if mib >= 100 else f"{mib:.3g} MiB"

@@ -31,10 +31,6 @@ from service.api.schemas.jobs import (
 from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase
 from service.errors import NotFound
-from service.evidence.recommend import pasteable
-from service.evidence.snippet import trial_snippet
-from service.evidence.wording import number as rounded
-from service.evidence.wording import optimizer_title
 from service.store.repositories import (
     FoundTrial,
     JobRepository,
@@ -43,7 +39,7 @@ from service.store.repositories import (
 )
 from service.use_cases import steer
 from service.use_cases.rank_output import last_lines
-from service.use_cases.submit import parameter_groups_of
+from service.use_cases.trial_pasting import config_to_paste
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 
@@ -154,13 +150,8 @@ def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tri
     """The config of any trial as a recommendation has it, and as Python; of the job's front, for example."""
     job = JobRepository(session).get(job_id)
     trial = TrialRepository(session).get(job_id, number)
-    found = pasteable(trial.config, parameter_groups_of(job))
-    title = optimizer_title(found.optimizer)
-    header = [
-        f"{title} for {found.workload}: the config of trial {trial.number} of {job.name!r}, {trial.state}",
-        *(f"{each.metric} ({each.direction}): {rounded(trial.metrics.get(each.metric))}" for each in job.objectives),
-    ]
-    return TrialConfigRead.of(trial.number, found, python=trial_snippet(found, header=header))
+    found, python = config_to_paste(job, trial)
+    return TrialConfigRead.of(trial.number, found, python=python)
 
 
 @router.post(

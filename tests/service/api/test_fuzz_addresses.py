@@ -24,6 +24,7 @@ from service.api.routers import (
     output,
     plots,
     recommendations,
+    trial_plots,
     trials,
     webhooks,
 )
@@ -52,7 +53,7 @@ class _Route:
 
 
 def _routes() -> Iterator[_Route]:
-    of_trials = (trials, measurements, output, checkpoints)
+    of_trials = (trials, trial_plots, measurements, output, checkpoints)
     of_jobs = (jobs, kept_jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, admin, health)
     for router in (*(module.router for module in of_jobs), *pages.ROUTERS):
         for route in router.routes:

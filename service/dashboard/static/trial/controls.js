@@ -1,0 +1,57 @@
+// The buttons of a trial's page that ask the API for something, and the dialogs before them.
+
+/** A value as it was written: JSON, or else a text. */
+function valueOf(text) {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/**
+ * `asking`: the trial's path below its job (`trial`), and how the API is asked (`send`, `complain`, `forgetProblem`).
+ * `shown()` brings the page up to date after an action.
+ */
+export function controls({ trial, send, complain, forgetProblem }, shown) {
+  async function act(action) {
+    forgetProblem();
+    try {
+      if ((await action()) !== false) await shown();
+    } catch (error) {
+      complain(error);
+    }
+  }
+
+  function afterDialog(id, value, action) {
+    const dialog = document.getElementById(id);
+    dialog?.addEventListener("close", () => dialog.returnValue === value && act(action));
+  }
+
+  async function vary() {
+    const dialog = document.getElementById("vary-dialog");
+    const fields = [...dialog.querySelectorAll("input[name]")].map((input) => [input.name, valueOf(input.value)]);
+    const asked = {
+      phase: dialog.dataset.phase,
+      parameters: Object.fromEntries(fields),
+      beyond_bounds: document.getElementById("beyond").checked,
+      ...(dialog.dataset.optimizer && { optimizer: dialog.dataset.optimizer }),
+    };
+    const response = await send("POST", "/trials", "The variation was refused", asked);
+    location.assign(`${location.pathname.replace(/\d+$/, "")}${(await response.json()).number}`);
+    return false;
+  }
+
+  afterDialog("stop-dialog", "stop", () => send("POST", `${trial}/stop`, "The trial was not stopped"));
+  afterDialog("retry-dialog", "retry", () => send("POST", `${trial}/retry`, "The trial is not tried again"));
+  afterDialog("vary-dialog", "try", vary);
+
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("button");
+    if (button?.dataset.ask) {
+      const dialog = document.getElementById(button.dataset.ask);
+      dialog.returnValue = "";
+      dialog.showModal();
+    } else if (button?.dataset.act === "close") button.closest("dialog").close("");
+  });
+}

@@ -1,0 +1,104 @@
+// What the ranks of a trial print, as it comes: each message of the stream is some lines of one rank. The lines are
+// searched here, and what is sought stands in the address.
+
+import { choose, chosen } from "../shared/address.js";
+
+const MOST = 2000;
+
+function element(name, text = "") {
+  const made = document.createElement(name);
+  made.textContent = text;
+  return made;
+}
+
+/** The text with each place where it has `sought` marked; upper and lower case are alike. */
+function marked(text, sought) {
+  const parts = [];
+  const lower = text.toLowerCase();
+  let from = 0;
+  // A letter whose lower case is longer would shift the places.
+  for (let at = 0; sought && lower.length === text.length && (at = lower.indexOf(sought, from)) >= 0; ) {
+    parts.push(text.slice(from, at), element("mark", text.slice(at, at + sought.length)));
+    from = at + sought.length;
+  }
+  return [...parts, text.slice(from)];
+}
+
+/** Shows the lines in the element `output`, those that come too; `tell(state, text)` is told of the stream. */
+export function lines(tell) {
+  const box = document.getElementById("output");
+  const find = document.getElementById("find");
+  const found = document.getElementById("found");
+  const none = document.getElementById("output-none");
+  const texts = new WeakMap(); // of each row as it came
+  let source = null;
+  let sought = "";
+
+  function show(row) {
+    const pre = row.querySelector("pre");
+    if (!texts.has(row)) texts.set(row, pre.textContent);
+    const kept = texts.get(row).split("\n").filter((line) => line.toLowerCase().includes(sought));
+    row.hidden = sought !== "" && kept.length === 0;
+    if (row.hidden) return 0;
+    pre.replaceChildren(...marked((sought ? kept : texts.get(row).split("\n")).join("\n"), sought));
+    return sought ? kept.length : 0;
+  }
+
+  function search() {
+    const before = sought;
+    sought = find.value.toLowerCase();
+    if (!sought && !before) return;
+    let count = 0;
+    for (const row of box.children) count += show(row);
+    found.textContent = sought ? `${count} line${count === 1 ? "" : "s"} with it among those here.` : "";
+  }
+
+  function append(chunk) {
+    const isAtEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
+    const row = element("div");
+    row.className = "printed";
+    row.dataset.stream = chunk.stream;
+    const label = element("span");
+    label.className = "soft";
+    const time = element("span", new Date(chunk.recorded_at).toISOString().slice(11, 19));
+    time.title = chunk.recorded_at;
+    label.append(time, ` ${chunk.rank}`);
+    const omitted = chunk.omitted_bytes ? `${chunk.omitted_bytes} bytes were not kept\n` : "";
+    row.append(label, element("pre", omitted + chunk.lines.join("\n")));
+    box.append(row);
+    if (sought) search();
+    while (box.childElementCount > MOST) box.firstElementChild.remove();
+    none.hidden = true;
+    box.dataset.after = chunk.id;
+    if (isAtEnd) box.scrollTop = box.scrollHeight;
+  }
+
+  function open() {
+    if (source && source.readyState !== EventSource.CLOSED) return;
+    const address = new URL(box.dataset.address, location.href);
+    address.searchParams.set("after", box.dataset.after);
+    source = new EventSource(address);
+    source.addEventListener("open", () => tell("open", "live"));
+    source.addEventListener("log", (event) => append(JSON.parse(event.data)));
+    source.addEventListener("error", () => {
+      // Closed for good: the trial has ended (204), or the session is over.
+      if (source.readyState === EventSource.CLOSED) tell("", "");
+      else tell("lost", "connection lost, trying again");
+    });
+  }
+
+  find.value = chosen("find") ?? "";
+  find.addEventListener("input", () => {
+    choose("find", find.value || null);
+    search();
+  });
+  // Browsers allow only six connections to a host, over all tabs.
+  document.addEventListener("visibilitychange", () => {
+    if (document.hidden) source?.close();
+    else open();
+  });
+  addEventListener("pagehide", () => source?.close());
+  search();
+  box.scrollTop = box.scrollHeight;
+  open();
+}

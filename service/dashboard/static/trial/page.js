@@ -1,0 +1,85 @@
+// A trial's page, kept live; what the reader chose of metric, axis and scale stands in its address.
+
+import { api, complain, forgetProblem, send } from "../job/asking.js";
+import { choose, chosen } from "../shared/address.js";
+import { chart } from "../shared/charts.js";
+import { copyOnClick } from "../shared/copying.js";
+import { fetchPage, follow } from "../shared/live.js";
+import { patchLive } from "../shared/patch.js";
+import { keepTimes } from "../shared/times.js";
+import { checkpoints } from "./checkpoints.js";
+import { controls } from "./controls.js";
+import { lines } from "./lines.js";
+
+const CHOICES = ["metric", "x", "scale"];
+const trial = `/trials/${document.getElementById("job").dataset.number}`;
+const actions = () => document.getElementById("actions").dataset;
+
+function figureAddress() {
+  const asked = CHOICES.filter((name) => chosen(name) !== null).map((name) => [name, chosen(name)]);
+  return `${api}${trial}/plots/curve?${new URLSearchParams(asked)}`;
+}
+
+const curve = chart("curve", figureAddress);
+const saved = checkpoints(`${api}${trial}/checkpoints`);
+let drawnStep = actions().step;
+
+/** Brings the page up to date; false when neither the trial nor its job goes on, so that nothing more will come. */
+async function refresh() {
+  patchLive(await fetchPage());
+  if (actions().step !== drawnStep || actions().final === "true") {
+    drawnStep = actions().step;
+    await Promise.all([curve.load(), saved.load()]);
+  }
+  if (isOver()) following = false;
+  return following;
+}
+
+const isOver = () => actions().final === "true" && actions().over === "true";
+let following = false;
+
+function keepLive() {
+  if (following || isOver()) return;
+  following = true;
+  follow(`${api}/events`, refresh);
+}
+
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("a[data-choose]");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  choose(link.dataset.choose, link.dataset.value);
+  try {
+    patchLive(await fetchPage());
+    await curve.load();
+    // What was zoomed into of another metric says nothing of this one.
+    await Plotly.relayout("curve", { "xaxis.autorange": true, "yaxis.autorange": true });
+    if (link.dataset.choose === "metric") document.getElementById("curve-section").scrollIntoView({ block: "nearest" });
+  } catch (error) {
+    complain(error);
+  }
+});
+
+// Arrow keys lead to the neighbours, where nothing on the page takes them for itself.
+document.addEventListener("keydown", (event) => {
+  const way = { ArrowLeft: "prev", ArrowRight: "next" }[event.key];
+  const isTaken = event.target !== document.body && !event.target.closest("#turn");
+  if (!way || isTaken || event.altKey || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  document.querySelector(`#turn a[rel="${way}"]`)?.click();
+});
+
+controls({ trial, send, complain, forgetProblem }, async () => {
+  await refresh();
+  keepLive();
+});
+
+// A trial that has ended may have been taken up again elsewhere: look anew when the page is looked at.
+document.addEventListener("visibilitychange", () => {
+  if (!document.hidden && !following) refresh().then(keepLive, () => {});
+});
+
+copyOnClick();
+keepTimes();
+lines(() => {});
+Promise.all([curve.load(), saved.load()]).catch(complain);
+keepLive();

@@ -1,0 +1,198 @@
+"""A trial's page: why it ended, its curves, its config beside the best one, what it took, what it printed."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any, get_args
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import HTMLResponse
+
+from search_spaces import SearchSpace
+from service.access.caller import Scope
+from service.access.permitted import may_have_run
+from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
+from service.api.figures.trial_curve import CurveAxis, CurveScale, thin_curve
+from service.api.min_max import MinMax, fewest_points
+from service.api.one_thread import OneThreadRoute
+from service.api.paging import LARGEST_INT
+from service.api.routers.output import Wanted
+from service.dashboard.rendering import page
+from service.dashboard.trial import metrics, view
+from service.domain import Direction, Phase, TrialState, side_of
+from service.errors import NotFound
+from service.evidence.trial_words import Standing, TrialFacts, account_of
+from service.specification.phases import spaces_of
+from service.store.models import Job, Trial
+from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+from service.store.repositories.measurements import StoredMeasurement
+from service.store.repositories.outputs import OutputRepository
+from service.store.repositories.trial_relations import TrialRelationRepository
+from service.store.session import Session
+from service.use_cases.steer import RETRIABLE
+from service.use_cases.trial_curves import Origin, best_of_side, origin_of, trial_curve
+from service.use_cases.trial_pasting import config_to_paste
+
+LINES_SHOWN = 100
+"""Of what its ranks print; the page of its output has more."""
+ROWS_SHOWN = 100
+"""Of the table behind the chart."""
+MAX_MEASUREMENTS = 200
+"""That the small charts are drawn from."""
+TYPICAL_OF = 100
+"""Trials whose memory and step time a trial's are compared with."""
+LARGEST_NUMBER = 2**31 - 1
+
+router = APIRouter(route_class=OneThreadRoute)
+
+_Choice = Annotated[str | None, Query(max_length=200)]
+
+
+@router.get("/jobs/{job_id}/trials/{number}", include_in_schema=False)
+def trial_page(
+    request: Request,
+    session: ReadSession,
+    caller: CallerDependency,
+    settings: SettingsDependency,
+    now: Now,
+    job_id: str,
+    number: str,
+    metric: _Choice = None,
+    x: _Choice = None,
+    scale: _Choice = None,
+    rank: Annotated[int | None, Query(ge=0, le=LARGEST_INT)] = None,
+) -> HTMLResponse:
+    """One trial. What cannot be chosen of metric, axis and scale is as if nothing was chosen."""
+    job = JobRepository(session).get(job_id)
+    trial = TrialRepository(session).get(job_id, _number(job_id, number))
+    relations = TrialRelationRepository(session)
+    origin = origin_of(session, trial)
+    best = best_of_side(session, job, origin)
+    others_best = best if best is not None and best.number != trial.number else None
+    groups = metrics.tile_groups(_measurements(session, trial), [objective.metric for objective in job.objectives])
+    measured = [tile.name for group in groups for tile in group.tiles]
+    chosen = metric if metric in measured else job.metric
+    curve = trial_curve(session, job, trial, chosen)
+    baseline = {found.phase: found for found in TrialRepository(session).leading([job.id])}.get(Phase.BASELINE)
+    before, after = relations.neighbours(job.id, trial.number)
+    _, python = config_to_paste(job, trial)
+    chunks = Wanted(trial.id, rank=rank).tail(session, LINES_SHOWN)
+    context = {
+        "job": job,
+        "trial": trial,
+        "now": now,
+        "origin": origin,
+        "account": account_of(facts_of(trial), _standing(session, job, trial, origin)),
+        "before": before,
+        "after": after,
+        "best": others_best,
+        "is_best": best is not None and best.number == trial.number,
+        "baseline": baseline,
+        "may_steer": caller.may(Scope.SUBMIT),
+        "may_run_again": may_have_run(job.specification.workload, job.specification.sampler, settings, caller=caller),
+        "is_retriable": trial.state in RETRIABLE and trial.forked_from is None,
+        "groups": groups,
+        "metric": chosen,
+        "curve": curve,
+        "rows": thin_curve(curve.points, ROWS_SHOWN),
+        "band_at": {point.step: point for point in curve.band.points} if curve.band else {},
+        "x": x if x in get_args(CurveAxis) else "step",
+        "axes": get_args(CurveAxis),
+        "scale": scale if scale in get_args(CurveScale) else "auto",
+        "scales": get_args(CurveScale),
+        "measured_words": metrics.measured_words,
+        "parameters": view.parameter_rows(
+            trial.parameters, others_best.parameters if others_best else None, _space(job, origin)
+        ),
+        "costs": _costs(session, job, trial, origin, baseline.optimizer if baseline else None),
+        "confirmed_by": relations.confirmed_by(job.id, trial.number),
+        "forks": relations.forks_of(job.id, trial.number) if job.specification.pruner.name == "pbt" else [],
+        "environment": trial.environment,
+        "python": python,
+        "config": json.dumps(trial.config, indent=2, ensure_ascii=False),
+        "rank": rank,
+        "ranks": OutputRepository(session).ranks(trial.id),
+        "chunks": chunks,
+        "num_lines": LINES_SHOWN,
+    }
+    return page(request, "trial/page.html", context)
+
+
+def facts_of(trial: Trial) -> TrialFacts:
+    """What is told of a trial's end."""
+    return TrialFacts(
+        state=trial.state,
+        reason=trial.reason,
+        step=trial.step,
+        num_steps=int(trial.config["num_steps"]),
+        runs=trial.runs,
+        requested=trial.requested,
+        has_detail=bool(trial.detail),
+        clips_gradients=trial.config.get("gradient_clip_norm") is not None,
+        is_low_precision=trial.config.get("precision", "float32") != "float32",
+        is_fork=trial.forked_from is not None,
+    )
+
+
+def _number(job_id: str, text: str) -> int:
+    """A trial's number. Raises: NotFound: no trial has such a number."""
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER))):
+        raise NotFound("trial", f"{job_id}/{text}")
+    return min(int(text), LARGEST_NUMBER)
+
+
+def _standing(session: Session, job: Job, trial: Trial, origin: Origin) -> Standing | None:
+    """The place of a trial that was pruned or completed; None: it has none."""
+    relations = TrialRelationRepository(session)
+    if trial.value is None or trial.phase is Phase.CONFIRMATION:
+        return None
+    if trial.state is TrialState.PRUNED:
+        found = relations.measured_at(
+            job.id, origin.phase, origin.optimizer, step=trial.step, metric=job.metric, before=trial.finished_at
+        )
+    elif trial.state is TrialState.COMPLETED:
+        found = relations.completed_values(job.id, origin.phase, origin.optimizer)
+    else:
+        return None
+    others = [value for number, value in found.items() if number != trial.number]
+    best = min if job.direction is Direction.MINIMIZE else max
+    return Standing(
+        metric=job.metric,
+        step=trial.step,
+        value=trial.value,
+        num_others=len(others),
+        num_better=sum(job.direction.is_better(value, than=trial.value) for value in others),
+        best=best(others, default=None),
+    )
+
+
+def _measurements(session: Session, trial: Trial) -> list[StoredMeasurement]:
+    """The measurements of a trial; of many, those with the peaks of its metrics."""
+    measurements = MeasurementRepository(session)
+    steps, names = measurements.steps(trial.id), measurements.metric_names(trial.id)
+    if steps is None:
+        return []
+    curve = MinMax[StoredMeasurement](
+        first_step=steps[0],
+        last_step=steps[1],
+        num_curves=max(1, len(names)),
+        max_points=max(MAX_MEASUREMENTS, fewest_points(len(names))),
+    )
+    for measurement in measurements.scan(trial.id):
+        values = measurement.metrics
+        curve.take(measurement.step, [values.get(name) for name in names], measurement)
+    return list(curve.points())
+
+
+def _space(job: Job, origin: Origin) -> SearchSpace | None:
+    return spaces_of(job.specification).get(side_of(origin.phase, origin.optimizer))
+
+
+def _costs(session: Session, job: Job, trial: Trial, origin: Origin, baseline: str | None) -> list[view.CostRow]:
+    relations = TrialRelationRepository(session)
+    alike = relations.last_metrics(job.id, origin.phase, origin.optimizer, limit=TYPICAL_OF)
+    of_baseline: list[Any] = []
+    if baseline is not None:
+        of_baseline = list(relations.last_metrics(job.id, Phase.BASELINE, baseline, limit=TYPICAL_OF))
+    limit = job.specification.resources.memory_per_worker
+    return view.cost_rows(trial.metrics, alike, of_baseline, memory_limit=limit)

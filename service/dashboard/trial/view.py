@@ -1,0 +1,160 @@
+"""A trial's page as plain values: its config beside others, what it took, whom it belongs with. Pure functions."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from search_spaces import SearchSpace
+from search_spaces.edges import edges
+from search_spaces.parameters import Categorical, Parameter, is_same
+from service.dashboard.cells import parameter as short
+from service.dashboard.trial.metrics import seconds_words
+from service.evidence.wording import DASH, mebibytes
+
+Scale = Literal["linear", "log", "reverse_log", "choices"]
+SCALES = {"log": "logarithmic", "reverse_log": "logarithmic in 1 - x", "linear": "linear", "choices": ""}
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterRow:
+    """A hyperparameter of a trial, beside the best trial's and the default."""
+
+    name: str
+    value: Any
+    """None, with `is_missing`: this trial does not have it."""
+    best: Any
+    default: Any
+    is_missing: bool
+    best_has_it: bool
+    in_space: bool
+    """False: nothing is known of its range."""
+    range_words: str
+    """`1e-05 to 0.1, logarithmic`, or the choices."""
+    position: float | None
+    """In the range on its scale, from 0 to 1; None: it has no order."""
+    best_position: float | None
+    default_position: float | None
+    differs_from_best: bool
+    differs_from_default: bool
+    at_edge: str
+    """`upper` or `lower`; empty: at none."""
+
+
+def parameter_rows(
+    parameters: Mapping[str, Any], best: Mapping[str, Any] | None, space: SearchSpace | None
+) -> list[ParameterRow]:
+    """A row for each parameter of a trial, and for those that the best trial has besides.
+
+    Args:
+        best: None: there is no best trial, or it is this one.
+        space: that they were sampled from; None: it is not known any more.
+    """
+    own = {parameter.name: parameter for parameter in space.active(parameters)} if space is not None else {}
+    of_best = {parameter.name: parameter for parameter in space.active(best or {})} if space is not None else {}
+    at_edge = {edge.name: edge.side for edge in edges(space, parameters)} if space is not None else {}
+    rows = []
+    for name in dict.fromkeys([*parameters, *(best or {})]):
+        declared = own.get(name) or of_best.get(name)
+        value, is_missing = parameters.get(name), name not in parameters
+        best_has_it = best is not None and name in best
+        default = None if declared is None else declared.default
+        rows.append(
+            ParameterRow(
+                name=name,
+                value=value,
+                best=None if best is None else best.get(name),
+                default=default,
+                is_missing=is_missing,
+                best_has_it=best_has_it,
+                in_space=declared is not None,
+                range_words="" if declared is None else range_words(declared),
+                position=None if is_missing else position(declared, value),
+                best_position=position(declared, best[name]) if best is not None and name in best else None,
+                default_position=position(declared, default),
+                differs_from_best=best is not None
+                and (is_missing or not best_has_it or not is_same(value, best.get(name))),
+                differs_from_default=declared is not None and not is_missing and not is_same(value, default),
+                at_edge=at_edge.get(name, ""),
+            )
+        )
+    return rows
+
+
+def range_words(parameter: Parameter) -> str:
+    """The values that a parameter is searched among."""
+    if isinstance(parameter, Categorical):
+        return ", ".join(short(choice) for choice in parameter.choices)
+    scale = f", {SCALES[parameter.scale]}" if parameter.scale != "linear" else ""
+    return f"{short(parameter.low)} to {short(parameter.high)}{scale}"
+
+
+def position(parameter: Parameter | None, value: Any) -> float | None:
+    """The place of a value in its range, from 0 to 1; None: there is no range, or the value is no number."""
+    if parameter is None or isinstance(parameter, Categorical):
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return round(parameter.to_unit(value), 4)  # type: ignore[arg-type] # an integer's range takes any number
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """What a trial took of something, beside what others took."""
+
+    title: str
+    own: str
+    typical: str
+    """The median over completed trials of its side."""
+    baseline: str
+    """Likewise of the best baseline."""
+    limit: str
+    """Empty: there is none, or it is not known."""
+
+
+def cost_rows(
+    own: Mapping[str, Any],
+    side: Sequence[Mapping[str, Any]],
+    baseline: Sequence[Mapping[str, Any]],
+    *,
+    memory_limit: float | None,
+) -> list[CostRow]:
+    """Memory and step time of a trial, as measured; empty: nothing was.
+
+    Args:
+        own: its last metrics.
+        side: the last metrics of completed trials like it.
+        baseline: the last metrics of the best baseline's completed trials.
+        memory_limit: bytes that a rank may take.
+    """
+    rows = []
+    for metric, title in (
+        ("step_seconds", "A step"),
+        ("peak_memory_bytes", "Memory of a rank, at most"),
+        ("optimizer_state_bytes", "of it the optimizer's state"),
+    ):
+        if own.get(metric) is None:
+            continue
+        words = seconds_words if metric == "step_seconds" else _bytes_words
+        is_peak = metric == "peak_memory_bytes"
+        rows.append(
+            CostRow(
+                title,
+                words(own[metric]),
+                words(_median(side, metric)),
+                words(_median(baseline, metric)),
+                mebibytes(memory_limit) if is_peak and memory_limit is not None else "",
+            )
+        )
+    return rows
+
+
+def _median(measured: Sequence[Mapping[str, Any]], metric: str) -> float | None:
+    values = [float(metrics[metric]) for metrics in measured if metrics.get(metric) is not None]
+    return statistics.median(values) if values else None
+
+
+def _bytes_words(num_bytes: float | None) -> str:
+    return DASH if num_bytes is None else mebibytes(num_bytes)

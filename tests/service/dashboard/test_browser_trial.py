@@ -1,0 +1,180 @@
+"""A trial's page in a real browser: the best one, one that diverged, one that ends while it is watched."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from service.domain import OutputStream, TrialState
+from service.store.repositories import TrialRepository
+from service.store.session import Database
+from tests.service.dashboard.conftest import Watched, wait_for, wait_until_live
+from tests.support.service.stories import Story
+from tests.support.service.trial_stories import diverge_in, measure_all, print_lines
+
+
+@pytest.fixture
+def story(sqlite_database: Database) -> Story:
+    """A job with trials of each kind: 4 is the search's best, 5 diverged, 6 trains."""
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(seconds=90))
+    for number in range(4):
+        story.run(number)
+    story.begin(4)
+    measure_all(story, 4, until=200, final=0.0651)
+    story.end(4, TrialState.COMPLETED)
+    story.begin(5)
+    diverge_in(story, 5, "blocks.0.weight")
+    story.begin(6)
+    measure_all(story, 6, until=60)
+    return story
+
+
+def open_trial(page: Page, story: Story, number: int, query: str = "") -> None:
+    """Opens a trial's page and waits for its chart."""
+    page.goto(f"/jobs/{story.job_id}/trials/{number}{query}")
+    expect(page.locator("#curve.js-plotly-plot .plot-container")).to_be_attached()
+
+
+def traces(page: Page) -> dict[str, int]:
+    """The number of points of each named line of the chart."""
+    found = page.evaluate("() => document.getElementById('curve').data.map(one => [one.name, one.x.length])")
+    return {str(name): int(length) for name, length in found}
+
+
+def test_the_best_trial_is_looked_at_from_all_sides(page: Page, story: Story) -> None:
+    story.confirm(7, 4, 1001, 0.0688)
+    open_trial(page, story, 4)
+    expect(page).to_have_title("Trial 4 of digits, first look · shampoo-tuner")
+    expect(page.locator("h1")).to_contain_text("★")
+    expect(page.locator("#account")).to_contain_text("Completed all 200 steps")
+    expect(page.locator("#account")).to_contain_text("none of the 3 other trials of its side that completed is better")
+    assert traces(page)["trial 4"] == 20
+    assert traces(page)["AdamW, median of 1"] == 20
+    expect(page.locator("#lineage")).to_contain_text("trial 7")
+
+    # Every metric is a small chart that opens large; the choice stands in the address.
+    tile = page.get_by_role("link", name="condition max")
+    tile.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#curve-title")).to_have_text("optimizer_condition_max")
+    expect(tile).to_have_attribute("aria-current", "true")
+    page.get_by_role("link", name="seconds", exact=True).click()
+    page.get_by_role("link", name="linear").click()
+    wait_for(page, "() => document.getElementById('curve').layout.xaxis.title.text === 'seconds of training'")
+    assert "metric=optimizer_condition_max" in page.url
+    page.reload()
+    expect(page.locator("#curve.js-plotly-plot .plot-container")).to_be_attached()
+    expect(page.locator("#curve-title")).to_have_text("optimizer_condition_max")
+    assert page.evaluate("() => document.getElementById('curve').layout.yaxis.type") == "linear"
+    page.get_by_text("Values as a table").click()
+    expect(page.locator("#values-table tbody tr")).to_have_count(20)
+
+    # Its config is copied, and its neighbours are one key away.
+    expect(page.locator("table.parameters")).to_contain_text("lr")
+    page.get_by_text("Python to paste").click()
+    expect(page.locator("#config-python")).to_contain_text("optimizer = Shampoo(")
+    page.get_by_role("link", name="trial 7").click()
+    expect(page.locator("#facts")).to_contain_text("repeats trial 4")
+    expect(page.locator("#curve.js-plotly-plot .plot-container")).to_be_attached()
+    page.locator("body").press("ArrowLeft")
+    expect(page.locator("h1")).to_have_text("Trial 6")
+
+
+def test_a_diverged_trial_says_where_it_began_and_is_tried_again(
+    page: Page, story: Story, sqlite_database: Database
+) -> None:
+    open_trial(page, story, 5)
+    expect(page.locator("#account")).to_contain_text("Diverged after step 30")
+    expect(page.locator("#account")).to_contain_text("diverged at step 34")
+    expect(page.locator("#account")).to_contain_text("blocks.0.weight holds values that are not finite")
+    expect(page.get_by_role("list", name="What to do")).to_contain_text("gradient_clip_norm")
+    assert "diverged" in traces(page)
+    for width in (390, 2560):
+        page.set_viewport_size({"width": width, "height": 900})
+        wait_for(page, "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    page.get_by_role("button", name="Retry").click()
+    dialog = page.get_by_role("dialog", name="Try trial 5 again?")
+    dialog.get_by_role("button", name="Leave it").click()
+    expect(page.locator("#facts")).to_contain_text("failed")
+    page.get_by_role("button", name="Retry").click()
+    dialog.get_by_role("button", name="Try again").click()
+    expect(page.locator("#account")).to_contain_text("Waits for its turn")
+    page.get_by_role("button", name="Stop").click()  # what was asked is taken back
+    page.get_by_role("button", name="Stop trial").click()
+    expect(page.locator("#facts")).to_contain_text("stopping")
+    with sqlite_database.reading() as session:
+        assert TrialRepository(session).get(story.job_id, 5).requested == "stop"
+
+
+def test_a_trial_ends_while_it_is_watched_and_its_lines_are_searched(page: Page, story: Story, tmp_path: Path) -> None:
+    print_lines(story, 6, ["loading data", "epoch 1: loss 1.9"])
+    checkpoint = tmp_path / "data" / "checkpoints" / story.job_id / "6" / "step-00000060"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "rank-00000.safetensors").write_bytes(b"weights")
+    open_trial(page, story, 6)
+    wait_until_live(page)
+    expect(page.locator("#account")).to_contain_text("Training: step 60 of 200")
+    expect(page.locator("#checkpoint-list")).to_contain_text("step 60")
+    assert (
+        page.request.get(
+            str(page.get_by_role("link", name="rank-00000.safetensors").evaluate("link => link.href"))
+        ).body()
+        == b"weights"
+    )
+
+    page.get_by_text("Values as a table").click()
+    measure_all(story, 6, after=60, until=90)
+    expect(page.locator("#account")).to_contain_text("step 90 of 200")
+    wait_for(page, "() => document.getElementById('curve').data.some(o => o.name === 'trial 6' && o.x.length === 9)")
+    expect(page.locator("#values-table tbody tr")).to_have_count(9)  # and it is still open
+
+    print_lines(story, 6, ["Warning: <b>lr</b> is large"], rank=1, stream=OutputStream.STDERR)
+    expect(page.locator("#output")).to_contain_text("Warning: <b>lr</b> is large")
+    page.get_by_label("Find").fill("LR")
+    expect(page.locator(".printed:visible")).to_have_count(1)
+    expect(page.locator(".printed mark")).to_have_text("lr")
+    expect(page.locator("#found")).to_have_text("1 line with it among those here.")
+    assert "find=LR" in page.url
+
+    story.end(6, TrialState.PRUNED)
+    expect(page.locator("#account")).to_contain_text("Pruned at step 90 of 200")
+    expect(page.locator("#checkpoint-list li")).to_have_count(0)
+    expect(page.get_by_role("button", name="Retry")).to_be_visible()
+    page.reload()
+    expect(page.locator(".printed:visible")).to_have_count(1)  # what is sought stands in the address
+    page.get_by_role("link", name="rank 1").click()
+    expect(page.locator(".printed")).to_have_count(1)
+
+
+def test_a_variation_is_a_new_trial(page: Page, story: Story) -> None:
+    open_trial(page, story, 4)
+    page.get_by_role("button", name="Try a variation").click()
+    dialog = page.get_by_role("dialog", name="Try a variation of trial 4")
+    dialog.get_by_label("lr", exact=True).fill("0.00321")
+    dialog.get_by_role("button", name="Try it").click()
+    expect(page.locator("h1")).to_have_text("Trial 7")
+    expect(page.locator("#facts")).to_contain_text("proposed by a user")
+    expect(page.locator("table.parameters")).to_contain_text("0.00321")
+
+
+def test_a_refused_variation_says_why(browser: Browser, address: str, story: Story) -> None:
+    context = browser.new_context(base_url=address)  # the browser itself logs the answer 422 as an error
+    page = Watched(context.new_page()).page
+    open_trial(page, story, 4)
+    page.get_by_role("button", name="Try a variation").click()
+    page.get_by_role("dialog").get_by_label("lr", exact=True).fill("77")
+    page.get_by_role("dialog").get_by_role("button", name="Try it").click()
+    expect(page.get_by_role("alert")).to_contain_text("lr")
+    context.close()
+
+
+def test_what_is_no_trial_is_a_page_with_404(address: str, story: Story) -> None:
+    for number in ("99", "nope", "-1", "9" * 30):
+        response = httpx.get(f"{address}/jobs/{story.job_id}/trials/{number}", trust_env=False)
+        assert response.status_code == 404
+        assert "<h1>No such trial</h1>" in response.text
+        assert f'href="/jobs/{story.job_id}"' in response.text

@@ -1,0 +1,90 @@
+"""A trial's page as plain values."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import Any
+
+from search_spaces import preset
+from service.dashboard.trial.metrics import Group, group_of, measured_words, spark_lines, tile_groups
+from service.dashboard.trial.view import cost_rows, parameter_rows
+from service.store.packing import pack
+from service.store.repositories.measurements import StoredMeasurement
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def measured(step: int, **metrics: float | None) -> StoredMeasurement:
+    return StoredMeasurement(step, step / 10, step / 100, list(metrics), pack(metrics.values()), NOW)
+
+
+def test_parameters_stand_beside_the_best_and_the_default_with_their_place_in_the_range() -> None:
+    space = preset("adamw")
+    defaults = space.defaults()
+    lowest = next(parameter for parameter in space.parameters if parameter.name == "lr").low  # type: ignore[union-attr]
+    own = {**defaults, "lr": lowest}
+    rows = {row.name: row for row in parameter_rows(own, defaults, space)}
+    lr = rows["lr"]
+    assert (lr.value, lr.best, lr.default) == (lowest, defaults["lr"], defaults["lr"])
+    assert (lr.differs_from_best, lr.differs_from_default) == (True, True)
+    assert lr.position == 0.0
+    assert lr.best_position == lr.default_position
+    assert lr.at_edge == "lower"
+    assert "logarithmic" in lr.range_words
+    others = [row for name, row in rows.items() if name != "lr"]
+    assert not any(row.differs_from_best or row.differs_from_default for row in others)
+
+
+def test_a_parameter_of_the_best_alone_is_not_in_use_here_and_without_a_space_nothing_is_known_of_ranges() -> None:
+    (lr, momentum) = parameter_rows({"lr": 0.1}, {"lr": 0.1, "momentum": 0.9}, None)
+    assert (lr.is_missing, lr.differs_from_best, lr.in_space, lr.position) == (False, False, False, None)
+    assert (momentum.is_missing, momentum.differs_from_best, momentum.best) == (True, True, 0.9)
+
+
+def test_metrics_are_grouped_with_the_objectives_first_and_the_optimizers_own_apart() -> None:
+    rows = [
+        measured(step, train_loss=1 / step, validation_loss=2 / step, optimizer_condition_max=10.0, step_seconds=0.01)
+        for step in (10, 20, 30)
+    ]
+    groups = tile_groups(rows, ["validation_loss"])
+    assert [(group.group, [tile.name for tile in group.tiles]) for group in groups] == [
+        (Group.QUALITY, ["validation_loss", "train_loss"]),
+        (Group.OPTIMIZER, ["optimizer_condition_max"]),
+        (Group.COST, ["step_seconds"]),
+    ]
+    assert groups[1].tiles[0].title == "condition max"
+    assert groups[1].tiles[0].sentence
+    assert group_of("optimizer_state_bytes") is Group.COST
+    assert tile_groups([], ["validation_loss"]) == []
+
+
+def test_a_small_chart_has_a_gap_where_a_value_is_not_finite() -> None:
+    lines = spark_lines([(0, 1.0), (10, 2.0), (20, math.nan), (30, None), (40, 1.0)], is_log=False)
+    assert lines == ["0.0,31.0 30.0,1.0", "120.0,31.0 120.0,31.0"]
+    assert spark_lines([(0, None)], is_log=False) == []
+    assert spark_lines([(5, 3.0)], is_log=False) == ["60.0,16.0 60.0,16.0"]
+    assert spark_lines([(0, 1.0), (1, 10.0), (2, 100.0)], is_log=True) == ["0.0,31.0 60.0,16.0 120.0,1.0"]
+
+
+def test_values_have_the_unit_of_their_metric() -> None:
+    assert measured_words("peak_memory_bytes", 2**20 * 412) == "412 MiB"
+    assert measured_words("step_seconds", 0.0124) == "12.4 ms"
+    assert measured_words("seconds_to_target_seconds", 90.0) == "1 min 30 s"
+    assert measured_words("optimizer_num_skipped", 3.0) == "3"
+    assert measured_words("validation_loss", None) == "not finite"
+
+
+def test_what_it_took_stands_beside_what_is_usual() -> None:
+    own = {"step_seconds": 0.02, "peak_memory_bytes": 2**30, "optimizer_state_bytes": None}
+    usual: list[dict[str, Any]] = [
+        {"step_seconds": 0.01},
+        {"step_seconds": 0.03, "peak_memory_bytes": None},
+        {"step_seconds": 0.012},
+    ]
+    rows = cost_rows(own, usual, [], memory_limit=2.0 * 2**30)
+    assert [(row.title, row.own, row.typical, row.baseline, row.limit) for row in rows] == [
+        ("A step", "20 ms", "12 ms", "–", ""),
+        ("Memory of a rank, at most", "1,024 MiB", "–", "–", "2,048 MiB"),
+    ]
+    assert cost_rows({}, usual, usual, memory_limit=None) == []
