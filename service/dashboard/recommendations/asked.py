@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from urllib.parse import urlencode
 
 from fastapi import Depends, Query
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from service.api.dependencies import CallerDependency
 from service.store.repositories import RecommendationQuery
@@ -36,8 +36,8 @@ def _unless_empty(value: Any) -> Any:
     return None if value == "" else value
 
 
-Name = Annotated[str | None, BeforeValidator(_unless_empty), Query(max_length=200)]
-Count = Annotated[int | None, BeforeValidator(_unless_empty), Query(ge=1, le=MAX_COUNT)]
+Name = Annotated[Annotated[str, Field(max_length=200)] | None, BeforeValidator(_unless_empty), Query()]
+Count = Annotated[Annotated[int, Field(ge=1, le=MAX_COUNT)] | None, BeforeValidator(_unless_empty), Query()]
 Device = Annotated[Literal["cpu", "cuda"] | None, BeforeValidator(_unless_empty), Query()]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.domain import Phase
-from service.errors import UnknownName
+from service.errors import NotFound, UnknownName
 from service.evidence.types import EvidenceStatus
 from service.specification.identity import StoredIdentity
 from service.specification.job import EarlierWinner
@@ -20,7 +20,7 @@ from service.store.repositories import (
     RecommendationRepository,
 )
 from service.store.session import Database
-from service.use_cases.answers import find_answers, values_elsewhere
+from service.use_cases.answers import field_named, find_answers, values_elsewhere
 from service.use_cases.run import finish_job
 from tests.support.service.identities import built_identity
 from tests.support.service.live import finished_job
@@ -167,6 +167,53 @@ def test_unknown_names_are_answered_with_the_known_ones_the_nearest_first(databa
         assert message in str(unknown.value)
         assert unknown.value.field == next(iter(asked))
     assert answers(database, model="queued-yet") == answers(database, workload="digits-convnet") == []
+
+
+def test_a_name_alone_is_a_models_then_a_workloads_then_a_fingerprint(database: Database) -> None:
+    identity = built_identity(specification())
+    finished_job(database, identity=identity, model="my-gpt")
+    finished_job(database, model="digits-convnet", project="theirs")
+    with database.reading() as session:
+        for name, field in (
+            ("my-gpt", "model"),
+            ("digits-mlp", "workload"),
+            ("digits-convnet", "model"),
+            (identity.fingerprint, "fingerprint"),
+        ):
+            assert field_named(session, name, project=None) == field
+        assert field_named(session, "digits-convnet", project="default") == "workload"
+        with pytest.raises(UnknownName, match="no model, workload or fingerprint is called"):
+            field_named(session, "my-gtp", project=None)
+
+
+def test_the_history_of_a_key_and_one_answer_are_found_within_a_project(database: Database) -> None:
+    mlp = built_identity(specification())
+    jobs = [finished_job(database, identity=mlp) for _ in range(3)]
+    foreign = finished_job(database, identity=mlp, project="theirs")
+    without_key = finished_job(database)
+    with database.reading() as session:
+        recommendations = RecommendationRepository(session)
+        own = {job_id: recommendations.of_job(job_id) for job_id in (*jobs, foreign, without_key)}
+        first, alone, theirs = own[jobs[0]], own[without_key], own[foreign]
+        assert first is not None
+        assert alone is not None
+        assert theirs is not None
+        history = recommendations.of_key_of(first, limit=2)
+        assert jobs_of(history) == [jobs[2], jobs[1]]
+        assert [answer.is_superseded for answer in recommendations.of_key_of(first, limit=9)] == [False, True, True]
+        assert jobs_of(recommendations.of_key_of(alone, limit=9)) == [without_key]
+        assert recommendations.get(first.id, project="default").is_superseded
+        assert not recommendations.get(theirs.id, project=None).is_superseded
+        for missing in (theirs.id, "rec_of_nobody"):
+            with pytest.raises(NotFound, match="no recommendation"):
+                recommendations.get(missing, project="default")
+        everything = RecommendationQuery(includes_superseded=True)
+        pages = [recommendations.find(everything, limit=2, offset=offset) for offset in (0, 2, 4)]
+        assert jobs_of([answer for page in pages for answer in page]) == jobs_of(
+            recommendations.find(everything, limit=9)
+        )
+        known = recommendations.known_values(RecommendationQuery(project="theirs"), limit=9, of_all_filters=True)
+        assert {"objective", "batch_size", "data_digest", "device"} <= {each.field for each in known}
 
 
 def test_what_a_search_varies_is_no_part_of_the_fingerprint() -> None:
