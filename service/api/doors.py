@@ -69,14 +69,16 @@ class Doors:
             return ANYBODY
         if self._access is Access.TOKENS or not self._is_local or self._has_tokens:
             return None
-        if self._without_tokens is not None and _is_fresh(self._without_tokens, now):
+        seen = self._without_tokens  # once: who makes a token takes it away, in a thread of his own
+        if seen is not None and _is_fresh(seen, now):
             return ANYBODY
         async with self._looking:
-            if self._without_tokens is None or not _is_fresh(self._without_tokens, now):
+            seen = self._without_tokens
+            if seen is None or not _is_fresh(seen, now):
                 try:
                     self._has_tokens = await self._read(lambda session: TokenRepository(session).exists())
                 except DATABASE_ERRORS:
-                    if self._without_tokens is None:
+                    if seen is None:
                         raise
                     return ANYBODY  # as it was: without the database there is nothing to see or change, but `/metrics`
                 self._without_tokens = now
@@ -107,6 +109,10 @@ class Doors:
             return None
         self._note_use(token, now)
         return replace(token.caller, logged_in_at=session.begun_at)
+
+    def look_again(self) -> None:
+        """Has the database be asked anew whether there is a token, by the next who has none."""
+        self._without_tokens = None
 
     def forget(self, prefix: str) -> None:
         """Has the database be asked anew for a token that was changed."""

@@ -32,6 +32,7 @@ SITE = (
     ("/", "Jobs"),
     ("/recommendations", "Recommendations"),
     ("/cluster", "Cluster"),
+    ("/settings", "Settings"),
     ("/docs", "API"),
 )
 """Address and name of what the head of each page leads to."""

@@ -9,6 +9,7 @@ from service.dashboard.job import page as job
 from service.dashboard.job_list import page as job_list
 from service.dashboard.new_job import page as new_job
 from service.dashboard.recommendations import page as recommendations
+from service.dashboard.settings_page import page as settings_page
 from service.dashboard.trial import output
 from service.dashboard.trial import page as trial
 
@@ -22,4 +23,5 @@ ROUTERS = (
     recommendations.router,
     log_in.router,
     cluster.router,
+    settings_page.router,
 )

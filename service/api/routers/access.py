@@ -13,6 +13,7 @@ from service.api import problems
 from service.api.dependencies import (
     CallerDependency,
     DeedDependency,
+    DoorsDependency,
     Now,
     ReadSession,
     WriteSession,
@@ -68,6 +69,7 @@ def create_token(
     session: WriteSession,
     caller: CallerDependency,
     deed: DeedDependency,
+    doors: DoorsDependency,
     now: Now,
     response: Response,
 ) -> TokenCreated:
@@ -89,6 +91,7 @@ def create_token(
     made = TokenRepository(session).find(text.prefix)
     assert made is not None
     deed.target = f"{made.name} ({made.prefix})"
+    doors.look_again()
     response.headers["Cache-Control"] = "no-store"
     return TokenCreated(**dict(_token(made, now)), token=str(text))
 

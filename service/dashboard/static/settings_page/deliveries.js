@@ -1,0 +1,89 @@
+// What a webhook was sent, newest first, kept true while it is looked at.
+
+import { ask, dialog } from "./asking.js";
+
+const LOOK_MS = 2000;
+const NUM_SHOWN = 25;
+const STATES = { waiting: "queued", delivered: "completed", failed: "failed" };
+
+function part(name, text, attributes = {}) {
+  const element = document.createElement(name);
+  element.textContent = text;
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  return element;
+}
+
+/** What became of a message, in words. */
+function outcome(delivery) {
+  if (delivery.status !== null) return `answered ${delivery.status} in ${(delivery.seconds ?? 0).toFixed(2)} s`;
+  if (delivery.answer) return delivery.answer;
+  return delivery.attempts ? "no answer yet" : "not sent yet";
+}
+
+/** `changed()` is called when a look has ended: what was answered may have changed the webhook. */
+export function deliveries(changed) {
+  const shown = dialog("deliveries-dialog");
+  const list = shown.find("ol");
+  const maySteer = shown.element.dataset.maySteer === "true";
+  let webhook = null;
+  let timer = null;
+
+  const path = () => `/v1/webhooks/${encodeURIComponent(webhook)}/deliveries`;
+
+  function row(delivery) {
+    const item = document.createElement("li");
+    item.append(
+      part("span", delivery.state, { class: "state", "data-state": STATES[delivery.state] ?? "" }),
+      part("span", delivery.kind, { class: "tag" }),
+      part("span", new Date(delivery.created_at).toLocaleString(), { class: "sub" }),
+      part("span", outcome(delivery), { class: "outcome" }),
+    );
+    if (delivery.attempts > 1) item.append(part("span", `${delivery.attempts} attempts`, { class: "sub" }));
+    if (maySteer && delivery.state !== "waiting") {
+      item.append(part("button", "Send again", { type: "button", "data-again": delivery.id }));
+    }
+    return item;
+  }
+
+  async function look() {
+    clearTimeout(timer);
+    try {
+      const { items } = await ask("GET", `${path()}?page_size=${NUM_SHOWN}`);
+      const focused = document.activeElement?.dataset?.again;
+      list.replaceChildren(...items.map(row));
+      if (focused) list.querySelector(`[data-again="${CSS.escape(focused)}"]`)?.focus();
+      list.hidden = !items.length;
+      shown.find("[data-none]").hidden = items.length > 0;
+      shown.problem("");
+    } catch (error) {
+      shown.problem(error.message);
+    }
+    if (shown.element.open) timer = setTimeout(look, LOOK_MS);
+  }
+
+  list.addEventListener("click", async (event) => {
+    const again = event.target.closest("button[data-again]")?.dataset.again;
+    if (!again) return;
+    try {
+      await ask("POST", `${path()}/${encodeURIComponent(again)}/redeliver`);
+      await look();
+    } catch (error) {
+      shown.problem(error.message);
+    }
+  });
+
+  shown.element.addEventListener("close", () => {
+    clearTimeout(timer);
+    changed().catch(() => {});
+  });
+
+  return {
+    async show(id, url) {
+      webhook = id;
+      shown.find("p[data-url]").textContent = url;
+      list.replaceChildren();
+      shown.open();
+      await look();
+    },
+  };
+}
