@@ -30,10 +30,8 @@ def side_words(side: SideInsights) -> str:
 
 def too_few_words(num_trials: int) -> str:
     """Why nothing is said."""
-    return (
-        f"Only {_trials(num_trials)} can be compared so far: from {MIN_TRIALS} on, importance is told here. "
-        "Among fewer, any parameter seems to matter."
-    )
+    counted = f"Only {_trials(num_trials)} can be compared so far" if num_trials else "No trial can be compared yet"
+    return f"{counted}: from {MIN_TRIALS} on, importance is told here. Among fewer, any parameter seems to matter."
 
 
 def importance_words(importance: Importance | None) -> str:
