@@ -30,6 +30,7 @@ from service.cli.operating.backup_commands import app as backup_app
 from service.cli.operating.here import read_settings
 from service.cli.operating.process_commands import app as process_app
 from service.cli.reading.catalogue_commands import app as catalogue_app
+from service.cli.reading.insights_command import app as insights_app
 from service.cli.reading.show_commands import app as show_app
 from service.cli.setting_up.completion_command import PROGRAM
 from service.cli.setting_up.completion_command import app as completion_app
@@ -97,6 +98,7 @@ app.add_typer(init_app)
 app.add_typer(doctor_app)
 app.add_typer(completion_app)
 app.add_typer(show_app)
+app.add_typer(insights_app)
 app.add_typer(catalogue_app)
 app.add_typer(trial_app)
 app.add_typer(webhook_app, name="webhook")

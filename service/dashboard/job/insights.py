@@ -16,6 +16,9 @@ from service.evidence.insight_words import (
 from service.evidence.insights import ParameterInsight, SideInsights, insights_from_json
 from service.store.insight_models import JobInsightsRow
 
+MAX_OTHERS = 3
+"""Parameters not told from chance that stand beside those that are; more are folded away."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bar:
@@ -53,6 +56,16 @@ class SidePanel:
     def mattered(self) -> list[Bar]:
         """Those told from chance."""
         return [bar for bar in self.bars if bar.is_beyond_chance]
+
+    @property
+    def others(self) -> list[Bar]:
+        """Those that are not."""
+        return [bar for bar in self.bars if not bar.is_beyond_chance]
+
+    @property
+    def others_stay(self) -> bool:
+        """True if they are not folded away: they are few, or all that there is."""
+        return not self.mattered or len(self.others) <= MAX_OTHERS
 
 
 @dataclass(frozen=True, slots=True)

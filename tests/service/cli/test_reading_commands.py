@@ -17,9 +17,11 @@ from service.cli.reading.trials_table import sparkline
 from service.cli.reading.watching import watch
 from service.client import Client
 from service.store.session import Database
+from service.use_cases.run import store_insights
+from tests.service.evidence.test_insights import INSIGHTS
 from tests.support.service.commands import run
 from tests.support.service.live import finished_job
-from tests.support.service.scenarios import begin_trial, claimed_job, measure, submit
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, measure, submit
 
 
 def test_a_job_is_shown_with_its_verdict_and_best_config(url: str, sqlite_database: Database) -> None:
@@ -137,3 +139,16 @@ def test_a_terminal_shows_live_trials_with_their_curves(
         screen = io.StringIO()
         watch(client, lease.job_id, Console(file=screen, width=120, force_terminal=True))
     assert "cancelled" in screen.getvalue()
+
+
+@pytest.mark.usefixtures("url")
+def test_what_mattered_is_shown_by_side_and_as_the_api_answers(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+    assert "has no insights" in run("insights", lease.job_id).output or run("insights", lease.job_id).exit_code == 1
+    with sqlite_database.writing() as session:
+        store_insights(session, lease, INSIGHTS, now=NOW)
+    shown = run("insights", lease.job_id)
+    assert shown.exit_code == 0, shown.output
+    for part in ("search: 30 trials (20 completed", "80% (70% to 90%)", "4 of 5", "well: rank correlation 0.70"):
+        assert part in " ".join(shown.stdout.split())
+    assert json.loads(run("insights", lease.job_id, "--json").stdout)["sides"][0]["parameters"][0]["name"] == "lr"

@@ -100,6 +100,7 @@ def test_a_reader_sees_what_mattered_looks_closer_and_finds_it_again_by_its_addr
     wait_for(page, f"() => ({traces})('insight-map').includes('heatmap')")
 
     # Another parameter by the button of its line, its trials as a table, and another map.
+    section.get_by_text("others, not told from chance").first.click()
     section.get_by_role("button", name="weight_decay", exact=True).first.focus()
     page.keyboard.press("Enter")
     expect(page.get_by_label("Trials over", exact=True)).to_have_value("weight_decay")
