@@ -6,16 +6,17 @@ from search_spaces import Scalar
 from service.domain import JobState, Phase, Side
 from service.evidence.health.cards import HealthCard, SearchedJob, TrialOutcome
 from service.evidence.health.findings import health_of
+from service.evidence.insights import SideInsights, insights_from_json
 from service.evidence.types import Evidence
 from service.specification.phases import spaces_of
 from service.store.models import Job
-from service.store.repositories import TrialColumnsRepository
+from service.store.repositories import InsightsRepository, TrialColumnsRepository
 from service.store.session import Session
 from service.use_cases.progress import JobProgress
 
 
 def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: Evidence | None) -> list[HealthCard]:
-    """The findings about a job, warnings first, with three statements.
+    """The findings about a job, warnings first, with a few statements.
 
     Args:
         evidence: of its recommendation, if it has one.
@@ -33,11 +34,19 @@ def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: E
             ended_by_budget=job.state is JobState.SUCCEEDED,
             spaces=spaces_of(specification),
             best_parameters=_best_parameters(columns, job, progress),
+            insights=_of_search(session, job),
             training_seconds=0.0 if job.is_external else progress.training_seconds,
             elapsed_seconds=progress.seconds_elapsed or 0.0,
             parallel_trials=specification.resources.parallel_trials or 1,
         )
     )
+
+
+def _of_search(session: Session, job: Job) -> SideInsights | None:
+    """The insights into the job's search, as far as there are any yet."""
+    row = InsightsRepository(session).of_job(job.id)
+    sides = [] if row is None else insights_from_json(row.content).sides
+    return next((own for own in sides if own.side == Phase.SEARCH), None)
 
 
 def _best_parameters(columns: TrialColumnsRepository, job: Job, progress: JobProgress) -> dict[Side, dict[str, Scalar]]:

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, Side, TrialState
+from service.evidence.insights import SideInsights
 from service.evidence.types import Evidence
 
 
@@ -28,6 +29,8 @@ class HealthKind(StrEnum):
     """A best config has values at the edge of what was searched."""
     MANY_DIVERGED = "many_diverged"
     """The loss of many trials was not finite."""
+    EARLY_VALUES_MISLEAD = "early_values_mislead"
+    """What trials have early says little of what they have in the end."""
     STILL_IMPROVING = "still_improving"
     """The budget ended while better configs were still being found."""
     DEVICES_IDLE = "devices_idle"
@@ -84,6 +87,8 @@ class SearchedJob:
     """In which its sides searched."""
     best_parameters: Mapping[Side, Mapping[str, Scalar]] = field(default_factory=dict)
     """Sampled values of the best trial of each side that has one."""
+    insights: SideInsights | None = None
+    """Into the search's trials, as the job's run last found them."""
     training_seconds: float = 0.0
     """Of all trials together."""
     elapsed_seconds: float = 0.0

@@ -12,6 +12,7 @@ from search_spaces.edges import edges
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.caveats import AS_MUCH_TIME
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, Severity, TrialOutcome
+from service.evidence.insights import SideInsights
 from service.evidence.types import MIN_TRIED, ConfirmationResult
 from service.evidence.wording import duration, number, optimizer_title, share, spread
 
@@ -24,6 +25,8 @@ IMPROVING = 0.01
 """Gain of the best value, as a share of it, over the last quarter of a search, from which on it still improves."""
 MIN_TRAJECTORY = 12
 """Trials of a search, of which fewer do not tell how it went on."""
+TELLING = 0.3
+"""Rank correlation of early values with the last ones, below which early ones tell next to nothing."""
 BUSY = 0.5
 """Share of the time that trials trained, below which devices were idle."""
 MIN_ELAPSED_SECONDS = 120.0
@@ -38,6 +41,7 @@ def health_of(job: SearchedJob) -> list[HealthCard]:
         _noisy_metric(job),
         _at_the_edge(job),
         _many_diverged(job),
+        _early_values_mislead(job),
         _still_improving(job),
         _devices_idle(job),
     )
@@ -149,12 +153,45 @@ def _many_diverged(job: SearchedJob) -> HealthCard | None:
     diverged = sum(trial.reason is FailureReason.DIVERGED for trial in trials)
     if diverged < max(MIN_DIVERGED, MANY_DIVERGED * len(trials)):
         return None
+    beyond = [] if job.insights is None else _diverged_beyond(job.insights)
+    where = f" {' '.join(beyond)}" if beyond else ""
+    narrow = "narrow these ranges" if beyond else "lower the upper bound of the learning rate"
     return HealthCard(
         HealthKind.MANY_DIVERGED,
         Severity.HINT,
-        f"{diverged} of the search's {len(trials)} trials diverged: their loss was not finite.",
-        "Budget goes into configs that cannot work: lower the upper bound of the learning rate, allow a longer warm-up "
+        f"{diverged} of the search's {len(trials)} trials diverged: their loss was not finite.{where}",
+        f"Budget goes into configs that cannot work: {narrow} in the search space, allow a longer warm-up "
         "(schedule.warmup_fraction), or clip gradients (training.gradient_clip_norm).",
+    )
+
+
+def _diverged_beyond(insights: SideInsights) -> list[str]:
+    """Says of which values trials diverged clearly more often, a sentence each."""
+    told = []
+    for parameter in insights.parameters:
+        safe = parameter.safe_range
+        for word, beyond in (
+            ("below", None if safe is None else safe.diverged_below),
+            ("from", None if safe is None else safe.diverged_above),
+        ):
+            if beyond is not None:
+                where = f"{word} {beyond.value:.3g}{' on' if word == 'from' else ''}"
+                told.append(f"With {parameter.label} {where}, {beyond.num_diverged} of {beyond.num_trials} did.")
+    return told
+
+
+def _early_values_mislead(job: SearchedJob) -> HealthCard | None:
+    early = None if job.insights is None else job.insights.early_late_correlation
+    if early is None or early.correlation >= TELLING:
+        return None
+    return HealthCard(
+        HealthKind.EARLY_VALUES_MISLEAD,
+        Severity.HINT,
+        f"Early values do not tell late ones: after {early.share:.0%} of the training, the order of {early.num_trials} "
+        f"completed trials agrees with the one in the end by a rank correlation of {early.correlation:.2f} "
+        f"({early.low:.2f} to {early.high:.2f}; 1 is the same order).",
+        "Pruning may have stopped good configs early: prune later or not at all (pruner), or retry pruned trials "
+        "(`shampoo-tuner retry JOB NUMBER`).",
     )
 
 

@@ -13,6 +13,7 @@ from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.health.cards import HealthKind, SearchedJob, Severity, TrialOutcome
 from service.evidence.health.findings import health_of
+from service.evidence.insights import DivergedBeyond, EarlyLate, ParameterInsight, SafeRange, SideInsights
 from service.evidence.types import BaselineBest, Evidence
 from tests.support.service.confirmed import recommendation_of
 
@@ -124,6 +125,37 @@ def test_many_diverged_trials_are_counted() -> None:
     assert card.sentence == "3 of the search's 9 trials diverged: their loss was not finite."
     assert kinds(searched([*SPREAD, None, None, None])) == []  # 3 of 16
     assert kinds(searched([0.3, None, None])) == []
+
+
+def insights(*, early: float | None = None, beyond: DivergedBeyond | None = None) -> SideInsights:
+    """Insights into a search of one parameter."""
+    safe = SafeRange(1e-4, 0.01, 5, 0.5, diverged_above=beyond)
+    return SideInsights(
+        side=Phase.SEARCH.value,
+        num_completed=6,
+        num_pruned=0,
+        num_diverged=3,
+        num_left_out=0,
+        num_sampled=9,
+        parameters=[ParameterInsight("lr", "float", 9, safe_range=safe)],
+        early_late_correlation=None if early is None else EarlyLate(0.15, 9, early, early - 0.3, early + 0.3),
+    )
+
+
+def test_many_diverged_trials_are_told_with_the_values_that_they_had_where_these_tell() -> None:
+    job = searched([*SPREAD[:6], None, None, None], insights=insights(beyond=DivergedBeyond(0.031, 4, 3)))
+    (card,) = health_of(job)
+    assert card.sentence.endswith("their loss was not finite. With lr from 0.031 on, 3 of 4 did.")
+    assert "narrow these ranges" in card.advice
+    (card,) = health_of(dataclasses.replace(job, insights=insights()))
+    assert card.sentence.endswith("their loss was not finite.")
+
+
+@pytest.mark.parametrize(("early", "is_told"), [(0.1, True), (-0.5, True), (0.3, False), (0.9, False), (None, False)])
+def test_early_values_that_say_little_of_the_last_ones(early: float | None, is_told: bool) -> None:
+    cards = health_of(searched(insights=insights(early=early)))
+    assert [card.kind for card in cards] == ([HealthKind.EARLY_VALUES_MISLEAD] if is_told else [])
+    assert all("after 15% of the training, the order of 9 completed trials" in card.sentence for card in cards)
 
 
 def test_a_search_that_its_budget_ended_while_it_improved() -> None:
