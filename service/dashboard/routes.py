@@ -5,6 +5,7 @@ from __future__ import annotations
 from service.dashboard import log_in
 from service.dashboard.cluster import page as cluster
 from service.dashboard.job import page as job
+from service.dashboard.job import trials as job_trials
 from service.dashboard.job_list import page as job_list
 from service.dashboard.new_job import page as new_job
 from service.dashboard.recommendations import page as recommendations
@@ -14,6 +15,7 @@ ROUTERS = (
     job_list.router,
     new_job.router,  # before a job's page, as its address could be one
     job.router,
+    job_trials.router,
     output.router,
     recommendations.router,
     log_in.router,

@@ -12,10 +12,12 @@ import { charts } from "./charts.js";
 import { controls } from "./controls.js";
 import { insights } from "./insights.js";
 import { picking } from "./picking.js";
+import { trialFilters } from "./trial_filters.js";
 import { trials } from "./trials.js";
 
 const isFinal = () => document.getElementById("actions").dataset.final === "true";
-const sections = [charts(picking), insights(picking), trials(picking)];
+const filters = trialFilters(document.getElementById("trial-filters"));
+const sections = [charts(picking), insights(picking), trials(picking, filters)];
 
 /** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
 async function refresh() {
