@@ -13,7 +13,7 @@ from starlette.templating import Jinja2Templates
 
 from service.dashboard import moments
 from service.dashboard.assets import PLOTLY_PATH
-from service.dashboard.cells import parameter, parameter_cells
+from service.dashboard.cells import asked, parameter, parameter_cells
 from service.dashboard.prose import prose
 from service.evidence.wording import (
     chance,
@@ -68,6 +68,7 @@ def _environment() -> jinja2.Environment:
         spread=spread,
         parameter=parameter,
         parameter_cells=parameter_cells,
+        asked=asked,
         duration=duration,
         time_left=time_left,
         alternative_words=alternative_words,

@@ -6,6 +6,7 @@ from service.dashboard import log_in
 from service.dashboard.charts import page as charts
 from service.dashboard.cluster import page as cluster
 from service.dashboard.job import page as job
+from service.dashboard.job import trials as job_trials
 from service.dashboard.job_list import page as job_list
 from service.dashboard.new_job import page as new_job
 from service.dashboard.recommendations import page as recommendations
@@ -19,6 +20,7 @@ ROUTERS = (
     job.router,
     charts.router,
     trial.router,
+    job_trials.router,
     output.router,
     recommendations.router,
     log_in.router,

@@ -13,9 +13,16 @@ from pydantic import TypeAdapter
 
 from search_spaces import Scalar
 from service.store.models import MeasurementRow, Trial
-from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+from service.store.repositories import (
+    JobRepository,
+    MeasurementRepository,
+    Place,
+    TrialListRepository,
+    TrialQuery,
+)
 from service.store.session import Session
 
+ALL_TRIALS = TrialQuery()
 TRIALS_PER_PAGE = 200
 MEASUREMENTS_PER_PAGE = 1000
 
@@ -92,22 +99,25 @@ _OF_MEASUREMENTS = (
 )
 
 
-def table_of(reading: Reading, job_id: str, name: TableName) -> Table:
+def table_of(reading: Reading, job_id: str, name: TableName, query: TrialQuery = ALL_TRIALS) -> Table:
     """A table of a job, with its columns; no row is read yet.
+
+    Args:
+        query: the trials that it is of.
 
     Raises:
         NotFound: no such job.
     """
     with reading() as session:
         JobRepository(session).check_exists(job_id)
-    return _trials(reading, job_id) if name is TableName.TRIALS else _measurements(reading, job_id)
+    return (_trials if name is TableName.TRIALS else _measurements)(reading, job_id, query)
 
 
-def _trials(reading: Reading, job_id: str) -> Table:
+def _trials(reading: Reading, job_id: str, query: TrialQuery) -> Table:
     """Columns of their own, `parameter.NAME` of every parameter, and `metric.NAME` of each last measurement."""
     kinds: dict[str, set[type]] = {}
     metrics: dict[str, None] = {}
-    for page in _trial_pages(reading, job_id):
+    for page in _trial_pages(reading, job_id, query):
         for trial in page:
             for name, value in _PARAMETERS.validate_python(trial.parameters).items():
                 kinds.setdefault(name, set()).add(type(value))
@@ -149,10 +159,10 @@ def _trials(reading: Reading, job_id: str) -> Table:
         *(Column(f"parameter.{name}", kind) for name, kind in parameters.items()),
         *(Column(f"metric.{name}", Kind.NUMBER) for name in metrics),
     )
-    return Table(columns, lambda: ([row(trial) for trial in page] for page in _trial_pages(reading, job_id)))
+    return Table(columns, lambda: ([row(trial) for trial in page] for page in _trial_pages(reading, job_id, query)))
 
 
-def _measurements(reading: Reading, job_id: str) -> Table:
+def _measurements(reading: Reading, job_id: str, query: TrialQuery) -> Table:
     """`metric.NAME` of every metric that was ever measured beside the step, the epoch and the seconds."""
     with reading() as session:
         names = MeasurementRepository(session).metric_names_of_job(job_id)
@@ -163,7 +173,7 @@ def _measurements(reading: Reading, job_id: str) -> Table:
         return [*own, *(values.get(name) for name in names)]
 
     def pages() -> Iterator[list[Row]]:
-        for trials in _trial_pages(reading, job_id):
+        for trials in _trial_pages(reading, job_id, query):
             for trial in trials:
                 after: int | None = None
                 while True:
@@ -181,14 +191,16 @@ def _measurements(reading: Reading, job_id: str) -> Table:
     return Table((*_OF_MEASUREMENTS, *(Column(f"metric.{name}", Kind.NUMBER) for name in names)), pages)
 
 
-def _trial_pages(reading: Reading, job_id: str) -> Iterator[list[Trial]]:
-    after: int | None = None
+def _trial_pages(reading: Reading, job_id: str, query: TrialQuery) -> Iterator[list[Trial]]:
+    after: Place | None = None
     while True:
         with reading() as session:
-            page = TrialRepository(session).page(job_id, after_number=after, limit=TRIALS_PER_PAGE)
+            page = TrialListRepository(session).page(
+                job_id, query, after=after, with_config=True, limit=TRIALS_PER_PAGE
+            )
         if page:
-            after = page[-1].number
-            yield page
+            after = page[-1].place
+            yield [found.trial for found in page]
         if len(page) < TRIALS_PER_PAGE:
             return
 

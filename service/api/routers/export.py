@@ -11,6 +11,7 @@ from fastapi.responses import StreamingResponse
 
 from service.api import examples, problems
 from service.api.dependencies import DatabaseDependency, JobId, TurnsDependency
+from service.api.lists.trial_filters import TrialFilters, checked
 from service.exports.formats import MEDIA_TYPES, TableFormat, encoded
 from service.exports.tables import TableName, table_of
 
@@ -42,20 +43,24 @@ async def export_job(
     database: DatabaseDependency,
     turns: TurnsDependency,
     job_id: JobId,
+    trials: TrialFilters,
     table: Annotated[
         TableName, Query(description="What a row is: a trial, or a measurement of one.")
     ] = TableName.TRIALS,
     table_format: Annotated[TableFormat, Query(alias="format", description="Of the file.")] = TableFormat.CSV,
 ) -> StreamingResponse:
     """The trials of a job with their parameters (`parameter.NAME`) and last metrics (`metric.NAME`), or all of their
-    measurements. What changes meanwhile may be in it or not.
+    measurements; of the trials that `state`, `phase`, `value` and `parameter` leave, as in their list. What changes
+    meanwhile may be in it or not.
 
     In CSV, text that a spreadsheet would take for a formula has an apostrophe before it. MLflow and TensorBoard open
     what `shampoo-tuner export` writes.
     """
 
     def begin() -> Iterator[bytes]:
-        return encoded(table_of(database.reading, job_id, table), table_format)
+        with database.reading() as session:
+            query = checked(session, job_id, trials)
+        return encoded(table_of(database.reading, job_id, table, query), table_format)
 
     async with turns.one():
         pieces = await run_in_threadpool(begin)

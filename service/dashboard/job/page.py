@@ -16,12 +16,15 @@ from service.dashboard.budget_bar import bar_of
 from service.dashboard.job import view
 from service.dashboard.job.confirmation import confirmation_of, members_of
 from service.dashboard.job.insights import insights_section
+from service.dashboard.job.parallel import axes_of
+from service.dashboard.job.trials import AskedOfTable, best_numbers_of, table_of
 from service.dashboard.live_parts import live_parts
 from service.dashboard.rendering import page
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.snippet import python_snippet
 from service.evidence.wording import optimizer_title
 from service.evidence.words import currency_lines, status_words
+from service.specification.phases import spaces_of
 from service.store.repositories import (
     EventRepository,
     InsightsRepository,
@@ -29,14 +32,13 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialColumnsRepository,
 )
-from service.store.repositories.outputs import OutputRepository
 from service.use_cases.health import health_of_job
 from service.use_cases.progress import progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
 from service.use_cases.waiting import waiting_of
 
-TRIALS_SHOWN = 500
-"""Newest trials in a job page's table, beside the best ones; the API gives the others."""
+NEWEST_REMARKS = 500
+"""Trials: what the newest completed one of so many remarked of the data stands on the page."""
 
 router = APIRouter(route_class=OneThreadRoute)
 
@@ -50,13 +52,15 @@ def job_page(
     memory: TrialMemoryDependency,
     now: Now,
     job_id: str,
+    asked: AskedOfTable,
     known: IfNoneMatch = None,
     parts: bool = False,
 ) -> Response:
     """One job: what it found, its charts, its trials.
 
     Args:
-        parts: what changes while the job runs, alone; an open page asks for it.
+        asked: of the table of trials.
+        parts: what changes while the job runs, alone; an open page asks for it. The table has an address of its own.
     """
     job = JobRepository(session).get(job_id)
     last_event = EventRepository(session).last_id(job_id)  # before all else: what happens meanwhile is told again
@@ -67,16 +71,13 @@ def job_page(
     recommendation = recommendation_from_json(stored.content) if stored else None
     evidence = recommendation.evidence if recommendation else None
     confirmation = confirmation_of(evidence)
-    best_numbers = {best.number for best in (progress.best, progress.baseline_best) if best is not None}
+    best_numbers = best_numbers_of(progress)
     front = {point.number for point in progress.front}
     trials, insights = TrialColumnsRepository(session), InsightsRepository(session)
-    shown = trials.newest(
-        job.id,
-        limit=TRIALS_SHOWN,
-        always=best_numbers | front | (confirmation.table.numbers if confirmation else set()),
-    )
+    named_trials = trials.listed(job.id, {*best_numbers, *front, *(confirmation.table.numbers if confirmation else ())})
+    num_trials = sum(progress.trials.values())
     has_baseline = bool(specification.baselines)
-    label_of = {trial.number: optimizer_title(trial.optimizer) for trial in shown}
+    label_of = {number: optimizer_title(trial.optimizer) for number, trial in named_trials.items()}
     named = {str(phase): label for phase, label in labels.items()}
     if progress.baseline_best is not None:
         named["baseline"] = label_of[progress.baseline_best.number]
@@ -109,13 +110,11 @@ def job_page(
         "currency_lines": currency_lines(evidence) if evidence and job.state.is_final else [],
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
         "confirmation": confirmation,
-        "members": members_of(evidence, shown),
-        "trials": shown,
-        "remarked": None if recommendation else view.remarked(shown),  # else it is one of its caveats
-        "printing": OutputRepository(session).numbers_of_job(job.id),
-        "num_trials": sum(progress.trials.values()),
-        "num_newest": TRIALS_SHOWN,
-        "parameter_names": view.parameter_names(shown),
+        "members": members_of(evidence, list(named_trials.values())),
+        # Of the newest completed trial; where there is a recommendation, it is one of its caveats.
+        "remarked": None if recommendation else trials.remarked(job.id, among=NEWEST_REMARKS),
+        "table": None if parts else table_of(session, job, asked, best=best_numbers, num_trials=num_trials),
+        "axes": axes_of(spaces_of(specification)),
         "best_numbers": best_numbers,
         "insights": insights_section(
             insights.of_job(job.id), side_labels(specification), num_ended=insights.num_ended(job.id)

@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.domain import Direction, JobState, Phase, TrialState
+from service.domain import Direction, JobState, Phase
 from service.evidence.best_values import BestTrial
 from service.evidence.speed import ratios_words, step_words
 from service.evidence.types import Evidence
 from service.evidence.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
 from service.evidence.words import AT_EQUAL, Answer, answer_by_values, answer_of
-from service.store.repositories import ListedTrial
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
@@ -78,15 +77,6 @@ def _best_figure(term: str, best: BestTrial | None, role: Literal["search", "bas
     return Figure(term, number(best.value), deviation, [whose], role)
 
 
-def remarked(trials: Sequence[ListedTrial]) -> ListedTrial | None:
-    """The newest completed trial of those shown whose measurements remarked something of the data."""
-    return max(
-        (trial for trial in trials if trial.state is TrialState.COMPLETED and trial.detail),
-        key=lambda trial: trial.number,
-        default=None,
-    )
-
-
 def answer(
     state: JobState,
     direction: Direction,
@@ -125,13 +115,3 @@ def _waiting(state: JobState) -> str:
         JobState.RUNNING: "The first trials are training.",
         JobState.PAUSED: "The job is paused.",
     }.get(state, "So there is no best value.")
-
-
-def parameter_names(trials: Sequence[ListedTrial]) -> list[str]:
-    """Every parameter that a trial sampled: those of the search first, in the order they appear."""
-    names: dict[str, None] = {}
-    for phase in Phase:
-        for trial in trials:
-            if trial.phase is phase:
-                names.update(dict.fromkeys(trial.parameters))
-    return list(names)

@@ -81,7 +81,7 @@ def recommendation_page(
     evidence = recommendation.evidence
     confirmation = confirmation_of(evidence)
     trials = (
-        TrialColumnsRepository(session).newest(found.row.job_id, limit=0, always=confirmation.table.numbers)
+        list(TrialColumnsRepository(session).listed(found.row.job_id, confirmation.table.numbers).values())
         if confirmation
         else []
     )

@@ -25,10 +25,11 @@ from service.store.repositories.recommendations import (
     RecommendationRepository,
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
-from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
+from service.store.repositories.trial_columns import DrawnTrial, ListedTrial, Remark, TrialColumnsRepository
 from service.store.repositories.trial_lists import (
     BY_NUMBER,
     PARAMETER_PREFIX,
+    FoundNumbers,
     FoundTrial,
     ParameterFilter,
     ParameterKey,
@@ -58,8 +59,10 @@ __all__ = [
     "CodeRepository",
     "CompletedTrial",
     "DeletionRepository",
+    "DrawnTrial",
     "EventRepository",
     "ExternalRequestRepository",
+    "FoundNumbers",
     "FoundTrial",
     "InsightsRepository",
     "JobListRepository",
@@ -80,6 +83,7 @@ __all__ = [
     "Range",
     "RecommendationQuery",
     "RecommendationRepository",
+    "Remark",
     "SigningKeyRepository",
     "Sortable",
     "StudyJob",

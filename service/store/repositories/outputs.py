@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy import Select, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from service.domain import OutputStream
@@ -145,10 +145,11 @@ class OutputRepository:
         statement = select(RankOutput.rank).where(RankOutput.trial_id == trial_id).order_by(RankOutput.rank)
         return list(self._session.scalars(statement))
 
-    def numbers_of_job(self, job_id: str) -> set[int]:
-        """The numbers of the trials of a job whose ranks printed anything."""
-        statement = select(Trial.number).join(RankOutput, RankOutput.trial_id == Trial.id)
-        return set(self._session.scalars(statement.where(Trial.job_id == job_id).distinct()))
+    def printing(self, job_id: str, numbers: Collection[int]) -> set[int]:
+        """Those of some trials of a job whose ranks printed anything."""
+        printed = exists(select(RankOutput.trial_id).where(RankOutput.trial_id == Trial.id).correlate(Trial))
+        statement = select(Trial.number).where(Trial.job_id == job_id, Trial.number.in_(list(numbers)), printed)
+        return set(self._session.scalars(statement))
 
     def after(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from service.domain import FailureReason, Phase, TrialRequest, TrialState
@@ -37,13 +37,35 @@ class ListedTrial:
     """If it goes to its end."""
 
 
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """What a trial remarked of its data."""
+
+    number: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnTrial:
+    """A trial as a line through its parameters."""
+
+    number: int
+    phase: Phase
+    state: TrialState
+    reason: FailureReason | None
+    value: float | None
+    parameters: dict[str, Any]
+
+
 class TrialColumnsRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
 
-    def newest(self, job_id: str, *, limit: int, always: Collection[int] = ()) -> list[ListedTrial]:
-        """The newest `limit` trials of a job and those with the numbers `always`, by number."""
-        own = select(
+    def listed(self, job_id: str, numbers: Collection[int]) -> dict[int, ListedTrial]:
+        """Those of a job's trials that have these numbers, by number."""
+        if not numbers:
+            return {}
+        statement = select(
             Trial.number,
             Trial.phase,
             Trial.state,
@@ -61,12 +83,33 @@ class TrialColumnsRepository:
             Trial.config["optimizer"]["name"].as_string(),
             Trial.config["seed"].as_integer(),
             Trial.config["num_steps"].as_integer(),
-        ).where(Trial.job_id == job_id)
-        rows = list(self._session.execute(own.order_by(Trial.number.desc()).limit(limit)))
-        missing = set(always) - {row[0] for row in rows}
-        if missing:
-            rows += self._session.execute(own.where(Trial.number.in_(list(missing))))
-        return sorted((ListedTrial(*row) for row in rows), key=lambda trial: trial.number)
+        ).where(Trial.job_id == job_id, Trial.number.in_(list(numbers)))
+        return {row[0]: ListedTrial(*row) for row in self._session.execute(statement)}
+
+    def remarked(self, job_id: str, *, among: int) -> Remark | None:
+        """What the newest completed trial of the newest `among` remarked of the data; None: nothing."""
+        newest = select(Trial.number, Trial.state, Trial.detail).where(Trial.job_id == job_id)
+        trials = newest.order_by(Trial.number.desc()).limit(among).subquery()
+        told = select(trials.c.number, trials.c.detail).where(
+            trials.c.state == TrialState.COMPLETED, trials.c.detail.is_not(None), trials.c.detail != ""
+        )
+        found = self._session.execute(told.order_by(trials.c.number.desc()).limit(1)).one_or_none()
+        return None if found is None else Remark(*found)
+
+    def drawn(self, job_id: str, *, first: int = 0) -> list[DrawnTrial]:
+        """The trials of a job from a number on, by number, each with all of its parameters."""
+        statement = (
+            select(Trial.number, Trial.phase, Trial.state, Trial.reason, Trial.value, Trial.parameters)
+            .where(Trial.job_id == job_id, Trial.number >= first)
+            .order_by(Trial.number)
+        )
+        return [DrawnTrial(*row) for row in self._session.execute(statement)]
+
+    def num_unfinished_before(self, job_id: str, number: int) -> int:
+        """How many trials with a lower number have not ended."""
+        states = [state for state in TrialState if not state.is_final]
+        statement = select(func.count()).where(Trial.job_id == job_id, Trial.state.in_(states), Trial.number < number)
+        return self._session.scalars(statement).one()
 
     def parameters(self, job_id: str, numbers: Sequence[int]) -> dict[int, dict[str, Any]]:
         """The sampled values of some trials of a job, by number and then by parameter."""

@@ -106,6 +106,15 @@ class FoundTrial:
     """In the order of the list."""
 
 
+@dataclass(frozen=True, slots=True)
+class FoundNumbers:
+    """Some of the trials that a list has."""
+
+    numbers: list[int]
+    total: int
+    """Of all that the list has."""
+
+
 BY_NUMBER = TrialOrder()
 
 
@@ -135,17 +144,14 @@ class TrialListRepository:
         rows = self._session.execute(statement.order_by(*keyset.order_by).limit(limit))
         return [FoundTrial(trial, num_steps, Place(value, trial.number)) for trial, num_steps, value in rows]
 
-    def count(self, job_id: str, query: TrialQuery) -> int:
-        """The number of the trials that are found."""
-        statement = select(func.count()).select_from(Trial).where(*self._conditions(job_id, query))
-        return self._session.scalars(statement).one()
-
-    def numbers(self, job_id: str, query: TrialQuery, *, order: TrialOrder, offset: int, limit: int) -> list[int]:
-        """The numbers of up to `limit` trials, without the first `offset` of the order. Where an index has all that the
-        order goes by, no trial is read for them."""
-        statement = select(Trial.number).where(*self._conditions(job_id, query))
+    def numbers(self, job_id: str, query: TrialQuery, *, order: TrialOrder, offset: int, limit: int) -> FoundNumbers:
+        """Up to `limit` of the trials that are found, without the first `offset` of the order. Where an index has all
+        that is asked for, no trial is read."""
+        statement = select(Trial.number, func.count().over()).where(*self._conditions(job_id, query))
         statement = statement.order_by(*self._keyset(order).order_by)
-        return list(self._session.scalars(statement.offset(offset).limit(limit)))
+        rows = list(self._session.execute(statement.offset(offset).limit(limit)))
+        total = rows[0][1] if rows else self._count(self._conditions(job_id, query))
+        return FoundNumbers([row[0] for row in rows], total)
 
     def num_before(self, job_id: str, query: TrialQuery, *, order: TrialOrder, number: int) -> int | None:
         """How many of the trials that are found come before one of them in the order; None: that one is not found."""
@@ -153,8 +159,11 @@ class TrialListRepository:
         found = self._session.execute(select(keyset.column).where(*conditions, Trial.number == number)).one_or_none()
         if found is None:
             return None
-        behind = select(func.count()).select_from(Trial).where(*conditions, keyset.after(Place(found[0], number)))
-        return self.count(job_id, query) - self._session.scalars(behind).one() - 1
+        behind = self._count([*conditions, keyset.after(Place(found[0], number))])
+        return self._count(conditions) - behind - 1
+
+    def _count(self, conditions: Sequence[ColumnElement[bool]]) -> int:
+        return self._session.scalars(select(func.count()).select_from(Trial).where(*conditions)).one()
 
     @property
     def _is_sqlite(self) -> bool:

@@ -25,10 +25,6 @@ from tests.support.service.stories import Story, submit_digits
 NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
 
-def _first_number(page: Page) -> str | None:
-    return page.locator("#trials tbody tr").first.get_attribute("data-number")
-
-
 def test_the_list_shows_every_job_newest_first(page: Page, finished: Story, sqlite_database: Database) -> None:
     submit_digits(sqlite_database, now=finished.now, name="second job")
     page.goto("/")
@@ -180,26 +176,6 @@ def test_a_failed_job_says_why(page: Page, running: Story) -> None:
     wait_until_live(page)
     running.finish("the ranks ran out of memory <b>twice</b>")
     expect(page.locator("#failure")).to_contain_text("the ranks ran out of memory <b>twice</b>")
-
-
-def test_the_table_sorts_by_keyboard_and_keeps_its_order_over_updates(page: Page, running: Story) -> None:
-    open_page(page, running)
-    wait_until_live(page)
-    button = page.get_by_role("button", name="validation_loss")
-    button.focus()
-    page.keyboard.press("Enter")
-    expect(page.locator("#column-value")).to_have_attribute("aria-sort", "ascending")
-    values = page.locator("#trials tbody td[data-value]:nth-child(2)")
-    shown = [float(cell.get_attribute("data-value") or "nan") for cell in values.all()]
-    assert shown == sorted(shown)
-
-    running.run(5, final=0.01)
-    expect(page.locator("#trial-5")).to_contain_text("completed")
-    assert _first_number(page) == "5"
-    expect(button).to_be_focused()
-    page.keyboard.press("Enter")
-    expect(page.locator("#column-value")).to_have_attribute("aria-sort", "descending")
-    assert page.locator("#trials tbody tr").last.get_attribute("data-number") == "5"
 
 
 def test_what_users_wrote_stays_text(page: Page, sqlite_database: Database) -> None:

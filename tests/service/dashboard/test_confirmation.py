@@ -120,7 +120,7 @@ def test_an_interval_far_wider_than_the_values_leaves_them_their_room() -> None:
 def test_a_member_of_the_family_is_told_of_each_config(sqlite_database: Database) -> None:
     story = confirmed_story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
     with sqlite_database.reading() as session:
-        trials = TrialColumnsRepository(session).newest(story.job_id, limit=0, always={8, 13})
+        trials = list(TrialColumnsRepository(session).listed(story.job_id, {8, 13}).values())
     branches = Branches("basis", "eigen", [BranchBest("eigen", 4, 8, 0.1, 0.7)])
     named = [dataclasses.replace(trial, parameters={"basis": f"basis of {trial.number}"}) for trial in trials]
     assert members_of(_evidence(branches=branches), named) == {8: "basis of 8", 13: "basis of 13"}

@@ -13,13 +13,15 @@ import { charts } from "./charts.js";
 import { controls } from "./controls.js";
 import { insights } from "./insights.js";
 import { picking } from "./picking.js";
+import { trialFilters } from "./trial_filters.js";
 import { trials } from "./trials.js";
 
 const isFinal = () => document.getElementById("actions").dataset.final === "true";
 const parts = `${location.pathname}?parts=true`;
 /** The event up to which the page has everything. */
 const lastEvent = () => document.getElementById("moment").dataset.event;
-const sections = [charts(picking), insights(picking), trials(picking)];
+const filters = trialFilters(document.getElementById("trial-filters"));
+const sections = [charts(picking), insights(picking), trials(picking, filters)];
 
 /** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
 async function refresh(events) {

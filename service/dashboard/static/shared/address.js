@@ -12,3 +12,16 @@ export function choose(name, value) {
   else address.searchParams.set(name, value);
   history.replaceState(history.state, "", address);
 }
+
+/** The chosen pairs [name, value] of several names, which may each have several. */
+export function chosenPairs(names) {
+  return [...new URLSearchParams(location.search)].filter(([name]) => names.includes(name));
+}
+
+/** Writes pairs into the address in place of all that these names had. */
+export function choosePairs(names, pairs) {
+  const address = new URL(location.href);
+  for (const name of names) address.searchParams.delete(name);
+  for (const [name, value] of pairs) address.searchParams.append(name, value);
+  if (address.href !== location.href) history.replaceState(history.state, "", address);
+}

@@ -9,7 +9,8 @@ export function patchLive(next) {
   }
 }
 
-function patch(element, next) {
+/** Makes an element equal to another one. */
+export function patch(element, next) {
   patchAttributes(element, next);
   if (isKeyed(next)) patchKeyed(element, next);
   else patchInOrder(element, next);
@@ -21,7 +22,7 @@ function isKeyed(element) {
 
 function patchAttributes(element, next) {
   // What a person changed in the open page is not the server's to take back.
-  const ours = (name) => name === "open" || name.startsWith("aria-pressed") || name === "aria-sort";
+  const ours = (name) => name === "open" || name.startsWith("aria-pressed");
   for (const { name, value } of next.attributes) {
     if (!ours(name) && element.getAttribute(name) !== value) element.setAttribute(name, value);
   }
