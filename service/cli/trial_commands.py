@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -31,6 +31,7 @@ def logs(
     job: JobId,
     trial: TrialNumber,
     rank: Annotated[int | None, typer.Option(min=0, help="Of this rank alone.")] = None,
+    contains: Annotated[str | None, typer.Option(help="Only lines that hold this text, in either case.")] = None,
     tail: Annotated[int | None, typer.Option(min=1, max=2000, help="Only so many lines, the last ones.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on with what comes, until the trial ends.")
@@ -41,7 +42,9 @@ def logs(
 ) -> None:
     """Shows what the ranks of a trial printed, what they wrote to standard error on standard error; with --json, a
     line for each piece."""
-    asked = {name: value for name, value in (("rank", rank), ("tail", tail)) if value is not None}
+    asked: dict[str, Any] = {
+        name: value for name, value in (("rank", rank), ("contains", contains), ("tail", tail)) if value is not None
+    }
     with client_at(url, token) as client:
         chunks = client.follow_logs(job, trial, **asked) if follow else client.logs(job, trial, **asked)
         for chunk in chunks:

@@ -309,7 +309,8 @@ def logs(job_id: str, number: int, **asked: str | int) -> Pages[OutputRead]:
     """What the ranks of a trial have printed, the oldest first.
 
     Args:
-        asked: parameters of `GET /v1/jobs/{job_id}/trials/{number}/logs`: `rank`, `stream`, `since`, `tail`.
+        asked: parameters of `GET /v1/jobs/{job_id}/trials/{number}/logs`: `rank`, `stream`, `since`, `contains`,
+            `tail`.
     """
 
     def read(content: bytes) -> Part[OutputRead]:

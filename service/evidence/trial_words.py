@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, Protocol, assert_never
 
-from service.domain import FailureReason, TrialRequest, TrialState
+from service.domain import FailureReason, JobState, TrialRequest, TrialState
 from service.evidence.wording import number
 
 RETRY_TRAINS_TO_THE_END = "To see how it would have ended, retry it: it then trains to its last step and is not pruned."
@@ -30,8 +30,30 @@ class TrialFacts:
     clips_gradients: bool = False
     is_low_precision: bool = False
     """True if it is trained in 16 bits."""
+    job_state: JobState = JobState.RUNNING
     is_fork: bool = False
     """True if it began from another one's checkpoint."""
+
+
+class ToldTrial(Protocol):
+    """A trial as a row of the store or an answer of the API has it."""
+
+    @property
+    def state(self) -> TrialState: ...
+    @property
+    def reason(self) -> FailureReason | None: ...
+    @property
+    def detail(self) -> str | None: ...
+    @property
+    def requested(self) -> TrialRequest | None: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def runs(self) -> int: ...
+    @property
+    def forked_from(self) -> int | None: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +80,23 @@ class TrialAccount:
     """A sentence each."""
     advice: Sequence[str]
     """What a person may do, a sentence each."""
+
+
+def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
+    """What is told of the end of a trial."""
+    return TrialFacts(
+        state=trial.state,
+        reason=trial.reason,
+        step=trial.step,
+        num_steps=int(trial.config["num_steps"]),
+        runs=trial.runs,
+        requested=trial.requested,
+        has_detail=bool(trial.detail),
+        clips_gradients=trial.config.get("gradient_clip_norm") is not None,
+        is_low_precision=trial.config.get("precision", "float32") != "float32",
+        job_state=job_state,
+        is_fork=trial.forked_from is not None,
+    )
 
 
 def account_of(trial: TrialFacts, standing: Standing | None = None) -> TrialAccount:
@@ -108,14 +147,18 @@ def _running(trial: TrialFacts) -> TrialAccount:
 
 
 def _queued(trial: TrialFacts) -> TrialAccount:
+    why, advice = list[str](), list[str]()
     if trial.step:
-        return TrialAccount(
-            f"Paused after step {trial.step} of {trial.num_steps}",
-            ["It keeps its checkpoint, and goes on from there when its turn comes; else it is pruned."],
-            [],
-        )
-    why = [] if trial.has_detail else ["The trials before it train first."]
-    return TrialAccount("Waits for its turn", why, [])
+        why.append("It keeps its checkpoint, and goes on from there when its turn comes; else it is pruned.")
+    if trial.job_state is JobState.PAUSED:
+        why.append("Its job is paused.")
+        advice.append("Resume the job.")
+    elif trial.job_state is JobState.QUEUED:
+        why.append("Its job waits for a worker.")
+    elif not why and not trial.has_detail:
+        why.append("The trials before it train first.")
+    at = f"Paused after step {trial.step} of {trial.num_steps}" if trial.step else "Waits for its turn"
+    return TrialAccount(at, why, advice)
 
 
 def _pruned(trial: TrialFacts, standing: Standing | None) -> TrialAccount:

@@ -40,6 +40,10 @@ Rank = Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="Of this ra
 Stream = Annotated[OutputStream | None, Query(description="Of this stream alone.")]
 Since = Annotated[Moment | None, Query(description="Only what was printed at or after this time.")]
 Tail = Annotated[int | None, Query(ge=1, le=MAX_TAIL, description="Only so many lines, the last ones.")]
+Contains = Annotated[
+    str | None,
+    Query(min_length=1, max_length=200, description="Only lines that hold this text, in upper or lower case."),
+]
 AfterOutput = Annotated[int | None, Query(ge=0, le=LARGEST_BIGINT, description="Begin after this id.")]
 
 
@@ -51,6 +55,7 @@ class Wanted:
     rank: int | None = None
     stream: OutputStream | None = None
     since: datetime | None = None
+    contains: str | None = None
 
     def after(self, session: Session, after_id: int, *, limit: int) -> list[StoredChunk]:
         return OutputRepository(session).after(
@@ -70,13 +75,22 @@ class Wanted:
                 limit=CHUNKS_PER_PAGE,
             )
             for chunk in reversed(some):
-                if missing > 0:
-                    found.append(_last_lines(chunk, missing))
-                    missing -= len(chunk.lines)
+                held = self.held(chunk)
+                if missing > 0 and held is not None:
+                    found.append(_last_lines(held, missing))
+                    missing -= len(held.lines)
             if len(some) < CHUNKS_PER_PAGE:
                 break
             before = some[0].id
         return found[::-1]
+
+    def held(self, chunk: StoredChunk) -> StoredChunk | None:
+        """What a chunk has of the lines that are asked for; None: nothing."""
+        if self.contains is None:
+            return chunk
+        sought = self.contains.casefold()
+        lines = [line for line in chunk.lines if sought in line.casefold()]
+        return dataclasses.replace(chunk, content="\n".join(lines), omitted_bytes=0) if lines else None
 
 
 @router.get(
@@ -101,6 +115,7 @@ def read_logs(
     rank: Rank = None,
     stream: Stream = None,
     since: Since = None,
+    contains: Contains = None,
     tail: Tail = None,
     after: AfterOutput = None,
     last_event_id: LastEventId = None,
@@ -118,7 +133,7 @@ def read_logs(
     if tail is not None and after is not None:
         raise InvalidInput("tail", "is of all there is: it does not go with after")
     trial = TrialRepository(session).get(job_id, number)
-    wanted = Wanted(trial.id, rank, stream, since)
+    wanted = Wanted(trial.id, rank, stream, since, contains)
     start = last_event_id if last_event_id is not None else after or 0
     if not media_types.prefers(accept, media_types.EVENT_STREAM, media_types.JSON):
         return _page(session, wanted, start, tail)
@@ -133,11 +148,14 @@ def read_logs(
 def _page(session: Session, wanted: Wanted, after: int, tail: int | None) -> Response:
     found = wanted.after(session, after, limit=CHUNKS_PER_PAGE + 1) if tail is None else wanted.tail(session, tail)
     is_cut = tail is None and len(found) > CHUNKS_PER_PAGE
-    items = [OutputRead.model_validate(chunk) for chunk in (found[:CHUNKS_PER_PAGE] if is_cut else found)]
+    shown = found[:CHUNKS_PER_PAGE] if is_cut else found
+    # Those of the last lines were looked through already.
+    held = [chunk for chunk in map(wanted.held, shown) if chunk is not None] if tail is None else shown
+    items = [OutputRead.model_validate(chunk) for chunk in held]
     page = OutputPage(
         items=items,
         ranks=OutputRepository(session).ranks(wanted.trial_id),
-        next_after=items[-1].id if is_cut else None,
+        next_after=shown[-1].id if is_cut else None,
     )
     return Response(page.model_dump_json(), media_type=media_types.JSON)
 
@@ -173,7 +191,8 @@ async def _stream(
                 return
             if chunks:
                 after, told_at = chunks[-1].id, time.monotonic()
-                yield _messages(chunks)
+                if held := [each for each in map(wanted.held, chunks) if each is not None]:
+                    yield _messages(held)
             elif time.monotonic() - told_at >= HEARTBEAT_SECONDS:
                 told_at = time.monotonic()
                 yield KEEPALIVE_COMMENT

@@ -22,7 +22,7 @@ from service.cli.asking import (
 from service.domain import Phase, TrialState
 
 if TYPE_CHECKING:
-    from service.api.schemas.jobs import JobRead
+    from service.api.schemas.jobs import JobRead, TrialRead
     from service.client import Client
 
 NOT_FOUND = 404
@@ -107,13 +107,15 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
         if as_json:
             say_json(found)
             return
-        metric = client.job(job).objectives[0].metric
+        of_job = client.job(job)
+        metric = of_job.objectives[0].metric
         # A trial without measurements knows no metric.
         measured = client.measurements(job, trial, metric=[metric], max_points=200) if found.step else ()
         curve = [float("nan") if (value := one.metrics.get(metric)) is None else value for one in measured]
     rows = [
         ("trial", f"{found.number} of job {job}"),
         ("state", trial_state(found)),
+        *(("" if place else "why", sentence) for place, sentence in enumerate(_account(of_job, found))),
         ("phase", f"{found.phase}{', proposed' if found.proposed else ''}"),
         ("steps", f"{found.step}/{found.num_steps}"),
         ("time", duration(found.seconds) if found.seconds else "none yet"),
@@ -147,6 +149,14 @@ def _say_health(client: Client, job: JobRead) -> None:
         say("")
         say(f"{card.severity.capitalize()}: {card.sentence}")
         say(card.advice)
+
+
+def _account(job: JobRead, trial: TrialRead) -> list[str]:
+    """What became of a trial, why, and what to do."""
+    from service.evidence.trial_words import account_of, facts_of
+
+    account = account_of(facts_of(trial, job.state))
+    return [f"{account.headline}.", *account.why, *account.advice]
 
 
 def _say_best(client: Client, job: JobRead) -> None:

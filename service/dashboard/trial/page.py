@@ -21,7 +21,7 @@ from service.dashboard.rendering import page
 from service.dashboard.trial import metrics, view
 from service.domain import Direction, Phase, TrialState, side_of
 from service.errors import NotFound
-from service.evidence.trial_words import Standing, TrialFacts, account_of
+from service.evidence.trial_words import Standing, account_of, facts_of
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
@@ -82,7 +82,7 @@ def trial_page(
         "trial": trial,
         "now": now,
         "origin": origin,
-        "account": account_of(facts_of(trial), _standing(session, job, trial, origin)),
+        "account": account_of(facts_of(trial, job.state), _standing(session, job, trial, origin)),
         "before": before,
         "after": after,
         "best": others_best,
@@ -116,22 +116,6 @@ def trial_page(
         "num_lines": LINES_SHOWN,
     }
     return page(request, "trial/page.html", context)
-
-
-def facts_of(trial: Trial) -> TrialFacts:
-    """What is told of a trial's end."""
-    return TrialFacts(
-        state=trial.state,
-        reason=trial.reason,
-        step=trial.step,
-        num_steps=int(trial.config["num_steps"]),
-        runs=trial.runs,
-        requested=trial.requested,
-        has_detail=bool(trial.detail),
-        clips_gradients=trial.config.get("gradient_clip_norm") is not None,
-        is_low_precision=trial.config.get("precision", "float32") != "float32",
-        is_fork=trial.forked_from is not None,
-    )
 
 
 def _number(job_id: str, text: str) -> int:

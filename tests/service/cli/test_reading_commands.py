@@ -59,6 +59,7 @@ def test_trials_are_listed_in_the_order_asked_for(sqlite_database: Database) -> 
     assert "order_by: 'beauty' must be number" in run("trials", job_id, "--order-by", "beauty").output
     shown = run("trial", job_id, "2")
     assert "validation_loss, curve  " in shown.stdout
+    assert "Completed all 40 steps." in shown.stdout
     assert f"shampoo-tuner logs {job_id} 2" in shown.stdout
     assert "trial" in run("trial", job_id, "9").stderr
 

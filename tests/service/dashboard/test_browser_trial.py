@@ -139,6 +139,11 @@ def test_a_trial_ends_while_it_is_watched_and_its_lines_are_searched(page: Page,
     expect(page.locator(".printed mark")).to_have_text("lr")
     expect(page.locator("#found")).to_have_text("1 line with it among those here.")
     assert "find=LR" in page.url
+    page.get_by_label("Find").fill("loss")
+    page.get_by_role("button", name="Look through all of it").click()
+    expect(page.locator("#found")).to_have_text("1 line with it in all that is kept.")
+    expect(page.locator("#output-found")).to_contain_text("epoch 1: loss 1.9")
+    page.get_by_label("Find").fill("LR")
 
     story.end(6, TrialState.PRUNED)
     expect(page.locator("#account")).to_contain_text("Pruned at step 90 of 200")

@@ -24,11 +24,15 @@ function marked(text, sought) {
   return [...parts, text.slice(from)];
 }
 
+const counted = (count) => `${count} line${count === 1 ? "" : "s"}`;
+
 /** Shows the lines in the element `output`, those that come too; `tell(state, text)` is told of the stream. */
 export function lines(tell) {
   const box = document.getElementById("output");
   const find = document.getElementById("find");
   const found = document.getElementById("found");
+  const findAll = document.getElementById("find-all");
+  const elsewhere = document.getElementById("output-found");
   const none = document.getElementById("output-none");
   const texts = new WeakMap(); // of each row as it came
   let source = null;
@@ -44,17 +48,40 @@ export function lines(tell) {
     return sought ? kept.length : 0;
   }
 
+  /** Shows the lines with what is sought among those here; those found elsewhere are put away. */
   function search() {
     const before = sought;
     sought = find.value.toLowerCase();
+    box.hidden = false;
+    elsewhere.hidden = true;
+    findAll.hidden = !sought;
     if (!sought && !before) return;
     let count = 0;
     for (const row of box.children) count += show(row);
-    found.textContent = sought ? `${count} line${count === 1 ? "" : "s"} with it among those here.` : "";
+    found.textContent = sought ? `${counted(count)} with it among those here.` : "";
   }
 
-  function append(chunk) {
-    const isAtEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
+  /** Has the service look through all that is kept, and shows the last of what it finds. */
+  async function searchAll() {
+    const address = new URL(box.dataset.address, location.href);
+    address.searchParams.set("contains", find.value);
+    address.searchParams.set("tail", MOST);
+    const response = await fetch(address, { headers: { Accept: "application/json" } });
+    if (!response.ok) {
+      found.textContent = `The search failed: ${response.status}.`;
+      return;
+    }
+    const { items } = await response.json();
+    elsewhere.replaceChildren(...items.map(rowOf));
+    let count = 0;
+    for (const row of elsewhere.children) count += show(row);
+    found.textContent = `${counted(count)} with it${count >= MOST ? ", the last ones," : ""} in all that is kept.`;
+    box.hidden = true;
+    elsewhere.hidden = false;
+    findAll.hidden = true;
+  }
+
+  function rowOf(chunk) {
     const row = element("div");
     row.className = "printed";
     row.dataset.stream = chunk.stream;
@@ -65,8 +92,14 @@ export function lines(tell) {
     label.append(time, ` ${chunk.rank}`);
     const omitted = chunk.omitted_bytes ? `${chunk.omitted_bytes} bytes were not kept\n` : "";
     row.append(label, element("pre", omitted + chunk.lines.join("\n")));
+    return row;
+  }
+
+  function append(chunk) {
+    const isAtEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - 40;
+    const row = rowOf(chunk);
     box.append(row);
-    if (sought) search();
+    if (sought) show(row);
     while (box.childElementCount > MOST) box.firstElementChild.remove();
     none.hidden = true;
     box.dataset.after = chunk.id;
@@ -92,6 +125,7 @@ export function lines(tell) {
     choose("find", find.value || null);
     search();
   });
+  findAll.addEventListener("click", searchAll);
   // Browsers allow only six connections to a host, over all tabs.
   document.addEventListener("visibilitychange", () => {
     if (document.hidden) source?.close();
