@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+PLACES = ("after", "before")
+"""Of the query: where a page begins, or ends."""
+OWN_FIELDS = ("text", "archived", "tag", "model", "owner", "order_by")
+"""Of the query: what the search form has fields for."""
+
 
 @dataclass(frozen=True, slots=True)
 class ListAddress:
@@ -18,7 +23,7 @@ class ListAddress:
     def others(self) -> list[tuple[str, str]]:
         """What the search form keeps as it is: all that it has no field for."""
         tags = [pair for pair in self.asked if pair[0] == "tag"][1:]
-        return self._without("before", "text", "archived", "tag") + tags
+        return self._without(*PLACES, *OWN_FIELDS) + tags
 
     @property
     def first_tag(self) -> str:
@@ -28,15 +33,24 @@ class ListAddress:
     @property
     def is_narrowed(self) -> bool:
         """True if jobs may be left out by what was asked."""
-        return any(value for pair in self.asked if pair != ("archived", "false") for value in pair[1:])
+        filters = self._without("order_by", *PLACES)
+        return any(value for name, value in filters if (name, value) != ("archived", "false"))
 
     def with_state(self, state: str | None) -> str:
         """The first page with jobs in a state alone; None: in any."""
-        return self._to([*self._without("state", "before"), *([] if state is None else [("state", state)])])
+        return self._to([*self._without("state", *PLACES), *([] if state is None else [("state", state)])])
 
-    def before(self, job_id: str | None) -> str:
-        """The page that begins behind a job; None: the first one."""
-        return self._to([*self._without("before"), *([] if job_id is None else [("before", job_id)])])
+    def first(self) -> str:
+        """The first page."""
+        return self._to(self._without(*PLACES))
+
+    def after(self, token: str) -> str:
+        """The page that begins behind a place."""
+        return self._to([*self._without(*PLACES), ("after", token)])
+
+    def before(self, token: str) -> str:
+        """The page that ends in front of a place."""
+        return self._to([*self._without(*PLACES), ("before", token)])
 
     def _without(self, *names: str) -> list[tuple[str, str]]:
         return [(name, value) for name, value in self.asked if name not in names]

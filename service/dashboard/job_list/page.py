@@ -11,17 +11,23 @@ from service.access.caller import Scope
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.lists.job_filters import JobFilters
 from service.api.one_thread import OneThreadRoute
-from service.dashboard.budget_bar import bar_of
+from service.api.paging import decode_place, encode_place
+from service.api.routers.jobs import SORTED_BY
 from service.dashboard.job_list.address import ListAddress
+from service.dashboard.job_list.view import ORDERS, job_row
 from service.dashboard.rendering import page
 from service.domain import JobState
-from service.store.repositories import JobListRepository, Place
+from service.store.models import Job
+from service.store.repositories import JobListRepository, JobOrder, JobQuery
+from service.store.session import Session
 from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
 
 JOBS_PER_PAGE = 25
 
 router = APIRouter(route_class=OneThreadRoute)
+
+Token = Annotated[str | None, Query(max_length=2000)]
 
 
 @router.get("/", include_in_schema=False)
@@ -33,29 +39,52 @@ def jobs_page(
     memory: TrialMemoryDependency,
     now: Now,
     query: JobFilters,
-    before: Annotated[str | None, Query(max_length=40)] = None,
+    order_by: JobOrder = JobOrder.NEWEST,
+    after: Token = None,
+    before: Token = None,
 ) -> HTMLResponse:
-    """The jobs, newest first, found by what the API's list takes; `before` is the id of the last job of the page
-    before."""
-    after = None if before is None else Place(before, before)
-    found = JobListRepository(session).page(query, after=after, limit=JOBS_PER_PAGE + 1)
-    jobs, more = found[:JOBS_PER_PAGE], len(found) > JOBS_PER_PAGE
+    """A page of the jobs that are found by what the API's list takes, and in its orders; `after` is the place of the
+    last job of the page before, `before` that of the first one of the page behind."""
+    jobs, has_previous, has_next = _page(session, query, order_by, after, before)
     progress = progress_of(session, jobs, now=now, memory=memory)
     waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds)
-    rows = [
-        {"job": job, "progress": progress[job.id], "bar": bar_of(progress[job.id]), "waiting": waiting[job.id]}
-        for job in jobs
-    ]
+    address = ListAddress(request.query_params.multi_items())
+    kind = _kind(order_by)
+    tokens = [encode_place(kind, order_by.place_of(job)) for job in (jobs[:1] + jobs[-1:])]
     context = {
-        "rows": rows,
+        "rows": [job_row(job, progress[job.id], waiting[job.id]) for job in jobs],
         "now": now,
         "states": list(JobState),
+        "orders": ORDERS,
+        "order_by": order_by,
         "query": query,
-        "address": ListAddress(request.query_params.multi_items()),
-        "before": before,
-        "next_before": jobs[-1].id if more else None,
+        "address": address,
+        "previous": address.before(tokens[0]) if has_previous else None,
+        "next": address.after(tokens[-1]) if has_next else None,
+        "is_later": after is not None,
         "may_submit": caller.may(Scope.SUBMIT),
         "sends_token": caller.name is not None,
         "service_url": str(request.base_url).rstrip("/"),
     }
     return page(request, "job_list/page.html", context)
+
+
+def _page(
+    session: Session, query: JobQuery, order: JobOrder, after: str | None, before: str | None
+) -> tuple[list[Job], bool, bool]:
+    """The jobs of a page, and whether there are pages in front of it and behind it."""
+    repository, limit = JobListRepository(session), JOBS_PER_PAGE + 1
+    kind, value = _kind(order), SORTED_BY[order]
+    if before is not None:
+        found = repository.page_before(query, order=order, before=decode_place(kind, before, value), limit=limit)
+        if len(found) == limit:
+            return found[1:], True, True
+        after = None  # the first page, whole
+    place = None if after is None else decode_place(kind, after, value)
+    found = repository.page(query, order=order, after=place, limit=limit)
+    return found[:JOBS_PER_PAGE], after is not None and bool(found), len(found) == limit
+
+
+def _kind(order: JobOrder) -> str:
+    """Of the tokens of this order, as those of the API's list."""
+    return f"job {order}"

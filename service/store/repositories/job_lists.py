@@ -98,6 +98,15 @@ class JobListRepository:
             statement = statement.where(keyset.after(after))
         return list(self._session.scalars(statement))
 
+    def page_before(
+        self, query: JobQuery, *, order: JobOrder = JobOrder.NEWEST, before: Place, limit: int
+    ) -> list[Job]:
+        """Up to `limit` jobs, in the order, that end in front of a place in it."""
+        keyset = _keyset(order)
+        statement = select(Job).where(*self._conditions(query), keyset.before(before))
+        found = list(self._session.scalars(statement.order_by(*keyset.order_by_backwards).limit(limit)))
+        return found[::-1]
+
     def _conditions(self, query: JobQuery) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = [Job.deleted_at.is_(None)]
         if query.states:

@@ -42,6 +42,21 @@ class Keyset:
         # Where nothing is null, an index can give the order.
         return [column.nulls_last() if self.nullable else column, tie]
 
+    @property
+    def order_by_backwards(self) -> list[SQLColumnExpression[Any]]:
+        """What statements order by that look for the rows before a place, the nearest first."""
+        column, tie = (self.column.asc(), self.tie.asc()) if self.descending else (self.column.desc(), self.tie.desc())
+        return [column.nulls_first() if self.nullable else column, tie]
+
+    def before(self, place: Place) -> ColumnElement[bool]:
+        """True of the rows in front of a place."""
+        tie = self.tie > place.tie if self.descending else self.tie < place.tie
+        if place.value is None:
+            return or_(self.column.is_not(None), and_(self.column.is_(None), tie)) if self.nullable else false()
+        value = place.value if self.value_type is None else literal(place.value, self.value_type)
+        column = self.column > value if self.descending else self.column < value
+        return or_(column, and_(self.column == value, tie))
+
     def after(self, place: Place) -> ColumnElement[bool]:
         """True of the rows behind a place."""
         tie = self.tie < place.tie if self.descending else self.tie > place.tie

@@ -1,6 +1,6 @@
 """The progress of jobs, from what their trials have come to; that of jobs that have ended is remembered."""
 
 from service.use_cases.progress.jobs import JobProgress, PhaseProgress, progress_of
-from service.use_cases.progress.trials import TrialMemory
+from service.use_cases.progress.trials import Finding, TrialMemory
 
-__all__ = ["JobProgress", "PhaseProgress", "TrialMemory", "progress_of"]
+__all__ = ["Finding", "JobProgress", "PhaseProgress", "TrialMemory", "progress_of"]

@@ -15,7 +15,7 @@ from service.specification.phases import allot
 from service.store.models import Job
 from service.store.session import Session
 from service.use_cases.budgets import cost_of, device_hours, running_seconds
-from service.use_cases.progress.trials import JobTrials, PhaseCount, TrialMemory, counts_examples, trials_of
+from service.use_cases.progress.trials import Finding, JobTrials, PhaseCount, TrialMemory, counts_examples, trials_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,8 @@ class JobProgress:
     """Of all trials so far, each counted once, however many ranks it has."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
+    finding: Finding | None = None
+    """None: the job has not ended with a recommendation."""
 
     @property
     def num_finished(self) -> int:
@@ -101,6 +103,7 @@ def _progress(job: Job, trials: JobTrials, *, now: datetime) -> JobProgress:
         baseline_best=trials.baseline_best,
         baseline_optimizer=trials.baseline_optimizer,
         front=trials.front,
+        finding=trials.finding,
         seconds_elapsed=elapsed,
         seconds_left=(
             None

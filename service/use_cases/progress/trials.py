@@ -12,6 +12,8 @@ from service.domain import Phase, TrialState
 from service.evidence.best_values import BestTrial, best_of
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.recommended import evidence_from_json
+from service.evidence.types import EvidenceStatus
+from service.evidence.words import Answer, answer_of
 from service.store.models import Job
 from service.store.repositories import (
     CompletedTrial,
@@ -61,6 +63,15 @@ class PhaseCount:
             self.trained_work += work
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a job that has ended found out, in words."""
+
+    answer: Answer | None
+    """None: there is no baseline to compare with."""
+    status: EvidenceStatus
+
+
 @dataclass(slots=True)
 class JobTrials:
     """The trials of a job taken together."""
@@ -77,6 +88,8 @@ class JobTrials:
     """That trial's."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
+    finding: Finding | None = None
+    """None: the job has not ended with a recommendation."""
 
 
 class TrialMemory:
@@ -167,6 +180,7 @@ def _take_recommended(session: Session, jobs: Sequence[Job], found: Mapping[str,
     for recommendation in RecommendationRepository(session).of_jobs(ended) if ended else ():
         evidence = evidence_from_json(recommendation.content["evidence"])
         trials, baseline = found[recommendation.job_id], evidence.baseline
+        trials.finding = Finding(answer_of(evidence), evidence.status)
         trials.best = best_of(evidence.confirmation, evidence.best)
         trials.baseline_best = None if baseline is None else best_of(evidence.confirmation, baseline)
         trials.baseline_optimizer = None if baseline is None else baseline.optimizer

@@ -1,8 +1,55 @@
-// The list of jobs, kept live.
+// The list of jobs, kept live: rows change where they are, and jobs that have come are shown when they are asked for.
 
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
 import { keepTimes } from "../shared/times.js";
+import { followActions } from "./acting.js";
+import { followChoices, showChosen } from "./choosing.js";
+
+const arrived = document.getElementById("arrived");
+const body = (page) => page.querySelector("#jobs tbody");
+
+/** Leaves out of `next` the rows that are not shown yet, and keeps those that they have pushed off the page. */
+function heldBack(next) {
+  const [shown, wanted] = [body(document), body(next)];
+  if (!shown || !wanted) return 0;
+  const present = new Set([...shown.rows].map((row) => row.id));
+  const fresh = [...wanted.rows].filter((row) => !present.has(row.id));
+  const coming = new Set([...wanted.rows].map((row) => row.id));
+  // What has fallen off behind as many new ones is still of this list.
+  const fallen = [...shown.rows].slice(-fresh.length || shown.rows.length).filter((row) => !coming.has(row.id));
+  for (const row of fresh) row.remove();
+  if (fresh.length) wanted.append(...fallen.map((row) => next.importNode(row, true)));
+  return fresh.length;
+}
+
+function tell(number) {
+  arrived.hidden = number === 0;
+  const text = `${number} more ${number === 1 ? "job" : "jobs"}: show`;
+  if (number && arrived.firstElementChild.textContent !== text) arrived.firstElementChild.textContent = text;
+}
+
+async function refresh() {
+  const next = await fetchPage();
+  tell(heldBack(next));
+  patchLive(next);
+  showChosen();
+}
+
+/** Shows the list as it is now, in its order. */
+async function renew() {
+  const next = await fetchPage();
+  document.getElementById("jobs").replaceChildren(...document.importNode(next.getElementById("jobs"), true).childNodes);
+  tell(0);
+  showChosen();
+}
+
+arrived.firstElementChild.addEventListener("click", async () => {
+  await renew();
+  document.querySelector("#jobs .name")?.focus();
+});
 
 keepTimes();
-follow("/v1/events", async () => patchLive(await fetchPage()));
+followChoices();
+followActions(renew);
+follow("/v1/events", refresh);

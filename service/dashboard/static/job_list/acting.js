@@ -1,0 +1,88 @@
+// What is done to many jobs at once: after a question, told with what was refused, and undone where that is possible.
+
+import { chooseNone, chosenJobs } from "./choosing.js";
+
+const ACTIONS = {
+  pause: { verb: "Pause", done: "Paused", undo: "resume", told: "Trials keep their checkpoints, and go on from them." },
+  resume: { verb: "Resume", done: "Resumed", undo: "pause", told: "Paused jobs go on; finished ones, where budget is left." },
+  cancel: { verb: "Cancel", done: "Cancelled", undo: null, told: "Running trials stop and end as cancelled. Finished trials stay.", isDanger: true },
+  archive: { verb: "Archive", done: "Archived", undo: "unarchive", told: "Lists leave them out; nothing else changes." },
+  unarchive: { verb: "Bring back", done: "Brought back", undo: "archive", told: "Lists show them again." },
+};
+const AT_ONCE = ["pause", "resume", "cancel"];
+/** The API does these to many jobs by one request. */
+
+const dialog = document.getElementById("sure");
+const note = document.getElementById("done");
+
+async function send(address, body) {
+  const headers = body ? { "Content-Type": "application/json" } : {};
+  const response = await fetch(address, { method: "POST", headers, body: body && JSON.stringify(body) });
+  const answer = await response.json().catch(() => ({}));
+  return { ok: response.ok, answer, problem: answer.detail ?? answer.title ?? `The service answered ${response.status}.` };
+}
+
+/** What became of each job: why it was refused, or null. */
+async function outcomes(action, jobs) {
+  if (!AT_ONCE.includes(action)) {
+    const refused = [];
+    for (const { id } of jobs) {
+      const { ok, problem } = await send(`/v1/jobs/${encodeURIComponent(id)}/${action}`);
+      refused.push(ok ? null : problem);
+    }
+    return refused;
+  }
+  const { ok, answer, problem } = await send(`/v1/jobs:${action}`, { job_ids: jobs.map(({ id }) => id) });
+  return ok ? answer.items.map((item) => item.problem?.detail ?? null) : jobs.map(() => problem);
+}
+
+function items(texts) {
+  return texts.map((text) => Object.assign(document.createElement("li"), { textContent: text }));
+}
+
+function tell(action, jobs, refused, shown) {
+  const done = jobs.filter((_, index) => refused[index] === null);
+  const told = jobs.map(({ name }, index) => [name, refused[index]]).filter(([, why]) => why !== null);
+  const words = `${done.length} ${done.length === 1 ? "job" : "jobs"}`;
+  note.querySelector("p").textContent = `${ACTIONS[action].done}: ${words}${told.length ? `; refused: ${told.length}` : ""}.`;
+  note.querySelector("ul").replaceChildren(...items(told.map(([name, why]) => `${name}: ${why}`)));
+  const undo = document.getElementById("undo");
+  undo.hidden = ACTIONS[action].undo === null || done.length === 0;
+  undo.onclick = () => act(ACTIONS[action].undo, done, shown);
+  note.hidden = false;
+}
+
+async function act(action, jobs, shown) {
+  try {
+    tell(action, jobs, await outcomes(action, jobs), shown);
+  } catch {
+    tell(action, jobs, jobs.map(() => "the service does not answer"), shown);
+  }
+  chooseNone();
+  await shown();
+}
+
+function ask(action) {
+  const jobs = chosenJobs();
+  const { verb, told, isDanger } = ACTIONS[action];
+  document.getElementById("sure-title").textContent = `${verb} ${jobs.length === 1 ? "this job" : `these ${jobs.length} jobs`}?`;
+  document.getElementById("sure-told").textContent = told;
+  dialog.querySelector(".names").replaceChildren(...items(jobs.map(({ name }) => name)));
+  const go = document.getElementById("go");
+  go.textContent = verb;
+  go.classList.toggle("danger", isDanger === true);
+  dialog.dataset.action = action;
+  dialog.returnValue = "";
+  dialog.showModal();
+}
+
+/** `shown()` brings the list up to date. */
+export function followActions(shown) {
+  for (const button of document.querySelectorAll("#chosen [data-do]")) {
+    button.addEventListener("click", () => ask(button.dataset.do));
+  }
+  dialog.addEventListener("close", () => {
+    if (dialog.returnValue === "go") act(dialog.dataset.action, chosenJobs(), shown);
+  });
+  document.getElementById("seen").addEventListener("click", () => (note.hidden = true));
+}

@@ -1,0 +1,45 @@
+// The jobs that are chosen, and what can be done to all of them.
+
+const bar = document.getElementById("chosen");
+const boxes = () => [...document.querySelectorAll('#jobs input[name="chosen"]')];
+const rows = () => boxes().filter((box) => box.checked).map((box) => box.closest("tr"));
+
+/** The chosen jobs of the page: id and name. */
+export function chosenJobs() {
+  return rows().map((row) => ({ id: row.id, name: row.dataset.name }));
+}
+
+/** Shows how many are chosen, and what can be done to them. */
+export function showChosen() {
+  const number = rows().length;
+  const all = document.getElementById("choose-all");
+  bar.hidden = number === 0;
+  document.getElementById("num-chosen").textContent = number ? `${number} ${number === 1 ? "job" : "jobs"} chosen` : "";
+  const link = document.getElementById("compare");
+  link.href = `/compare?jobs=${chosenJobs().map(({ id }) => encodeURIComponent(id)).join(",")}`;
+  link.hidden = number < 2;
+  if (!all) return;
+  all.checked = number > 0 && number === boxes().length;
+  all.indeterminate = number > 0 && !all.checked;
+}
+
+function chooseAll(isChosen) {
+  for (const box of boxes()) box.checked = isChosen;
+  showChosen();
+}
+
+export function chooseNone() {
+  chooseAll(false);
+}
+
+export function followChoices() {
+  document.addEventListener("change", ({ target }) => {
+    if (target.id === "choose-all") chooseAll(target.checked);
+    else if (target.name === "chosen") showChosen();
+  });
+  document.getElementById("choose-none").addEventListener("click", () => {
+    chooseNone();
+    document.getElementById("choose-all")?.focus();
+  });
+  showChosen(); // a browser may have kept choices over a reload
+}

@@ -1,0 +1,110 @@
+"""The list of jobs in a real browser: many jobs at once, and rows that stay where they are."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from service.domain import JobState
+from service.store.repositories import JobRepository
+from service.store.session import Database
+from tests.service.dashboard.conftest import wait_until_live
+from tests.support.service.contrast import LOW_CONTRAST
+from tests.support.service.stories import Story, submit_digits
+
+
+def _state(database: Database, job_id: str) -> JobState:
+    with database.reading() as session:
+        return JobRepository(session).get(job_id).state
+
+
+def test_chosen_jobs_are_paused_brought_back_and_cancelled_after_a_question(
+    page: Page, finished: Story, sqlite_database: Database
+) -> None:
+    now = datetime.now(UTC)
+    ids = [submit_digits(sqlite_database, now=now, name=f"<b>queued {number}") for number in range(2)]
+    page.goto("/")
+    wait_until_live(page)
+    chosen = page.get_by_role("region", name="Chosen jobs")
+    expect(chosen).to_be_hidden()
+    page.get_by_label("Choose all jobs of this page").check()
+    expect(chosen).to_contain_text("3 jobs chosen")
+    expect(chosen.get_by_role("link", name="Compare")).to_have_attribute(
+        "href", f"/compare?jobs={ids[1]},{ids[0]},{finished.job_id}"
+    )
+    chosen.get_by_role("button", name="Pause").click()
+    dialog = page.get_by_role("dialog", name="Pause these 3 jobs?")
+    expect(dialog.get_by_role("listitem")).to_have_text(["<b>queued 1", "<b>queued 0", "digits, first look"])
+    page.keyboard.press("Escape")
+    assert _state(sqlite_database, ids[0]) is JobState.QUEUED
+    chosen.get_by_role("button", name="Pause").click()
+    dialog.get_by_role("button", name="Pause").click()
+    done = page.locator("#done")
+    expect(done).to_contain_text("Paused: 2 jobs; refused: 1.")
+    expect(done.get_by_role("listitem")).to_contain_text("digits, first look: job")
+    expect(page.locator(f"#{ids[0]}")).to_contain_text("paused")
+    expect(chosen).to_be_hidden()
+    done.get_by_role("button", name="Undo").click()
+    expect(done).to_contain_text("Resumed: 2 jobs.")
+    expect(page.locator(f"#{ids[0]}")).to_contain_text("queued")
+
+    page.get_by_label("Choose digits, first look").check()
+    chosen.get_by_role("button", name="Archive").click()
+    page.get_by_role("dialog", name="Archive this job?").get_by_role("button", name="Archive").click()
+    expect(done).to_contain_text("Archived: 1 job.")
+    expect(page.locator(f"#{finished.job_id}")).to_have_count(0)
+    done.get_by_role("button", name="Undo").click()
+    expect(page.locator(f"#{finished.job_id}")).to_be_visible()
+
+    page.get_by_label("Choose <b>queued 1").check()
+    chosen.get_by_role("button", name="Cancel jobs").click()
+    page.get_by_role("dialog", name="Cancel this job?").get_by_role("button", name="Cancel", exact=True).click()
+    expect(page.locator(f"#{ids[1]}")).to_contain_text("cancelled")
+    expect(done.get_by_role("button", name="Undo")).to_be_hidden()
+    done.get_by_role("button", name="Close").click()
+    expect(done).to_be_hidden()
+
+
+def test_jobs_that_come_move_no_row_until_they_are_asked_for(page: Page, sqlite_database: Database) -> None:
+    now = datetime.now(UTC)
+    story = Story(sqlite_database, now=now, name="read just now")
+    for number in range(25):
+        submit_digits(sqlite_database, now=now, name=f"waits {number}")
+    page.goto("/?state=queued")
+    wait_until_live(page)
+    names = page.locator("table.jobs .name")
+    expect(names).to_have_count(25)
+    before = names.all_text_contents()
+    page.locator('[name="chosen"]').nth(3).check()
+    submit_digits(sqlite_database, now=now, name="has come")
+    show = page.get_by_role("button", name="1 more job: show")
+    expect(show).to_be_visible()
+    assert names.all_text_contents() == before
+    expect(page.locator('[name="chosen"]').nth(3)).to_be_checked()
+    show.click()
+    expect(names.first).to_have_text("has come")
+    expect(show).to_be_hidden()
+    expect(names).to_have_count(25)
+    page.goto("/?state=running")
+    story.run(0)
+    expect(page.locator(f"#{story.job_id}")).to_contain_text("1/20")
+
+
+@pytest.mark.usefixtures("finished", "running")
+def test_list_and_form_are_legible_at_all_widths_in_light_and_dark(page: Page) -> None:
+    schemes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+    for path in ("/", "/jobs/new"):
+        page.goto(path)
+        if path == "/":
+            page.get_by_label("Choose all jobs of this page").check()
+        else:
+            expect(page.locator("#verdict")).to_have_text("Valid.")
+        for width in (390, 1280, 2560):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+            for scheme in schemes:
+                page.emulate_media(color_scheme=scheme)
+                assert page.evaluate(LOW_CONTRAST) == [], (path, width, scheme)

@@ -1,0 +1,104 @@
+"""The list of jobs: its pages in both directions, its addresses, and what a row says."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import httpx
+import pytest
+
+from service.dashboard.job_list.address import ListAddress
+from service.dashboard.job_list.view import ORDERS
+from service.domain import Phase
+from service.store.repositories import JobListRepository, JobOrder, JobQuery, JobRepository
+from service.store.session import Database
+from service.use_cases.steer import cancel_job, change_job
+from tests.service.dashboard.test_http import get
+from tests.support.service.live import finished_job
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, submit
+
+
+@pytest.mark.parametrize("order", list(JobOrder))
+def test_a_page_in_front_of_another_is_the_one_that_led_there(database: Database, order: JobOrder) -> None:
+    for number in range(9):
+        job_id = submit(database)
+        with database.writing() as session:
+            change_job(session, job_id, name=f"name {number % 3}", priority=number % 2, now=NOW)
+            if number in (1, 2, 5, 6, 7):  # the others have no time at which they ended
+                cancel_job(session, job_id, now=NOW + timedelta(hours=number // 3))
+    with database.reading() as session:
+        repository = JobListRepository(session)
+        whole = [job.id for job in repository.page(JobQuery(), order=order, limit=20)]
+        assert len(whole) == 9
+        for begin in range(9):
+            job = JobRepository(session).get(whole[begin])
+            found = repository.page_before(JobQuery(), order=order, before=order.place_of(job), limit=4)
+            assert [one.id for one in found] == whole[max(0, begin - 4) : begin]
+
+
+def test_every_order_has_words() -> None:
+    assert set(ORDERS) == set(JobOrder)
+
+
+def test_addresses_keep_what_was_asked_and_begin_anew_where_that_changes() -> None:
+    asked = [("state", "failed"), ("tag", "a=1"), ("tag", "b"), ("text", "x"), ("workload", "w"), ("after", "T")]
+    address = ListAddress(asked)
+    assert address.before("S") == "/?state=failed&tag=a%3D1&tag=b&text=x&workload=w&before=S"
+    assert address.first() == "/?state=failed&tag=a%3D1&tag=b&text=x&workload=w"
+    assert address.with_state(None) == "/?tag=a%3D1&tag=b&text=x&workload=w"
+    assert address.others == [("state", "failed"), ("workload", "w"), ("tag", "b")]
+    assert address.first_tag == "a=1"
+    for narrows, pairs in (
+        (True, [("owner", "me")]),
+        (True, [("archived", "true")]),
+        (False, [("archived", "false"), ("text", ""), ("order_by", "name"), ("before", "T")]),
+    ):
+        assert ListAddress(pairs).is_narrowed is narrows
+
+
+def test_pages_lead_forth_and_back(address: str, sqlite_database: Database) -> None:
+    ids = [submit(sqlite_database) for _ in range(60)][::-1]
+
+    def shown(page: str) -> list[str]:
+        return [job_id for job_id in ids if f'<tr id="{job_id}"' in page]
+
+    def follow(page: str, rel: str) -> str:
+        (link,) = (part.split('"')[0] for part in page.split('href="') if f'rel="{rel}"' in part.split(">")[0])
+        return get(address + link.replace("&amp;", "&")).text
+
+    first = get(f"{address}/?state=queued").text
+    second = follow(first, "next")
+    third = follow(second, "next")
+    assert [shown(page) for page in (first, second, third)] == [ids[:25], ids[25:50], ids[50:]]
+    assert 'rel="next"' not in third
+    back = follow(third, "prev")
+    assert shown(back) == ids[25:50]
+    assert shown(follow(back, "prev")) == ids[:25]
+    assert 'rel="prev"' not in follow(back, "prev")
+    for wrong in ("after=x", "before=x", "order_by=best"):
+        assert get(f"{address}/?{wrong}").status_code == 422
+
+
+def test_a_row_says_how_the_search_compares_as_the_jobs_page_does(address: str, sqlite_database: Database) -> None:
+    finished = finished_job(sqlite_database)
+    lease = claimed_job(sqlite_database)
+    for number, (phase, loss) in enumerate(((Phase.SEARCH, 0.5), (Phase.BASELINE, 0.4))):
+        begin_trial(sqlite_database, lease, number, phase)
+        measure(sqlite_database, lease, number, 40, loss)
+        end_trial(sqlite_database, lease, number)
+    alone = claimed_job(sqlite_database, baselines=[])
+    rows = dict(zip(("alone", "running", "finished"), get(f"{address}/").text.split("<tr id=")[1:], strict=True))
+    assert 'data-kind="worse"' in rows["running"]
+    assert "Shampoo trails AdamW so far" in rows["running"]
+    assert "Undecided: too few trials to tell Shampoo from AdamW" in rows["finished"]
+    assert "config provisional" in rows["finished"]
+    assert "no baseline" in rows["alone"]
+    assert alone.job_id in rows["alone"]
+    page = get(f"{address}/jobs/{finished}").text
+    assert "Undecided: too few trials to tell Shampoo from AdamW" in page
+
+
+def test_an_empty_list_leads_to_the_form(address: str) -> None:
+    page = httpx.get(f"{address}/", trust_env=False).text
+    assert page.count('href="/jobs/new"') == 2
+    assert 'id="chosen"' in page
