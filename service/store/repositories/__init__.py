@@ -25,7 +25,7 @@ from service.store.repositories.recommendations import (
     RecommendationRepository,
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
-from service.store.repositories.trial_columns import ListedTrial, TrialColumnsRepository
+from service.store.repositories.trial_columns import EndedTrial, ListedTrial, TrialColumnsRepository
 from service.store.repositories.trial_lists import (
     BY_NUMBER,
     PARAMETER_PREFIX,
@@ -58,6 +58,7 @@ __all__ = [
     "CodeRepository",
     "CompletedTrial",
     "DeletionRepository",
+    "EndedTrial",
     "EventRepository",
     "ExternalRequestRepository",
     "FoundTrial",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import select
@@ -35,6 +36,18 @@ class ListedTrial:
     seed: int
     num_steps: int
     """If it goes to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTrial:
+    """A trial that has ended, as a chart of what was spent needs it."""
+
+    phase: Phase
+    state: TrialState
+    value: float | None
+    spent_seconds: float
+    """Training time in all its runs."""
+    finished_at: datetime
 
 
 class TrialColumnsRepository:
@@ -81,3 +94,15 @@ class TrialColumnsRepository:
         )
         rows = self._session.execute(statement.order_by(Trial.finished_at, Trial.number))
         return [(number, phase, state, reason, value) for number, phase, state, reason, value in rows]
+
+    def ended(self, job_id: str) -> list[EndedTrial]:
+        """The trials of a job that have ended, in that order."""
+        statement = select(Trial.phase, Trial.state, Trial.value, Trial.spent_seconds, Trial.finished_at).where(
+            Trial.job_id == job_id, Trial.state.in_([state for state in TrialState if state.is_final])
+        )
+        found = self._session.execute(statement.order_by(Trial.finished_at, Trial.number))
+        return [
+            EndedTrial(phase, state, value, spent_seconds, finished_at)
+            for phase, state, value, spent_seconds, finished_at in found
+            if finished_at is not None
+        ]
