@@ -5,6 +5,7 @@ from __future__ import annotations
 from service.dashboard import log_in
 from service.dashboard.charts import page as charts
 from service.dashboard.cluster import page as cluster
+from service.dashboard.compare import page as compare
 from service.dashboard.job import page as job
 from service.dashboard.job import trials as job_trials
 from service.dashboard.job_list import page as job_list
@@ -23,6 +24,7 @@ ROUTERS = (
     job_trials.router,
     output.router,
     recommendations.router,
+    compare.router,
     log_in.router,
     cluster.router,
     settings_page.router,

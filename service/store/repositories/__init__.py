@@ -25,7 +25,13 @@ from service.store.repositories.recommendations import (
     RecommendationRepository,
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
-from service.store.repositories.trial_columns import DrawnTrial, ListedTrial, Remark, TrialColumnsRepository
+from service.store.repositories.trial_columns import (
+    DrawnTrial,
+    EndedTrial,
+    ListedTrial,
+    Remark,
+    TrialColumnsRepository,
+)
 from service.store.repositories.trial_lists import (
     BY_NUMBER,
     PARAMETER_PREFIX,
@@ -60,6 +66,7 @@ __all__ = [
     "CompletedTrial",
     "DeletionRepository",
     "DrawnTrial",
+    "EndedTrial",
     "EventRepository",
     "ExternalRequestRepository",
     "FoundNumbers",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import func, select
@@ -55,6 +56,18 @@ class DrawnTrial:
     reason: FailureReason | None
     value: float | None
     parameters: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTrial:
+    """A trial that has ended, as a chart of what was spent needs it."""
+
+    phase: Phase
+    state: TrialState
+    value: float | None
+    spent_seconds: float
+    """Training time in all its runs."""
+    finished_at: datetime
 
 
 class TrialColumnsRepository:
@@ -124,3 +137,15 @@ class TrialColumnsRepository:
         )
         rows = self._session.execute(statement.order_by(Trial.finished_at, Trial.number))
         return [(number, phase, state, reason, value) for number, phase, state, reason, value in rows]
+
+    def ended(self, job_id: str) -> list[EndedTrial]:
+        """The trials of a job that have ended, in that order."""
+        statement = select(Trial.phase, Trial.state, Trial.value, Trial.spent_seconds, Trial.finished_at).where(
+            Trial.job_id == job_id, Trial.state.in_([state for state in TrialState if state.is_final])
+        )
+        found = self._session.execute(statement.order_by(Trial.finished_at, Trial.number))
+        return [
+            EndedTrial(phase, state, value, spent_seconds, finished_at)
+            for phase, state, value, spent_seconds, finished_at in found
+            if finished_at is not None
+        ]

@@ -1,0 +1,1 @@
+"""Several jobs side by side: what was asked of them, what they found, and what it cost."""

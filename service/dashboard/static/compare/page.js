@@ -1,0 +1,48 @@
+// Jobs side by side: one chart of their best values so far, live while one of them runs.
+
+import { choose, chosen } from "../shared/address.js";
+import { chart } from "../shared/charts.js";
+import { fetchPage, follow } from "../shared/live.js";
+import { patchLive } from "../shared/patch.js";
+import { keepTimes } from "../shared/times.js";
+
+const AXES = ["trials", "seconds", "device-seconds"];
+
+function complain(error) {
+  const problem = document.getElementById("problem");
+  problem.textContent = error.message;
+  problem.hidden = false;
+}
+
+const plot = document.getElementById("best-so-far");
+let axis = AXES.includes(chosen("x")) ? chosen("x") : AXES[0];
+const drawn =
+  plot && chart("best-so-far", () => `/compare/best-so-far?x=${axis}&jobs=${encodeURIComponent(plot.dataset.jobs)}`);
+
+const buttons = [...document.querySelectorAll("button[data-axis]")];
+
+function press() {
+  for (const button of buttons) button.setAttribute("aria-pressed", String(button.dataset.axis === axis));
+}
+
+for (const button of buttons) {
+  button.addEventListener("click", () => {
+    axis = button.dataset.axis;
+    choose("x", axis === AXES[0] ? null : axis);
+    press();
+    drawn.load().catch(complain);
+  });
+}
+
+press();
+drawn?.load().catch(complain);
+keepTimes();
+
+const compared = document.getElementById("compared");
+if (compared && compared.dataset.over !== "true") {
+  follow("/v1/events", async () => {
+    patchLive(await fetchPage());
+    await drawn?.load();
+    return compared.dataset.over !== "true";
+  });
+}
