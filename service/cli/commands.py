@@ -22,6 +22,7 @@ from service.cli.asking import (
     say_json_line,
     say_json_list,
 )
+from service.cli.code_commands import app as code_app
 from service.cli.export_commands import app as export_app
 from service.cli.external_commands import app as external_app
 from service.cli.import_commands import app as import_app
@@ -102,6 +103,7 @@ app.add_typer(insights_app)
 app.add_typer(catalogue_app)
 app.add_typer(trial_app)
 app.add_typer(webhook_app, name="webhook")
+app.add_typer(code_app, name="code")
 app.add_typer(external_app)
 app.add_typer(export_app)
 app.add_typer(import_app)

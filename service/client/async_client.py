@@ -17,6 +17,7 @@ from service.api.schemas.code import CodeRead
 from service.api.schemas.jobs import EventRead, JobRead
 from service.api.schemas.output import OutputRead
 from service.client import access as about_access
+from service.client import code as about_code
 from service.client import declared
 from service.client import webhooks as about_webhooks
 from service.client.attempts import Attempts, read_answer, refusal
@@ -188,6 +189,8 @@ class AsyncClient(AsyncRequests):
     redeliver = awaited(about_webhooks.redeliver)
     test_webhook = awaited(about_webhooks.test_webhook)
     webhooks = listed_later(about_webhooks.webhooks)
+    code = listed_later(about_code.code)
+    remove_code = awaited(about_code.remove_code)
     tokens = listed_later(about_access.tokens)
     create_token = awaited(about_access.create_token)
     revoke_token = awaited(about_access.revoke_token)

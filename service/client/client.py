@@ -15,6 +15,7 @@ from service.api.schemas.code import CodeRead
 from service.api.schemas.jobs import EventRead, JobRead
 from service.api.schemas.output import OutputRead
 from service.client import access as about_access
+from service.client import code as about_code
 from service.client import declared
 from service.client import webhooks as about_webhooks
 from service.client.attempts import refusal
@@ -65,6 +66,8 @@ class Client(Requests):
     redeliver = answered(about_webhooks.redeliver)
     test_webhook = answered(about_webhooks.test_webhook)
     webhooks = listed(about_webhooks.webhooks)
+    code = listed(about_code.code)
+    remove_code = answered(about_code.remove_code)
     tokens = listed(about_access.tokens)
     create_token = answered(about_access.create_token)
     revoke_token = answered(about_access.revoke_token)

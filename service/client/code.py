@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.api.schemas.code import CodeRead
-from service.client.calls import Call, reading
+from service.api.schemas.code import CodeItem, CodeRead
+from service.api.schemas.jobs import Page
+from service.client.calls import Call, Pages, nothing, page_of, reading
 from service.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -29,6 +30,16 @@ def packed(directory: Path) -> CodeArchive:
         return pack(collect(directory))
     except UnusableCode as error:
         raise InvalidInput(str(directory), str(error)) from error
+
+
+def code() -> Pages[CodeItem]:
+    """The code that the project has, by hash, with the number of jobs that name it."""
+    return Pages(page_of(Page[CodeItem]), PATH)
+
+
+def remove_code(sha256: str) -> Call[None]:
+    """Removes code that no job names. Raises: ApiError (404; 409: a job names it)."""
+    return Call(nothing, "DELETE", f"{PATH}/{sha256}")
 
 
 def known_code(sha256: str) -> Call[CodeRead]:

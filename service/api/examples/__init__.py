@@ -8,7 +8,7 @@ from service.api.examples.catalogue import (
     WORKLOAD,
 )
 from service.api.examples.checkpoints import CHECKPOINT
-from service.api.examples.code import CODE
+from service.api.examples.code import CODE, CODE_ITEM
 from service.api.examples.exports import EXPORTS
 from service.api.examples.external import (
     DECISION,
@@ -48,6 +48,7 @@ __all__ = [
     "AUDIT_ENTRY",
     "CHECKPOINT",
     "CODE",
+    "CODE_ITEM",
     "DECISION",
     "DELIVERY",
     "END_CREATE",

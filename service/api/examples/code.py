@@ -11,4 +11,6 @@ CODE: dict[str, Any] = {
     "stored_bytes": 2904,
     "owner": "anna",
     "created_at": "2026-03-01T12:00:00Z",
+    "used_at": "2026-03-02T09:30:00Z",
 }
+CODE_ITEM: dict[str, Any] = {**CODE, "num_jobs": 2}

@@ -19,12 +19,14 @@ from service.api.dependencies import (
     SettingsDependency,
     WriteSession,
 )
-from service.api.schemas.code import CodeRead
+from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
+from service.api.schemas.code import CodeItem, CodeRead
+from service.api.schemas.jobs import Page
 from service.code.archive import MEDIA_TYPE, CodeArchive, UnusableCode, pack, read
 from service.errors import CodeForbidden, InvalidInput, NotFound
 from service.specification.code import SHA256_PATTERN
 from service.store.repositories import CodeRepository
-from service.use_cases.keeping.code import keep_code
+from service.use_cases.keeping.code import keep_code, remove_code
 
 PATH = "/v1/code"
 UPLOADS_AT_ONCE = 2
@@ -119,6 +121,21 @@ def send_code(
     return CodeRead.model_validate(code)
 
 
+@router.get("", summary="List code", responses=problems.documented(422, 503))
+def list_code(
+    session: ReadSession,
+    caller: CallerDependency,
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Page[CodeItem]:
+    """The code that the caller's project has, by hash, with the number of jobs that name it."""
+    after = None if page_token is None else decode_token("code", page_token)
+    rows = CodeRepository(session).page(caller.project, after_sha256=after, limit=page_size + 1)
+    found, token = cut(rows, page_size, lambda row: encode_token("code", row[0].sha256))
+    items = [CodeItem(**dict(CodeRead.model_validate(code)), num_jobs=num_jobs) for code, num_jobs in found]
+    return Page[CodeItem](items=items, next_page_token=token)
+
+
 @router.get("/{sha256}", summary="Read what code there is", responses=problems.documented(404, 422, 503))
 def read_code(session: ReadSession, caller: CallerDependency, sha256: Sha256) -> CodeRead:
     """Says that the caller's project has this code, which then need not be sent. Its files are not shown."""
@@ -126,3 +143,15 @@ def read_code(session: ReadSession, caller: CallerDependency, sha256: Sha256) ->
     if found is None:
         raise NotFound("code", sha256)
     return CodeRead.model_validate(found)
+
+
+@router.delete(
+    "/{sha256}",
+    status_code=204,
+    summary="Remove code",
+    responses={204: {"description": "It is gone."}, **problems.documented(403, 404, 409, 422, 503)},
+)
+def delete_code(session: WriteSession, caller: CallerDependency, deed: DeedDependency, sha256: Sha256) -> None:
+    """Removes code of the caller's project that no job names: it need not wait until it goes by itself."""
+    remove_code(session, sha256, project=caller.project)
+    deed.target = sha256

@@ -27,3 +27,12 @@ class CodeRead(ReadModel):
     """The name of the token that sent it first; null: nobody had to say who asks."""
     created_at: datetime
     """When it was sent first."""
+    used_at: datetime
+    """When it was last sent, or named by a new job."""
+
+
+class CodeItem(CodeRead):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.CODE_ITEM]})
+
+    num_jobs: int
+    """That name it. Without any it goes a day after it was last used."""

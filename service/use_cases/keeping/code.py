@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from service.access.quotas import check_stored_bytes
 from service.code.archive import CodeArchive
-from service.errors import InvalidInput
+from service.errors import Conflict, InvalidInput
 from service.store.code_models import Code
 from service.store.repositories import CodeRepository
 from service.store.session import Session
@@ -57,6 +57,21 @@ def use_code(session: Session, sha256: str, *, project: str, now: datetime) -> N
 def unknown_code(sha256: str) -> InvalidInput:
     """What whoever names code that the project does not have is told."""
     return InvalidInput("code.sha256", f"this project has no code {sha256!r}: send it with POST /v1/code first")
+
+
+def remove_code(session: Session, sha256: str, *, project: str) -> None:
+    """Removes code that no job names.
+
+    Raises:
+        NotFound: the project has none of this hash.
+        Conflict: a job names it, which may go on or be cloned.
+    """
+    codes = CodeRepository(session)
+    num_jobs = codes.num_jobs_locked(project, sha256)
+    if num_jobs:
+        who = "1 job names" if num_jobs == 1 else f"{num_jobs} jobs name"
+        raise Conflict(f"{who} code {sha256!r}: it goes a day after the last of them is deleted")
+    codes.delete(project, sha256)
 
 
 def remove_unused_code(session: Session, *, now: datetime) -> int:

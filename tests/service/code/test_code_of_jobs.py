@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
@@ -15,10 +16,11 @@ from service.access.caller import Scope
 from service.access.projects import Quotas, create_project
 from service.client import ApiError, Client
 from service.code.archive import MAX_SENT_BYTES, CodeFile, pack
-from service.store.repositories import CodeRepository, ProjectRepository
+from service.store.repositories import AuditRepository, CodeRepository, ProjectRepository
 from service.store.session import Database
 from service.use_cases.keeping.code import KEPT_UNUSED, keep_code, remove_unused_code
 from tests.support.service.callers import asking, bearer, give_token
+from tests.support.service.commands import run
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, submit
 from tests.support.waiting import PATIENCE_SECONDS
@@ -57,6 +59,46 @@ def test_the_same_code_is_sent_and_stored_once(
     assert (again.status_code, again.json()["sha256"]) == (200, first.sha256)
     with sqlite_database.reading() as session:
         assert ProjectRepository(session).stored_bytes("default") == first.stored_bytes
+
+
+def test_code_is_listed_and_removed_once_no_job_names_it(database: Database) -> None:
+    ours, theirs = give_token(database, "ours", Scope.SUBMIT), give_token(database, "their", Scope.READ, project="else")
+    used, unused = keep(database), keep(database, pack({"a.py": CodeFile(b"")}))
+    keep(database, project="else")
+    job = submit(database, workload={"name": "digits-mlp"}, sampler=SAMPLER, code={"sha256": used})
+    with asking(database, allow_code=True) as asked, Client(asked.url, token=ours) as client:
+        assert {each.sha256: each.num_jobs for each in client.code()} == {used: 1, unused: 0}
+        with pytest.raises(ApiError, match="1 job names code") as refused:
+            client.remove_code(used)
+        assert refused.value.status == 409
+        arguments = ("--url", asked.url, "--token", ours)
+        listed = run("code", "list", *arguments)
+        assert f"{used[:12]}  1 file, 17 bytes  1 job  used 2026-03-01" in listed.stdout
+        assert run("code", "remove", "nothing", *arguments).exit_code == 2
+        assert run("code", "remove", used[:8], *arguments).exit_code == 1
+        removed = run("code", "remove", unused[:12], *arguments)
+        assert removed.stdout == f"code {unused[:12]} is removed\n"
+        assert json.loads(run("code", "list", "--json", *arguments).stdout)[0]["num_jobs"] == 1
+        with pytest.raises(ApiError) as gone:
+            client.remove_code(unused)
+        assert gone.value.status == 404
+        with asked.client(theirs) as http:
+            assert [each["num_jobs"] for each in http.get("/v1/code").json()["items"]] == [0]
+            assert http.delete(f"/v1/code/{used}").status_code == 403
+        with database.reading() as session:
+            entries = AuditRepository(session).page(limit=9)
+        assert [(entry.action, entry.target) for entry in entries] == [("delete_code", unused)]
+        client.cancel(job)
+        with pytest.raises(ApiError, match="1 job names code"):  # it may be cloned
+            client.remove_code(used)
+
+
+def test_lists_of_code_come_in_pages(sqlite_database: Database, http: httpx.Client) -> None:
+    known = sorted(keep(sqlite_database, pack({f"m{number}.py": CodeFile(b"")})) for number in range(5))
+    first = http.get("/v1/code?page_size=3").json()
+    rest = http.get("/v1/code", params={"page_token": first["next_page_token"]}).json()
+    assert [each["sha256"] for each in first["items"] + rest["items"]] == known
+    assert rest["next_page_token"] is None
 
 
 def test_what_is_no_code_is_refused(http: httpx.Client) -> None:
