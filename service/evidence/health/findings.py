@@ -144,7 +144,7 @@ def _at_the_edge(job: SearchedJob) -> HealthCard | None:
         Severity.HINT,
         f"A best value lies at the edge of its range: {'; '.join(told)}.",
         "Better ones may lie beyond: widen the range in the search space, or try single values there "
-        "(`shampoo-tuner try JOB --beyond-bounds --set NAME=VALUE`).",
+        "(shampoo-tuner try JOB --beyond-bounds --set NAME=VALUE).",
     )
 
 
@@ -191,7 +191,7 @@ def _early_values_mislead(job: SearchedJob) -> HealthCard | None:
         f"completed trials agrees with the one in the end by a rank correlation of {early.correlation:.2f} "
         f"({early.low:.2f} to {early.high:.2f}; 1 is the same order).",
         "Pruning may have stopped good configs early: prune later or not at all (pruner), or retry pruned trials "
-        "(`shampoo-tuner retry JOB NUMBER`).",
+        "(shampoo-tuner retry JOB NUMBER).",
     )
 
 

@@ -1,0 +1,73 @@
+"""The pages for those who read them by keyboard or screen reader, and for readers who are in the middle of one."""
+
+from __future__ import annotations
+
+from playwright.sync_api import Page, expect
+
+from service.domain import TrialState
+from tests.service.dashboard.conftest import open_page, wait_until_live
+from tests.support.service.accessible import assert_accessible
+from tests.support.service.stories import Story
+
+
+def test_axe_finds_nothing_on_the_pages_of_a_job_that_has_ended(page: Page, finished: Story) -> None:
+    for address in ("/", "/login", f"/jobs/{finished.job_id}/trials/0/logs"):
+        page.goto(address)
+        assert_accessible(page)
+    open_page(page, finished)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    assert_accessible(page)
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert_accessible(page)
+
+
+def test_axe_finds_nothing_while_a_job_runs_and_its_dialogs_are_open(page: Page, running: Story) -> None:
+    open_page(page, running)
+    wait_until_live(page)
+    assert_accessible(page)
+    page.locator("#cancel").click()
+    expect(page.locator("#confirm-cancel")).to_be_visible()
+    assert_accessible(page)
+
+
+def test_the_end_of_a_job_does_not_move_what_the_reader_looks_at(page: Page, running: Story) -> None:
+    page.set_viewport_size({"width": 1280, "height": 700})
+    open_page(page, running)
+    wait_until_live(page)
+    row = page.locator("#trials-title")
+    row.evaluate("title => scrollTo({top: title.getBoundingClientRect().top + scrollY - 40, behavior: 'instant'})")
+    before = row.bounding_box()
+    running.run(5)
+    running.begin(6)
+    running.end(6, TrialState.COMPLETED)
+    running.finish()
+    expect(page.locator("#recommendation h2")).to_be_attached()
+    expect(page.locator("#stream")).to_be_hidden()
+    after = row.bounding_box()
+    assert before is not None
+    assert after is not None
+    assert abs(after["y"] - before["y"]) <= 1.0
+
+
+def test_a_wide_screen_shows_the_answer_beside_the_config_and_all_columns(page: Page, finished: Story) -> None:
+    page.set_viewport_size({"width": 2560, "height": 1200})
+    open_page(page, finished)
+    answer, config = (page.locator(f"#{part}").bounding_box() for part in ("answer", "recommendation"))
+    assert answer is not None
+    assert config is not None
+    assert config["x"] > answer["x"] + answer["width"]
+    assert page.locator("#trials").evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+
+
+def test_a_job_that_is_over_expects_no_more_data(page: Page, running: Story) -> None:
+    story = running
+    page.goto(f"/jobs/{story.job_id}")
+    content = "id => getComputedStyle(document.getElementById(id), '::after').content"
+    page.locator(".plot").first.wait_for()
+    page.evaluate("document.querySelectorAll('.plot').forEach((plot) => plot.classList.add('nothing'))")
+    assert page.evaluate(content, "learning-curves") == '"No data yet"'
+    story.finish()
+    expect(page.locator("#facts")).to_contain_text("succeeded")
+    page.evaluate("document.querySelectorAll('.plot').forEach((plot) => plot.classList.add('nothing'))")
+    assert page.evaluate(content, "learning-curves") == '"Nothing was measured"'
+    assert page.evaluate(content, "best-so-far") == '"No trial completed"'
