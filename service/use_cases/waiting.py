@@ -9,15 +9,22 @@ from datetime import UTC, datetime, timedelta
 from service.access.quotas import why_resting
 from service.domain import JobState
 from service.store.models import Job
-from service.store.repositories import JobRepository, ProjectRepository, TrialLeaseRepository, WorkerRepository
+from service.store.repositories import (
+    JobRepository,
+    ProjectRepository,
+    TrialLeaseRepository,
+    TrialRepository,
+    WorkerRepository,
+)
 from service.store.session import Session
 
+FIRST_MEASUREMENT = "the first measurement, up to which ranks start, read the data and train"
 NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why nothing of a job is being trained, although it is neither paused nor over."""
+    """Why nothing of a job is seen to train, although it is neither paused nor over."""
 
     since: datetime
     reason: str
@@ -37,7 +44,8 @@ class Workers:
 def waiting_of(
     session: Session, jobs: Sequence[Job], *, now: datetime, silence_seconds: float
 ) -> dict[str, Waiting | None]:
-    """The reason for which each job waits, by id; None: it does not wait. A few statements more if one is queued.
+    """The reason for which each job waits, by id; None: it does not wait. A few statements more if one is queued, or
+    runs and has everything it needs.
 
     Args:
         silence_seconds: a worker that was not heard of for so long is taken for gone.
@@ -52,6 +60,12 @@ def waiting_of(
         for job in served:
             if job.id not in with_clients:
                 found[job.id] = Waiting(job.running_since or now, NO_CLIENT)
+    starting = [job for job in jobs if job.state is JobState.RUNNING and found[job.id] is None and not job.is_external]
+    if starting:
+        with_measurements = TrialRepository(session).measured_jobs([job.id for job in starting])
+        for job in starting:
+            if job.id not in with_measurements:
+                found[job.id] = Waiting(job.running_since or now, FIRST_MEASUREMENT)
     queued = [job for job in jobs if job.state is JobState.QUEUED]
     if queued:
         order = {job_id: index for index, job_id in enumerate(JobRepository(session).queued_ids())}

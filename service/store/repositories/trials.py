@@ -196,6 +196,11 @@ class TrialRepository:
         )
         return list(self._session.scalars(statement))
 
+    def measured_jobs(self, job_ids: Sequence[str]) -> set[str]:
+        """Those of these jobs of which a trial was ever measured."""
+        measured = select(Trial.id).where(Trial.job_id == Job.id, Trial.step > 0).exists()
+        return set(self._session.scalars(select(Job.id).where(Job.id.in_(list(job_ids)), measured)))
+
     def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
         """Trial counts of these jobs by phase and state, with the training time and the steps of those trials."""
         rows = self._session.execute(_summaries(), {"job_ids": list(job_ids)})

@@ -117,6 +117,10 @@ def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database
     lease = claim(sqlite_database, add_worker(sqlite_database), now=datetime.now(UTC))
     assert lease is not None
     for path in ("/", f"/jobs/{job_id}"):
+        assert "Waiting: the first measurement, up to which ranks start" in get(address + path).text
+    begin_trial(sqlite_database, lease, 0)
+    measure(sqlite_database, lease, 0, 10, 0.5)
+    for path in ("/", f"/jobs/{job_id}"):
         assert "Waiting:" not in get(address + path).text
 
 

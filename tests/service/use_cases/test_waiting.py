@@ -14,8 +14,8 @@ from service.store.session import Database
 from service.use_cases.leases import Lease, beat, release_job
 from service.use_cases.run import ShareReport, report_share
 from service.use_cases.steer import change_job, pause_job, resume_job
-from service.use_cases.waiting import Waiting, Workers, waiting_of, why_queued
-from tests.support.service.scenarios import NOW, add_worker, claim, claimed_job, submit
+from service.use_cases.waiting import FIRST_MEASUREMENT, Waiting, Workers, waiting_of, why_queued
+from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, measure, submit
 
 CLUSTER = "10.0.0.1:6379"
 
@@ -70,7 +70,7 @@ def test_a_job_waits_from_its_submission_until_it_is_claimed_and_again_when_it_i
     worker = add_worker(database)
     lease = claim(database, worker, now=NOW + timedelta(seconds=6))
     assert lease is not None
-    assert _waiting(database, job_id, after_seconds=7) is None
+    assert _waiting(database, job_id, after_seconds=7) == Waiting(NOW + timedelta(seconds=6), FIRST_MEASUREMENT)
     later = NOW + timedelta(seconds=60)
     with database.writing() as session:
         release_job(session, lease, now=later, crash=None)
@@ -117,7 +117,11 @@ def test_what_a_run_waits_for_keeps_its_beginning_and_is_an_event_only_when_it_c
     waiting = _waiting(database, lease.job_id, after_seconds=4)
     assert waiting == Waiting(NOW + timedelta(seconds=1), "needs 4 GPUs, 2 free")
     _report(database, lease, waiting_for=None, num_groups=1, after=5)
-    assert _waiting(database, lease.job_id, after_seconds=6) is None
+    assert _waiting(database, lease.job_id, after_seconds=6) == Waiting(NOW, FIRST_MEASUREMENT)
+    begin_trial(database, lease, 0)
+    assert _waiting(database, lease.job_id, after_seconds=7) == Waiting(NOW, FIRST_MEASUREMENT)
+    measure(database, lease, 0, 10, 0.5)
+    assert _waiting(database, lease.job_id, after_seconds=8) is None
     with database.reading() as session:
         changes = [
             e.data["waiting_for"] for e in EventRepository(session).after(0, limit=99) if e.kind == "job.changed"

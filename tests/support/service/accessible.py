@@ -20,7 +20,7 @@ def assert_accessible(page: Page) -> None:
     """Fails if axe-core, with all its rules, finds anything in the open page, in light or in dark."""
     found = []
     for scheme in ("light", "dark"):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # each is one of the literals
+        page.emulate_media(color_scheme=scheme)
         page.evaluate(_axe())
         found += [f"{scheme}: {told}" for told in page.evaluate(_FOUND)]
     page.emulate_media(color_scheme="null")

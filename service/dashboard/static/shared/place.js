@@ -2,15 +2,20 @@
 
 const PLACES = "main section, main details, main tr[id]";
 
-/** Makes a change of the page (a function), and scrolls by as much as it moved what stands topmost in the window. */
-export function keepPlace(change) {
-  if (scrollY === 0) return change(); // the reader looks at the beginning, which does not move
-  const place = [...document.querySelectorAll(PLACES)].find((element) => element.getBoundingClientRect().bottom > 0 && element.checkVisibility());
-  const seen = topmost(place);
-  const before = seen?.getBoundingClientRect().top;
-  const result = change();
-  if (seen?.isConnected) scrollBy({ top: seen.getBoundingClientRect().top - before, behavior: "instant" });
-  return result;
+/** A function to call after each change of the page: it scrolls by as much as what stands topmost in the window moved. */
+export function holdPlace() {
+  if (scrollY === 0) return () => {}; // the reader looks at the beginning, which does not move
+  const seen = topmost([...document.querySelectorAll(PLACES)].find((element) => element.getBoundingClientRect().bottom > 0 && element.checkVisibility()));
+  if (!seen) return () => {};
+  // Its place in the document: where the reader scrolls meanwhile is the reader's.
+  const place = () => seen.getBoundingClientRect().top + scrollY;
+  let before = place();
+  return () => {
+    if (!seen.isConnected) return;
+    const moved = place() - before;
+    if (moved) scrollBy({ top: moved, behavior: "instant" });
+    before += moved;
+  };
 }
 
 /** The part of a place that the window shows first: of a long one, whose head is out of sight, an element inside. */
