@@ -99,7 +99,7 @@ export function parallel(picking, filters) {
     const tests = data.axes.flatMap(({ name, scale, values }) => {
       if (scale.choices) {
         const choice = filters.choice(name);
-        return choice === "" ? [] : [(index) => values[index] !== undefined && choiceText(values[index]) === choice];
+        return choice === "" ? [] : [(index) => choiceText(values[index]) === choice];
       }
       const [low, high] = filters.range(name);
       if (low === null && high === null) return [];
@@ -116,12 +116,12 @@ export function parallel(picking, filters) {
   function arranged() {
     const { axes, trials } = data;
     const width = Math.max(element.parentNode.clientWidth, 2 * SIDE + MIN_GAP * (axes.length - 1));
-    const hasGaps = axes.some(({ values }) => values.some((value) => value === null));
+    const hasGaps = axes.some(({ scale, values }) => values.includes(null) && scale.place(null) === null);
     const foot = HEIGHT - (hasGaps ? 40 : 16);
     const xs = axes.map((_, index) => SIDE + (index * (width - 2 * SIDE)) / Math.max(1, axes.length - 1));
     const none = hasGaps ? HEIGHT - 14 : null;
     const ys = axes.map(({ scale, values }) => Float32Array.from(trials, (_, index) => {
-      const at = values[index] === null ? null : scale.place(values[index]);
+      const at = scale.place(values[index]);
       return at === null ? (none ?? foot) : foot - at * (foot - HEAD);
     }));
     return { width, height: HEIGHT, xs, ys, foot, head: HEAD, none };

@@ -32,6 +32,7 @@ export function palette() {
     running: colour("--running"),
     other: colour("--cancelled"),
     picked: colour("--text"),
+    left: colour("--track"),
   };
 }
 
@@ -71,8 +72,9 @@ export async function drawLines(canvas, geometry, trials, { order, isWanted, by,
   const colours = palette();
   const sheet = document.createElement("canvas");
   const context = prepared(sheet, width, height);
-  const strength = Math.min(0.9, Math.max(0.16, 8 / Math.sqrt(trials.length + 1)));
-  const isFiltered = !isWanted.every(Boolean);
+  const numWanted = isWanted.reduce((sum, one) => sum + one, 0);
+  const isFiltered = numWanted < trials.length;
+  const strength = Math.min(0.9, Math.max(0.1, 5 / Math.sqrt(numWanted + 1)));
   let began = performance.now();
 
   for (const isFront of [false, true]) {
@@ -82,8 +84,8 @@ export async function drawLines(canvas, geometry, trials, { order, isWanted, by,
       const trial = trials[index];
       const isWhole = trial.state === "completed";
       context.lineWidth = isFront && isWhole && trial.rank < 0.02 ? 1.8 : 1;
-      context.globalAlpha = isFront ? strength * (isWhole ? 1 + (1 - trial.rank) : 0.7) : 0.25 * strength;
-      context.strokeStyle = isFront ? colourOf(trial, by, colours) : colours.other;
+      context.globalAlpha = isFront ? strength * (isWhole ? 1 + (1 - trial.rank) : 0.7) : 0.3;
+      context.strokeStyle = isFront ? colourOf(trial, by, colours) : colours.left;
       trace(context, xs, ys, index);
       if (isFront && trial.state === "diverged") {
         context.fillStyle = colours.diverged;

@@ -63,7 +63,7 @@ export function choiceScale(choices) {
   return {
     choices: texts,
     ticks: texts.map((text) => ({ at: at.get(text), text: text.length > 12 ? `${text.slice(0, 11)}…` : text })),
-    place: (value) => (value === undefined ? null : (at.get(choiceText(value)) ?? null)),
+    place: (value) => at.get(choiceText(value)) ?? null,
     /** The choice whose part a place is in. */
     choiceAt: (place) => texts[Math.min(texts.length - 1, Math.max(0, Math.floor(place * texts.length)))],
     at: (text) => at.get(text),
