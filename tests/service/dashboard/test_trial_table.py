@@ -9,7 +9,7 @@ from service.dashboard.job.parallel import Axis, axes_of, columns_from
 from service.dashboard.job.trial_table import Address, columns_of, filters_of, held_numbers
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.errors import InvalidInput
-from service.store.repositories import DrawnTrial, ParameterFilter, Range, TrialQuery
+from service.store.repositories import DrawnTrials, ParameterFilter, Range, TrialQuery
 
 SPACES = {
     "search": SearchSpace(
@@ -106,11 +106,14 @@ def test_a_name_of_several_parameters_has_one_axis() -> None:
 
 
 def test_trials_are_told_as_columns() -> None:
-    trials = [
-        DrawnTrial(0, Phase.SEARCH, TrialState.COMPLETED, None, 0.1, {"lr": 0.01, "grafting": "sgd"}),
-        DrawnTrial(1, Phase.BASELINE, TrialState.FAILED, FailureReason.DIVERGED, None, {"lr": 0.1}),
-        DrawnTrial(2, Phase.SEARCH, TrialState.COMPLETED, None, 5.0, {"lr": 0.02, "grafting": None}),
-    ]
+    trials = DrawnTrials(
+        numbers=[0, 1, 2],
+        phases=[Phase.SEARCH, Phase.BASELINE, Phase.SEARCH],
+        states=[TrialState.COMPLETED, TrialState.FAILED, TrialState.COMPLETED],
+        reasons=[None, FailureReason.DIVERGED, None],
+        values=[0.1, None, 5.0],
+        parameters=[{"lr": 0.01, "grafting": "sgd"}, {"lr": 0.1}, {"lr": 0.02, "grafting": None}],
+    )
     found = columns_from(trials, axes_of(SPACES)[:2], direction=Direction.MINIMIZE)
     assert found.states == ["completed", "diverged", "completed"]
     assert found.parameters == [[0.01, 0.1, 0.02], ["sgd", None, None]]
