@@ -14,7 +14,7 @@ from search_spaces import Categorical, Float, Integer, Parameter, Scalar, Search
 from search_spaces.parameters import is_same
 from service.api.figures import axis_type
 from service.domain import Direction, FailureReason, Side, TrialState
-from service.store.repositories import DrawnTrial
+from service.store.repositories import DrawnTrials
 
 Scale: TypeAlias = Literal["linear", "log", "reverse_log"]
 
@@ -99,16 +99,23 @@ class Columns:
         return json.dumps(told, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def columns_from(trials: Sequence[DrawnTrial], axes: Sequence[Axis], *, direction: Direction) -> Columns:
+def columns_from(trials: DrawnTrials, axes: Sequence[Axis], *, direction: Direction) -> Columns:
     """The columns of trials. The scale of their values is that of the charts, by those that completed."""
-    completed = [trial.value for trial in trials if trial.state is TrialState.COMPLETED and trial.value is not None]
+    completed = [
+        value
+        for state, value in zip(trials.states, trials.values, strict=True)
+        if state is TrialState.COMPLETED and value is not None
+    ]
     return Columns(
         axes=axes,
         direction=direction,
         value_scale=axis_type(completed),
-        numbers=[trial.number for trial in trials],
-        phases=[trial.phase for trial in trials],
-        states=["diverged" if trial.reason is FailureReason.DIVERGED else trial.state for trial in trials],
-        values=[trial.value for trial in trials],
-        parameters=[[trial.parameters.get(axis.name) for trial in trials] for axis in axes],
+        numbers=trials.numbers,
+        phases=[phase.value for phase in trials.phases],
+        states=[
+            "diverged" if reason is FailureReason.DIVERGED else state.value
+            for state, reason in zip(trials.states, trials.reasons, strict=True)
+        ],
+        values=trials.values,
+        parameters=[[values.get(axis.name) for values in trials.parameters] for axis in axes],
     )

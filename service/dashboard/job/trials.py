@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from service.access.caller import Scope
 from service.access.permitted import may_have_run
+from service.api.conditional import IfNoneMatch
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.lists.trial_filters import TrialFilters, checked, order_of
 from service.api.one_thread import OneThreadRoute
@@ -24,8 +25,7 @@ from service.dashboard.job.trial_table import (
     filters_of,
     held_numbers,
 )
-from service.dashboard.rendering import page as rendered
-from service.dashboard.unchanged import KnownTag, unless_known
+from service.dashboard.live_parts import live_parts
 from service.errors import InvalidInput
 from service.specification.phases import spaces_of
 from service.store.models import Job
@@ -153,7 +153,7 @@ def trials_part(
     asked: AskedOfTable,
     held: Annotated[list[int], Depends(_held)],
     trial: Annotated[int | None, Query(ge=0, le=LARGEST_INT)] = None,
-    known: KnownTag = None,
+    known: IfNoneMatch = None,
 ) -> Response:
     """A page of the table of trials, for the script of the job's page: 304 if it is the one that the script shows."""
     job = JobRepository(session).get(job_id)
@@ -169,7 +169,7 @@ def trials_part(
         "retriable": RETRIABLE,
         "best_numbers": best,
     }
-    return unless_known(rendered(request, "job/trials_page.html", context), known)
+    return live_parts(request, "job/trials_page.html", context, known)
 
 
 @router.get("/jobs/{job_id}/parallel", include_in_schema=False)

@@ -26,7 +26,7 @@ from service.store.repositories.recommendations import (
 )
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.trial_columns import (
-    DrawnTrial,
+    DrawnTrials,
     EndedTrial,
     ListedTrial,
     Remark,
@@ -65,7 +65,7 @@ __all__ = [
     "CodeRepository",
     "CompletedTrial",
     "DeletionRepository",
-    "DrawnTrial",
+    "DrawnTrials",
     "EndedTrial",
     "EventRepository",
     "ExternalRequestRepository",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import String, cast, func, select, type_coerce
 from sqlalchemy.orm import Session
 
 from service.domain import FailureReason, Phase, TrialRequest, TrialState
@@ -47,15 +48,18 @@ class Remark:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnTrial:
-    """A trial as a line through its parameters."""
+class DrawnTrials:
+    """Trials as lines through their parameters: a list for each column, read together.
 
-    number: int
-    phase: Phase
-    state: TrialState
-    reason: FailureReason | None
-    value: float | None
-    parameters: dict[str, Any]
+    One by one, and as entities, ten thousand take three times as long.
+    """
+
+    numbers: list[int]
+    phases: list[Phase]
+    states: list[TrialState]
+    reasons: list[FailureReason | None]
+    values: list[float | None]
+    parameters: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,10 @@ class EndedTrial:
     spent_seconds: float
     """Training time in all its runs."""
     finished_at: datetime
+
+
+_PHASES = {phase.value: phase for phase in Phase}
+_STATES = {state.value: state for state in TrialState}
 
 
 class TrialColumnsRepository:
@@ -109,14 +117,24 @@ class TrialColumnsRepository:
         found = self._session.execute(told.order_by(trials.c.number.desc()).limit(1)).one_or_none()
         return None if found is None else Remark(*found)
 
-    def drawn(self, job_id: str, *, first: int = 0) -> list[DrawnTrial]:
-        """The trials of a job from a number on, by number, each with all of its parameters."""
+    def drawn(self, job_id: str, *, first: int = 0) -> DrawnTrials:
+        """The trials of a job from a number on, by number, with all of their parameters."""
+        texts = (type_coerce(column, String) for column in (Trial.phase, Trial.state, Trial.reason))
         statement = (
-            select(Trial.number, Trial.phase, Trial.state, Trial.reason, Trial.value, Trial.parameters)
+            select(Trial.number, *texts, Trial.value, cast(Trial.parameters, String))
             .where(Trial.job_id == job_id, Trial.number >= first)
             .order_by(Trial.number)
         )
-        return [DrawnTrial(*row) for row in self._session.execute(statement)]
+        rows = self._session.execute(statement).all()
+        numbers, phases, states, reasons, values, parameters = zip(*rows, strict=True) if rows else ((),) * 6
+        return DrawnTrials(
+            numbers=list(numbers),
+            phases=[_PHASES[text] for text in phases],
+            states=[_STATES[text] for text in states],
+            reasons=[None if text is None else FailureReason(text) for text in reasons],
+            values=list(values),
+            parameters=json.loads(f"[{','.join(parameters)}]"),
+        )
 
     def num_unfinished_before(self, job_id: str, number: int) -> int:
         """How many trials with a lower number have not ended."""

@@ -147,11 +147,14 @@ class TrialListRepository:
     def numbers(self, job_id: str, query: TrialQuery, *, order: TrialOrder, offset: int, limit: int) -> FoundNumbers:
         """Up to `limit` of the trials that are found, without the first `offset` of the order. Where an index has all
         that is asked for, no trial is read."""
-        statement = select(Trial.number, func.count().over()).where(*self._conditions(job_id, query))
-        statement = statement.order_by(*self._keyset(order).order_by)
+        conditions = self._conditions(job_id, query)
+        # The count is read from an index, unless it takes the trials themselves: then they are read once for both.
+        total: ColumnElement[int] = (
+            func.count().over() if query.parameters else select(func.count()).where(*conditions).scalar_subquery()
+        )
+        statement = select(Trial.number, total).where(*conditions).order_by(*self._keyset(order).order_by)
         rows = list(self._session.execute(statement.offset(offset).limit(limit)))
-        total = rows[0][1] if rows else self._count(self._conditions(job_id, query))
-        return FoundNumbers([row[0] for row in rows], total)
+        return FoundNumbers([row[0] for row in rows], rows[0][1] if rows else self._count(conditions))
 
     def num_before(self, job_id: str, query: TrialQuery, *, order: TrialOrder, number: int) -> int | None:
         """How many of the trials that are found come before one of them in the order; None: that one is not found."""

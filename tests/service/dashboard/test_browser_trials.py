@@ -145,3 +145,55 @@ def test_rows_that_are_read_stay_where_they_are_and_a_note_says_what_is_new(page
     running.begin(6)
     running.diverge(6)
     expect(page.locator("#trial-6")).to_contain_text("failed (diverged)")
+
+
+def test_a_range_brushed_on_an_axis_filters_the_table_and_stands_in_the_address(page: Page, finished: Story) -> None:
+    open_page(page, finished)
+    section = page.get_by_role("region", name="Parallel coordinates").first
+    section.scroll_into_view_if_needed()
+    lines = page.locator("#parallel")
+    expect(lines).to_have_attribute("data-lines", "20")
+    assert section.locator(".names span").all_text_contents()[-1] == "validation_loss"
+
+    def brush(axis: int, low: float, high: float) -> None:
+        """Drags along an axis, from one part of it to another, 0 at its foot."""
+        box = section.locator(f"[data-axis='{axis}'] .grasp").bounding_box()
+        assert box is not None
+        x = box["x"] + box["width"] / 2
+        places = [box["y"] + box["height"] * (1 - part) for part in (low, (low + high) / 2, high)]
+        page.mouse.move(x, places[0])
+        page.mouse.down()
+        for place in places[1:]:
+            page.mouse.move(x, place)
+        page.mouse.up()
+
+    section.locator("svg").evaluate("(svg) => svg.scrollIntoView({ block: 'center' })")
+    brush(0, 0.3, 0.8)
+    found = page.locator("#trials-found")
+    expect(found.get_by_role("button", name="Without the filter lr 0.00")).to_be_visible()
+    left = len(_numbers(page))
+    assert 0 < left < 20
+    expect(lines).to_have_attribute("data-lines", str(left))
+    assert "parameter=lr%3D0.00" in page.url
+    page.reload()
+    section.scroll_into_view_if_needed()
+    expect(lines).to_have_attribute("data-lines", str(left))
+    expect(section.locator("[data-axis='0'] .chosen")).to_be_visible()
+    assert len(_numbers(page)) == left
+
+    # The same by keyboard: the ends can be typed, here of the objective; and a picked trial stands out among the lines.
+    upper = page.get_by_role("spinbutton", name="validation_loss to")
+    upper.fill("0.2")
+    upper.press("Enter")
+    expect(found.get_by_role("button", name="Without the filter validation_loss up to 0.2")).to_be_visible()
+    expect(lines).to_have_attribute("data-lines", str(len(_numbers(page))))
+    number = _numbers(page)[0]
+    page.get_by_role("button", name=f"Trial {number}: highlight its curve").press("Enter")
+    expect(lines).to_have_attribute("data-picked", str(number))
+
+    found.get_by_role("button", name="All trials").click()
+    expect(lines).to_have_attribute("data-lines", "20")
+    section.get_by_role("button", name="by side").click()
+    expect(section.get_by_text("AdamW")).to_be_visible()
+    page.reload()
+    expect(section.get_by_role("button", name="by side")).to_have_attribute("aria-pressed", "true")

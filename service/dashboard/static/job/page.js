@@ -13,6 +13,7 @@ import { api, complain } from "./asking.js";
 import { charts } from "./charts.js";
 import { controls } from "./controls.js";
 import { insights } from "./insights.js";
+import { parallel } from "./parallel.js";
 import { picking } from "./picking.js";
 import { trialFilters } from "./trial_filters.js";
 import { trials } from "./trials.js";
@@ -22,7 +23,7 @@ const parts = `${location.pathname}?parts=true`;
 /** The event up to which the page has everything. */
 const lastEvent = () => document.getElementById("moment").dataset.event;
 const filters = trialFilters(document.getElementById("trial-filters"));
-const sections = [charts(picking), insights(picking), trials(picking, filters)];
+const sections = [charts(picking), insights(picking), parallel(picking, filters), trials(picking, filters)];
 
 /** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
 async function refresh(events) {

@@ -14,6 +14,7 @@ function ends(text) {
 /** `form` has a fieldset of two inputs for each range, and a select for each parameter with choices. */
 export function trialFilters(form) {
   const listeners = new Set();
+  const watchers = new Set();
   const states = [...form.querySelectorAll("input[name=state]")];
   const columns = [...form.querySelectorAll("input[name=columns]")];
   const phase = form.elements.phase;
@@ -21,7 +22,7 @@ export function trialFilters(form) {
   const choices = new Map([...form.querySelectorAll("[data-choices]")].map((own) => [own.dataset.choices, own.querySelector("select")]));
 
   function tell() {
-    for (const listener of listeners) listener();
+    for (const listener of [...listeners, ...watchers]) listener();
   }
 
   function fill(name, low, high) {
@@ -78,6 +79,7 @@ export function trialFilters(form) {
           else if (ranges.has(parameter)) fill(parameter, ...ends(wanted));
         }
       }
+      for (const watcher of watchers) watcher();
     },
 
     /** [low, high] of a parameter's numbers, each null if that end is open; of the objective by the name "". */
@@ -111,6 +113,8 @@ export function trialFilters(form) {
 
     /** Has `listener()` called when something else is asked for. */
     listen: (listener) => listeners.add(listener),
+    /** The same, and also when the form only follows the address. */
+    watch: (watcher) => watchers.add(watcher),
   };
   return filters;
 }
