@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from service.api.conditional import IfNoneMatch
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import JobId, Now, ReadSession
 from service.api.figures import MAX_CURVES, side_labels
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_BIGINT
-from service.dashboard.charts import best, curves
+from service.dashboard.charts import best, curves, timeline
 from service.dashboard.charts.answering import moment_of
 from service.dashboard.charts.curves import CurveAxis
 from service.dashboard.charts.sides import groups_of, sides_of
@@ -200,5 +200,39 @@ def read_best(
             group.key: best.side_columns([row for row in rows if row.side == group.key], job.direction)
             for group in groups
         },
+    }
+    return moment.answer(content)
+
+
+@router.get("/jobs/{job_id}/charts/timeline", include_in_schema=False)
+def read_timeline(
+    session: ReadSession,
+    now: Now,
+    job_id: JobId,
+    known: IfNoneMatch = None,
+    first: Annotated[int, Query(ge=0, le=LARGEST_BIGINT)] = 0,
+) -> Response:
+    """What ran when, and the tree of forks.
+
+    Args:
+        first: the first stretch that may have changed since the reader asked; those before stay as they were.
+    """
+    job = JobRepository(session).get(job_id)
+    moment = moment_of(session, job)
+    if job.state.is_final and moment.is_known(known):
+        return moment.unchanged()
+    charts = ChartRepository(session)
+    trials = charts.lanes(job.id)
+    stretches = timeline.stretches_of(trials, charts.turns(job.id), now=job.finished_at or now)
+    lanes = timeline.lanes_of(stretches)
+    num_lanes = max(lanes, default=-1) + 1
+    origin = job.started_at or job.created_at
+    content = {
+        "first": min(first, len(stretches)),
+        "num_lanes": num_lanes,
+        "told": timeline.summary(trials, stretches, num_lanes),
+        "metric": job.metric,
+        "stretches": timeline.timeline_columns(stretches[first:], lanes[first:], origin=origin),
+        "forks": timeline.fork_columns(timeline.forks_of(trials)),
     }
     return moment.answer(content)

@@ -57,3 +57,11 @@ export function layoutOf(x, y) {
     showlegend: false,
   };
 }
+
+const UNITS = [[2 * 86400, 86400, "days"], [2 * 3600, 3600, "hours"], [180, 60, "minutes"], [0, 1, "seconds"]];
+
+/** {size, name} of the unit in which to tell of so many seconds. */
+export function unitOf(seconds) {
+  const [, size, name] = UNITS.find(([least]) => seconds >= least);
+  return { size, name };
+}

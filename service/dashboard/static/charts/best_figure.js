@@ -1,9 +1,7 @@
 // The best value found so far as a figure for Plotly.
 
-import { layoutOf, literal, number, valueAxis } from "./axis.js";
+import { layoutOf, literal, number, unitOf, valueAxis } from "./axis.js";
 import { atEqualTrials } from "./best_data.js";
-
-const TITLES = { trials: "finished trials of each side", seconds: "seconds since the job started" };
 
 export function sidesDrawn({ groups, sides }) {
   return groups.filter((group) => sides[group.key]?.line.y.length);
@@ -16,6 +14,8 @@ export function bestFigure(known, { axis, scale, hidden }) {
   const sides = shown.map((group) => [group, known.sides[group.key]]);
   const ends = sides.map(([, side]) => (axis === "trials" ? side.count : side.end));
   const end = Math.max(0, ...ends);
+  const unit = axis === "trials" ? { size: 1 } : unitOf(end);
+  const scaled = (places) => (unit.size === 1 ? places : places.map((each) => each / unit.size));
   const data = [];
   const values = [];
   sides.forEach(([group, side], index) => {
@@ -28,7 +28,7 @@ export function bestFigure(known, { axis, scale, hidden }) {
       data.push({
         ...common,
         mode: "lines",
-        x: [ends[index], end],
+        x: scaled([ends[index], end]),
         y: [best, best],
         line: { width: 1, color: group.colour, dash: "dot" },
         hoverinfo: "skip",
@@ -38,7 +38,7 @@ export function bestFigure(known, { axis, scale, hidden }) {
       {
         ...common,
         mode: "lines",
-        x: [...side.line[place], ends[index]],
+        x: scaled([...side.line[place], ends[index]]),
         y: [...side.line.y, best],
         line: { shape: "hv", width: 2.5, color: group.colour, dash: group.dash },
         hovertemplate: `${label}<br>best found %{y:.4g}<extra></extra>`,
@@ -46,7 +46,7 @@ export function bestFigure(known, { axis, scale, hidden }) {
       {
         ...common,
         mode: "markers",
-        x: side.dots[place],
+        x: scaled(side.dots[place]),
         y: side.dots.y,
         customdata: side.dots.number,
         marker: { size: 6, color: group.colour, opacity: 0.55 },
@@ -55,7 +55,7 @@ export function bestFigure(known, { axis, scale, hidden }) {
     );
   });
   const layout = layoutOf(
-    { title: { text: TITLES[axis] }, rangemode: "tozero" },
+    { title: { text: axis === "trials" ? "finished trials of each side" : `${unit.name} since the job started` }, rangemode: "tozero" },
     { title: literal(known.metric), ...valueAxis(values, scale) },
   );
   if (axis === "trials" && end <= 10) layout.xaxis.dtick = 1; // Plotly would set ticks at halves

@@ -2,6 +2,7 @@
 
 import { best } from "../charts/best.js";
 import { curves } from "../charts/curves.js";
+import { timeline } from "../charts/timeline.js";
 import { chart } from "../shared/charts.js";
 import { api, complain } from "./asking.js";
 
@@ -35,7 +36,7 @@ function tradeOff(picking) {
 /** `picking` holds the trial that the reader looks at. */
 export function charts(picking) {
   const base = `/jobs/${encodeURIComponent(document.getElementById("job").dataset.jobId)}/charts`;
-  const all = [best(base), curves(base, picking)];
+  const all = [best(base), curves(base, picking), timeline(base, picking, complain)];
   if (document.getElementById("trade-off")) all.push(tradeOff(picking));
   return {
     load: () => Promise.all(all.map((one) => one.load())),

@@ -1,0 +1,230 @@
+"""What ran when, and beside what, and which trial was forked from which. Pure functions.
+
+Nothing stores on which device a trial ran. So trials are laid into lanes: each takes the first one that is free when it
+begins, and keeps it until it pauses or ends. There are as many lanes as trials ran at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from service.dashboard.charts.columns import rounded_all
+from service.domain import FailureReason, TrialState
+from service.store.repositories.chart_rows import LaneTrial, Turn
+
+
+class Ending(StrEnum):
+    """What a stretch of training led to; also the order of the legend."""
+
+    COMPLETED = "completed"
+    RUNNING = "running"
+    PAUSED = "paused"
+    """It went on later, or is to."""
+    STOPPED = "stopped early"
+    DIVERGED = "diverged"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+_ENDINGS = {
+    TrialState.COMPLETED: Ending.COMPLETED,
+    TrialState.RUNNING: Ending.RUNNING,
+    TrialState.QUEUED: Ending.PAUSED,
+    TrialState.PRUNED: Ending.STOPPED,
+    TrialState.FAILED: Ending.FAILED,
+    TrialState.CANCELLED: Ending.CANCELLED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A time in which a trial trained without a pause."""
+
+    number: int
+    began: datetime
+    ended: datetime
+    ending: Ending
+    turn: int
+    """1: its first; more after a pause or another try."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """A trial in the tree of forks."""
+
+    number: int
+    row: int
+    parent_row: int | None
+    """None: it began from nothing."""
+    first_step: int
+    last_step: int
+    value: float | None
+    ending: Ending
+
+
+def stretches_of(trials: Sequence[LaneTrial], turns: Sequence[Turn], *, now: datetime) -> list[Stretch]:
+    """The stretches of all trials by beginning; where what happened to a trial is not stored any more, its whole time.
+
+    Args:
+        turns: in their order.
+        now: when what runs is cut off.
+    """
+    of_trial: dict[int, list[Turn]] = defaultdict(list)
+    for turn in turns:
+        of_trial[turn.number].append(turn)
+    found = []
+    for trial in trials:
+        own = _stretches(trial, of_trial.get(trial.number, []), now)
+        found += own or _whole(trial, now)
+    return sorted(found, key=lambda stretch: (stretch.began, stretch.number))
+
+
+def lanes_of(stretches: Sequence[Stretch]) -> list[int]:
+    """A lane for each of the stretches, which are by beginning: the lowest that is free."""
+    free: list[int] = []
+    busy: list[tuple[datetime, int]] = []
+    lanes = []
+    for stretch in stretches:
+        while busy and busy[0][0] <= stretch.began:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lane = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (stretch.ended, lane))
+        lanes.append(lane)
+    return lanes
+
+
+def idle_share(stretches: Sequence[Stretch], num_lanes: int) -> float | None:
+    """The part of all lanes' time, from the first beginning to the last end, in which nothing ran; None: no time."""
+    if not stretches:
+        return None
+    span = (max(stretch.ended for stretch in stretches) - stretches[0].began).total_seconds() * num_lanes
+    busy = sum((stretch.ended - stretch.began).total_seconds() for stretch in stretches)
+    return max(0.0, 1 - busy / span) if span > 0 else None
+
+
+def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes: int) -> list[str]:
+    """What the timeline shows, in sentences."""
+    if not stretches:
+        return []
+    at_once = f"Up to {num_lanes} trials ran at once" if num_lanes > 1 else "One trial ran at a time"
+    idle = idle_share(stretches, num_lanes)
+    lines = [at_once + ("." if idle is None else f"; {_share(idle)} of the lanes' time nothing ran.")]
+    paused = len({stretch.number for stretch in stretches if stretch.ending is Ending.PAUSED})
+    lost = sum(trial.losses for trial in trials)
+    memory = sum(trial.memory_failures for trial in trials)
+    counted = [(paused, "paused"), (lost, "taken up again after a loss"), (memory, "taken up again with less memory")]
+    told = [f"{_times(count)} {what}" for count, what in counted if count]
+    if told:
+        lines.append(f"Trials were {', '.join(told)}.")
+    devices = Counter(trial.device_name for trial in trials if trial.device_name)
+    if devices:
+        lines.append(f"Devices: {', '.join(f'{name} ({_trials(count)})' for name, count in devices.most_common())}.")
+    lines.append("Which device a trial had is not stored: it takes the first lane that is free when it begins.")
+    return lines
+
+
+def timeline_columns(stretches: Sequence[Stretch], lanes: Sequence[int], *, origin: datetime) -> dict[str, Any]:
+    """Stretches as columns, in seconds since `origin`."""
+    return {
+        "number": [stretch.number for stretch in stretches],
+        "lane": list(lanes),
+        "from": rounded_all(((stretch.began - origin).total_seconds() for stretch in stretches), 6),
+        "to": rounded_all(((stretch.ended - origin).total_seconds() for stretch in stretches), 6),
+        "ending": [stretch.ending.value for stretch in stretches],
+        "turn": [stretch.turn for stretch in stretches],
+    }
+
+
+def forks_of(trials: Sequence[LaneTrial]) -> list[Fork]:
+    """The tree of forks, a row for each trial, those of a parent below it; empty if nothing was forked."""
+    by_number = {trial.number: trial for trial in trials}
+    children: dict[int, list[LaneTrial]] = defaultdict(list)
+    roots = []
+    for trial in trials:
+        if trial.forked_from in by_number and trial.forked_from is not None:
+            children[trial.forked_from].append(trial)
+        else:
+            roots.append(trial)
+    if not children:
+        return []
+    rows: dict[int, int] = {}
+    found = []
+    waiting = roots[::-1]
+    while waiting:
+        trial = waiting.pop()
+        rows[trial.number] = len(rows)
+        found.append(
+            Fork(
+                number=trial.number,
+                row=rows[trial.number],
+                parent_row=None if trial.forked_from is None else rows.get(trial.forked_from),
+                first_step=trial.forked_at_step or 0,
+                last_step=max(trial.step, trial.forked_at_step or 0),
+                value=trial.value,
+                ending=_ending(trial.state, trial.reason),
+            )
+        )
+        waiting += sorted(children[trial.number], key=lambda child: (child.forked_at_step or 0, child.number))[::-1]
+    return found
+
+
+def fork_columns(forks: Iterable[Fork]) -> dict[str, Any]:
+    every = list(forks)
+    return {
+        "number": [fork.number for fork in every],
+        "parent": [fork.parent_row for fork in every],
+        "first": [fork.first_step for fork in every],
+        "last": [fork.last_step for fork in every],
+        "value": rounded_all(fork.value for fork in every),
+        "ending": [fork.ending.value for fork in every],
+    }
+
+
+def _stretches(trial: LaneTrial, turns: Sequence[Turn], now: datetime) -> list[Stretch]:
+    """Those that a trial's turns tell of; empty if they are not stored any more."""
+    found: list[tuple[datetime, datetime, TrialState]] = []
+    began: datetime | None = None
+    for turn in turns:
+        if turn.state is TrialState.RUNNING:
+            began = began or turn.at  # told again when it is asked to stop
+        elif began is not None:
+            found.append((began, turn.at, turn.state))
+            began = None
+    if began is not None:
+        found.append((began, now, TrialState.RUNNING))
+    last = len(found)
+    return [
+        Stretch(trial.number, start, end, _ending(state, trial.reason if place == last else None), place)
+        for place, (start, end, state) in enumerate(found, start=1)
+    ]
+
+
+def _whole(trial: LaneTrial, now: datetime) -> list[Stretch]:
+    if trial.started_at is None:
+        return []
+    ended = trial.finished_at or now
+    return [
+        Stretch(trial.number, trial.started_at, max(trial.started_at, ended), _ending(trial.state, trial.reason), 1)
+    ]
+
+
+def _ending(state: TrialState, reason: FailureReason | None) -> Ending:
+    return Ending.DIVERGED if reason is FailureReason.DIVERGED else _ENDINGS[state]
+
+
+def _share(part: float) -> str:
+    return "under 1%" if part < 0.01 else f"{100 * part:.0f}%"
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
+def _trials(count: int) -> str:
+    return "1 trial" if count == 1 else f"{count} trials"

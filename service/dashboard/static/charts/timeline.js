@@ -1,0 +1,80 @@
+// What ran when, and the tree of forks: a section of a job's page, asked for when the reader comes to it.
+
+import { feed } from "./feed.js";
+import { panel } from "./panel.js";
+import {
+  endingsDrawn,
+  firstOpen,
+  forksFigure,
+  forksTable,
+  mergedTimeline,
+  timelineFigure,
+  timelineTable,
+} from "./timeline_figure.js";
+
+const MIN_INTERVAL_MS = 3000;
+
+export function timeline(base, picking, complain) {
+  const element = document.getElementById("timeline");
+  const tree = document.getElementById("forks").closest("section");
+  let isNear = false;
+  let isStale = true;
+  let timer = null;
+
+  const service = feed((known) => `${base}/timeline${known ? `?first=${firstOpen(known)}` : ""}`, mergedTimeline);
+  const onPick = (number) => picking.pick(number, true);
+  const lanes = panel("timeline", "timeline", {
+    figure: ({ hidden }) =>
+      service.known() && timelineFigure(service.known(), { hidden, picked: picking.number, height: element.clientHeight }),
+    groups: () => endingsDrawn(service.known().stretches.ending),
+    table: () => timelineTable(service.known()),
+    note: () => service.known().told.join(" "),
+    onPick,
+  });
+  const forks = panel("forks", "fork", {
+    figure: ({ hidden }) =>
+      service.known()?.forks.number.length && forksFigure(service.known(), { hidden, picked: picking.number }),
+    groups: () => endingsDrawn(service.known().forks.ending),
+    table: () => forksTable(service.known()),
+    onPick,
+  });
+
+  async function draw() {
+    await lanes.draw();
+    const { number } = service.known().forks;
+    tree.hidden = !number.length;
+    if (!number.length) return;
+    document.getElementById("forks").style.height = `${Math.min(720, Math.max(240, 90 + 18 * number.length))}px`;
+    await forks.draw();
+  }
+
+  async function bringUpToDate() {
+    timer = null;
+    isStale = false;
+    if (await (service.known() ? service.refresh() : service.load())) await draw();
+  }
+
+  /** Asks when somebody looks, and then not too often. */
+  function ask() {
+    if (!isNear || !isStale || timer !== null) return;
+    timer = setTimeout(() => bringUpToDate().catch(complain), service.known() ? MIN_INTERVAL_MS : 0);
+  }
+
+  new IntersectionObserver(
+    (entries) => {
+      isNear = entries.at(-1).isIntersecting;
+      ask();
+    },
+    { rootMargin: "200px" },
+  ).observe(element);
+  picking.listen(() => service.known() && draw());
+
+  return {
+    load: async () => {},
+    refresh: async (page, events) => {
+      if (events !== null && !events.some((event) => event.kind === "trial.state")) return;
+      isStale = true;
+      ask();
+    },
+  };
+}

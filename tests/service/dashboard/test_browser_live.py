@@ -1,0 +1,127 @@
+"""An open page of a job while things happen: what it asks for, and what stays as the reader left it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from playwright.sync_api import Page, Response, expect
+
+from service.domain import TrialState
+from service.store.session import Database
+from tests.service.dashboard.conftest import open_page, wait_for, wait_for_drawn, wait_until_live
+from tests.support.service.scenarios import begin_trial, claimed_job, fork_trial, measure_curve
+from tests.support.service.stories import Story
+
+SET_HIDDEN = """(hidden) => {
+  Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+class Answers:
+    """What a page was answered since."""
+
+    def __init__(self, page: Page) -> None:
+        self.seen: list[Response] = []
+        page.on("response", lambda answer: self.seen.append(answer))
+
+    def of(self, ending: str) -> list[dict[str, Any]]:
+        """The JSON of answers whose path ends so."""
+        found = [answer for answer in self.seen if urlsplit(answer.url).path.endswith(ending)]
+        return [json.loads(answer.text()) for answer in found if answer.status == 200]
+
+
+LAST_STEP = """(number) => {
+  const { data } = document.getElementById("learning-curves");
+  const trace = data.find(({ customdata }) => customdata.includes(number));
+  return trace && trace.x[trace.customdata.lastIndexOf(number)];
+}"""
+
+
+def test_an_open_page_asks_for_what_has_come_and_moves_nothing(page: Page, sqlite_database: Database) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(seconds=60))
+    for number in range(4):
+        story.run(number)
+    story.begin(4)
+    story.measure(4, until=50)
+    open_page(page, story)
+    wait_for_drawn(page, "learning-curves", set(range(5)))
+    wait_until_live(page)
+    curves = page.locator("#learning-curves")
+    curves.scroll_into_view_if_needed()
+    page.evaluate("async () => { await Plotly.relayout('learning-curves', {'yaxis.range': [-1, 0]}) }")
+    page.locator("#curve-metric").focus()
+    before = page.evaluate("scrollY")
+    answers = Answers(page)
+
+    story.measure(4, until=100)
+    wait_for(page, f"() => ({LAST_STEP})(4) === 100")
+    further = answers.of("/charts/curves")
+    assert [answer["whole"] for answer in further] == [False] * len(further)
+    assert {number for answer in further for number in answer["curves"]["number"]} == {4}
+    assert answers.of("/charts/best") == []
+    assert answers.of("/plots/learning-curves") == []
+    wholes = [answer for answer in answers.seen if urlsplit(answer.url).path.endswith(story.job_id)]
+    assert wholes
+    assert {urlsplit(answer.url).query for answer in wholes} == {"parts=true"}
+
+    story.end(4, TrialState.COMPLETED)
+    wait_for_drawn(page, "best-so-far", {0, 1, 2, 3, 4})
+    [best] = answers.of("/charts/best")
+    assert (best["whole"], [row[0] for row in best["finished"]]) == (False, [4])
+    assert page.evaluate("scrollY") == before
+    assert page.evaluate("document.getElementById('learning-curves').layout.yaxis.range") == [-1, 0]
+    expect(page.locator("#curve-metric")).to_be_focused()
+
+
+def test_a_page_that_was_hidden_catches_up_at_once(page: Page, running: Story) -> None:
+    open_page(page, running)
+    wait_for_drawn(page, "learning-curves", set(range(5)))
+    wait_until_live(page)
+    page.evaluate(SET_HIDDEN, True)
+    for number in (5, 6, 7):
+        running.run(number)
+    answers = Answers(page)
+    page.evaluate(SET_HIDDEN, False)
+    wait_for_drawn(page, "learning-curves", set(range(8)))
+    expect(page.locator("#budget")).to_contain_text("8 of 20 trials finished")
+    further = answers.of("/charts/curves")
+    assert further[0]["curves"]["number"] == [5, 6, 7]
+    # The stream begins where the page is: what it missed is not told again, event by event.
+    wait_until_live(page)
+    stream = next(answer for answer in answers.seen if answer.url.split("?")[0].endswith("/events"))
+    assert parse_qs(urlsplit(stream.url).query) == {"after": [str(further[0]["event"])]}
+    running.begin(8)
+    running.measure(8, until=30)
+    wait_for_drawn(page, "learning-curves", set(range(9)))
+
+
+def test_the_timeline_and_the_forks_come_when_the_reader_does(page: Page, sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+    begin_trial(sqlite_database, lease, 0)
+    measure_curve(sqlite_database, lease, 0, {10: 3.0, 20: 2.0})
+    fork_trial(sqlite_database, lease, 1, parent=0, step=20, lr=0.1)
+    answers = Answers(page)
+    page.set_viewport_size({"width": 1280, "height": 500})
+    page.goto(f"/jobs/{lease.job_id}")
+    wait_until_live(page)
+    wait_for_drawn(page, "learning-curves", {0, 1})
+    assert answers.of("/charts/timeline") == []
+    page.locator("#timeline").scroll_into_view_if_needed()
+    wait_for_drawn(page, "timeline", {0, 1})
+    wait_for_drawn(page, "forks", {0, 1})
+    section = page.get_by_role("region", name="Forks", exact=True)
+    expect(section).to_be_visible()
+    section.get_by_role("button", name="Forks: show as table").click()
+    row = section.get_by_role("table", name="Forks, as a table").get_by_role("row").nth(2)
+    expect(row.get_by_role("cell").or_(row.get_by_role("rowheader"))).to_have_text(
+        ["1", "#0", "20", "20", "2.000", "running"]
+    )
+    timeline = page.get_by_role("region", name="Timeline", exact=True)
+    expect(timeline.locator(".note")).to_contain_text("Up to 2 trials ran at once")
+    expect(timeline.get_by_role("button", name="running")).to_have_attribute("aria-pressed", "true")
+    timeline.get_by_role("button", name="running").click()
+    expect(page.locator("#timeline")).to_contain_class("nothing")
