@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any, get_args
 
-from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi import APIRouter, Query, Request, Response
 
 from search_spaces import SearchSpace
 from service.access.caller import Scope
 from service.access.permitted import may_have_run
+from service.api.conditional import IfNoneMatch
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
 from service.api.figures.trial_curve import CurveAxis, CurveScale, thin_curve
 from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.routers.output import Wanted
+from service.dashboard.live_parts import live_parts
 from service.dashboard.rendering import page
 from service.dashboard.trial import metrics, view
 from service.domain import Direction, Phase, TrialState, side_of
@@ -27,7 +28,7 @@ from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.store.repositories.measurements import StoredMeasurement
 from service.store.repositories.outputs import OutputRepository
-from service.store.repositories.trial_relations import TrialRelationRepository
+from service.store.repositories.trial_relations import PlaceAmongOthers, TrialRelationRepository
 from service.store.session import Session
 from service.use_cases.steer import RETRIABLE
 from service.use_cases.trial_curves import Origin, best_of_side, origin_of, trial_curve
@@ -61,8 +62,14 @@ def trial_page(
     x: _Choice = None,
     scale: _Choice = None,
     rank: Annotated[int | None, Query(ge=0, le=LARGEST_INT)] = None,
-) -> HTMLResponse:
-    """One trial. What cannot be chosen of metric, axis and scale is as if nothing was chosen."""
+    known: IfNoneMatch = None,
+    parts: bool = False,
+) -> Response:
+    """One trial. What cannot be chosen of metric, axis and scale is as if nothing was chosen.
+
+    Args:
+        parts: what changes while the trial runs, alone; an open page asks for it.
+    """
     job = JobRepository(session).get(job_id)
     trial = TrialRepository(session).get(job_id, _number(job_id, number))
     relations = TrialRelationRepository(session)
@@ -76,8 +83,8 @@ def trial_page(
     baseline = {found.phase: found for found in TrialRepository(session).leading([job.id])}.get(Phase.BASELINE)
     before, after = relations.neighbours(job.id, trial.number)
     _, python = config_to_paste(job, trial)
-    chunks = Wanted(trial.id, rank=rank).tail(session, LINES_SHOWN)
     context = {
+        "is_whole": not parts,
         "job": job,
         "trial": trial,
         "now": now,
@@ -111,10 +118,12 @@ def trial_page(
         "python": python,
         "config": json.dumps(trial.config, indent=2, ensure_ascii=False),
         "rank": rank,
-        "ranks": OutputRepository(session).ranks(trial.id),
-        "chunks": chunks,
+        "ranks": [] if parts else OutputRepository(session).ranks(trial.id),
+        "chunks": [] if parts else Wanted(trial.id, rank=rank).tail(session, LINES_SHOWN),
         "num_lines": LINES_SHOWN,
     }
+    if parts:
+        return live_parts(request, "trial/page.html", context, known)
     return page(request, "trial/page.html", context)
 
 
@@ -127,27 +136,22 @@ def _number(job_id: str, text: str) -> int:
 
 def _standing(session: Session, job: Job, trial: Trial, origin: Origin) -> Standing | None:
     """The place of a trial that was pruned or completed; None: it has none."""
-    relations = TrialRelationRepository(session)
     if trial.value is None or trial.phase is Phase.CONFIRMATION:
         return None
-    if trial.state is TrialState.PRUNED:
+    relations = TrialRelationRepository(session)
+    if trial.state is TrialState.COMPLETED:
+        place = relations.place_of(trial, origin.phase, origin.optimizer, job.direction)
+    elif trial.state is TrialState.PRUNED:
         found = relations.measured_at(
             job.id, origin.phase, origin.optimizer, step=trial.step, metric=job.metric, before=trial.finished_at
         )
-    elif trial.state is TrialState.COMPLETED:
-        found = relations.completed_values(job.id, origin.phase, origin.optimizer)
+        others = [value for number, value in found.items() if number != trial.number]
+        num_better = sum(job.direction.is_better(value, than=trial.value) for value in others)
+        best = min if job.direction is Direction.MINIMIZE else max
+        place = PlaceAmongOthers(len(others), num_better, best(others, default=None))
     else:
         return None
-    others = [value for number, value in found.items() if number != trial.number]
-    best = min if job.direction is Direction.MINIMIZE else max
-    return Standing(
-        metric=job.metric,
-        step=trial.step,
-        value=trial.value,
-        num_others=len(others),
-        num_better=sum(job.direction.is_better(value, than=trial.value) for value in others),
-        best=best(others, default=None),
-    )
+    return Standing(job.metric, trial.step, trial.value, place.num_others, place.num_better, place.best)
 
 
 def _measurements(session: Session, trial: Trial) -> list[StoredMeasurement]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, case, func, select
 from sqlalchemy.orm import Session
 
 from service.domain import Direction, Phase, TrialState
@@ -45,6 +45,16 @@ class CurvePoint:
     seconds: float
     value: float | None
     """None: it was not measured, or not finite."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceAmongOthers:
+    """How a trial's objective compares with that of others."""
+
+    num_others: int
+    num_better: int
+    best: float | None
+    """Of the others; None: there are none."""
 
 
 class TrialRelationRepository:
@@ -107,10 +117,13 @@ class TrialRelationRepository:
         }
         return {number: value for number, value in found.items() if value is not None}
 
-    def completed_values(self, job_id: str, phase: Phase, optimizer: str) -> dict[int, float]:
-        """The objective of the completed trials of a side, by number."""
-        statement = select(Trial.number, Trial.value).where(*_completed(job_id, phase, optimizer))
-        return {number: value for number, value in self._session.execute(statement) if value is not None}
+    def place_of(self, trial: Trial, phase: Phase, optimizer: str, direction: Direction) -> PlaceAmongOthers:
+        """The place of a completed trial with a value among the others of its side that completed."""
+        is_better = Trial.value < trial.value if direction is Direction.MINIMIZE else Trial.value > trial.value
+        best = func.min(Trial.value) if direction is Direction.MINIMIZE else func.max(Trial.value)
+        statement = select(func.count(), func.coalesce(func.sum(case((is_better, 1), else_=0)), 0), best)
+        others = (*_completed(trial.job_id, phase, optimizer), Trial.number != trial.number)
+        return PlaceAmongOthers(*self._session.execute(statement.where(*others)).one())
 
     def completed_ids(self, job_id: str, phase: Phase, optimizer: str) -> list[str]:
         """The ids of the completed trials of a side, by number."""
@@ -150,10 +163,13 @@ class TrialRelationRepository:
         return {set_id: names.index(metric) for set_id, names in sets if metric in names}
 
 
-def _of_side(job_id: str, phase: Phase, optimizer: str) -> tuple[ColumnElement[bool], ...]:
-    return Trial.job_id == job_id, Trial.phase == phase, Trial.config["optimizer"]["name"].as_string() == optimizer
+def _of_side(job_id: str, phase: Phase, optimizer: str) -> list[ColumnElement[bool]]:
+    found = [Trial.job_id == job_id, Trial.phase == phase]
+    if phase is Phase.BASELINE:  # the search has one optimizer, and not to look at it leaves all to an index
+        found.append(Trial.config["optimizer"]["name"].as_string() == optimizer)
+    return found
 
 
-def _completed(job_id: str, phase: Phase, optimizer: str) -> tuple[ColumnElement[bool], ...]:
+def _completed(job_id: str, phase: Phase, optimizer: str) -> list[ColumnElement[bool]]:
     is_completed = Trial.state == TrialState.COMPLETED, Trial.value.is_not(None)
-    return *_of_side(job_id, phase, optimizer), *is_completed
+    return [*_of_side(job_id, phase, optimizer), *is_completed]

@@ -12,7 +12,8 @@ import { controls } from "./controls.js";
 import { lines } from "./lines.js";
 
 const CHOICES = ["metric", "x", "scale"];
-const trial = `/trials/${document.getElementById("job").dataset.number}`;
+const number = Number(document.getElementById("job").dataset.number);
+const trial = `/trials/${number}`;
 const actions = () => document.getElementById("actions").dataset;
 
 function figureAddress() {
@@ -20,13 +21,24 @@ function figureAddress() {
   return `${api}${trial}/plots/curve?${new URLSearchParams(asked)}`;
 }
 
+/** Where the parts marked `data-live` are, with what is chosen. */
+function parts() {
+  const address = new URL(location.href);
+  address.searchParams.set("parts", "true");
+  return address;
+}
+
+/** Whether something that happened may show here: what other trials measure does not. */
+const isShown = ({ kind, data }) => kind !== "trial.measured" || data.number === number;
+
 const curve = chart("curve", figureAddress);
 const saved = checkpoints(`${api}${trial}/checkpoints`);
 let drawnStep = actions().step;
 
 /** Brings the page up to date; false when neither the trial nor its job goes on, so that nothing more will come. */
-async function refresh() {
-  patchLive(await fetchPage());
+async function refresh(events) {
+  if (events !== null && !events.some(isShown)) return following;
+  patchLive(await fetchPage(parts()));
   if (actions().step !== drawnStep || actions().final === "true") {
     drawnStep = actions().step;
     await Promise.all([curve.load(), saved.load()]);
@@ -50,7 +62,7 @@ document.addEventListener("click", async (event) => {
   event.preventDefault();
   choose(link.dataset.choose, link.dataset.value);
   try {
-    patchLive(await fetchPage());
+    patchLive(await fetchPage(parts()));
     await curve.load();
     // What was zoomed into of another metric says nothing of this one.
     await Plotly.relayout("curve", { "xaxis.autorange": true, "yaxis.autorange": true });
@@ -69,13 +81,13 @@ document.addEventListener("keydown", (event) => {
 });
 
 controls({ trial, send, complain, forgetProblem }, async () => {
-  await refresh();
+  await refresh(null);
   keepLive();
 });
 
 // A trial that has ended may have been taken up again elsewhere: look anew when the page is looked at.
 document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && !following) refresh().then(keepLive, () => {});
+  if (!document.hidden && !following) refresh(null).then(keepLive, () => {});
 });
 
 copyOnClick();
