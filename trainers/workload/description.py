@@ -30,11 +30,13 @@ class WorkloadOption:
     role: OptionRole = "model"
     words: tuple[str, ...] = ()
     """Of a `path_or_word`: the words."""
+    choices: tuple[str, ...] = ()
+    """The words that it takes; empty: it takes others, too, or no words."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The option that `dataclasses.asdict` and JSON made into `data`."""
-        return cls(**{**data, "words": tuple(data["words"])})
+        return cls(**{**data, "words": tuple(data["words"]), "choices": tuple(data.get("choices", ()))})
 
     def paths_in(self, value: Json) -> Sequence[str]:
         """The paths on the machine of a rank that a value of the option names, also in lists and objects."""

@@ -25,7 +25,7 @@ import traceback
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 from trainers.config import InvalidConfig, Json
 from trainers.processes.job_code import import_from_job_code
@@ -142,7 +142,8 @@ def problems_of(description: WorkloadDescription) -> list[str]:
 def options_of(cls: type[Any]) -> dict[str, WorkloadOption]:
     """The constructor's parameters; `*args` and `**kwargs` are none.
 
-    What an option is for is taken from `Annotated[type, "what it is for"]`, with the annotation behind it.
+    What an option is for is taken from `Annotated[type, "what it is for"]`, with the annotation behind it; the words
+    that it takes, from `Literal`.
 
     Raises:
         InvalidConfig: a parameter is positional-only, so that no option can be passed to it, or `option_roles` names
@@ -161,8 +162,14 @@ def options_of(cls: type[Any]) -> dict[str, WorkloadOption]:
         if parameter.kind in _KEYWORD_KINDS:
             required = parameter.default is inspect.Parameter.empty
             default = None if required else _as_json(parameter.default)
-            text = _option_text(hints.get(name, parameter.annotation))
-            options[name] = WorkloadOption(default, text, required=required, role=roles.get(name, "model"))
+            annotation = hints.get(name, parameter.annotation)
+            options[name] = WorkloadOption(
+                default,
+                _option_text(annotation),
+                required=required,
+                role=roles.get(name, "model"),
+                choices=_choices_of(annotation),
+            )
     return options
 
 
@@ -207,6 +214,13 @@ def _type_hints(cls: type[Any]) -> Mapping[str, Any]:
         return typing.get_type_hints(cls.__init__, include_extras=True)
     except (NameError, TypeError, AttributeError):  # names that only a type checker imports
         return {}
+
+
+def _choices_of(annotation: object) -> tuple[str, ...]:
+    """The words of a `Literal`; empty: the annotation is none of words alone."""
+    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    words = get_args(kind) if get_origin(kind) is Literal else ()
+    return words if all(isinstance(word, str) for word in words) else ()
 
 
 def _option_text(annotation: Any) -> str:

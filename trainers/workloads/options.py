@@ -13,7 +13,11 @@ from trainers.workload.description import WorkloadOption
 
 Shape = TypeVar("Shape")
 
-SIZE = WorkloadOption("tiny", "size of the model: tiny or small; steps and batch size have defaults for tiny")
+SIZE = WorkloadOption(
+    "tiny",
+    "size of the model: tiny or small; steps and batch size have defaults for tiny",
+    choices=("tiny", "small"),
+)
 
 
 def integer(name: str, value: object, *, minimum: int = 1) -> int:

@@ -23,7 +23,14 @@ WORKLOAD: dict[str, Any] = {
     "default_num_steps": 200,
     "default_evaluate_every": 20,
     "default_batch_size": 128,
-    "options": {"hidden_sizes": {"default": [128, 64], "description": "units of each hidden layer"}},
+    "options": {
+        "hidden_sizes": {
+            "default": [128, 64],
+            "description": "units of each hidden layer",
+            "required": False,
+            "choices": [],
+        }
+    },
 }
 
 SEARCH_SPACE: dict[str, Any] = {

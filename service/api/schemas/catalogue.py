@@ -20,6 +20,10 @@ class WorkloadOptionRead(ReadModel):
     """Where a job says nothing."""
     description: str
     """For people."""
+    required: bool = False
+    """True if a job must give it."""
+    choices: tuple[str, ...] = ()
+    """The words that it takes; empty: it takes others, too, or no words."""
 
 
 class WorkloadRead(ReadModel):

@@ -51,11 +51,14 @@ def _option_field(name: str, option: WorkloadOption) -> FormField:
         kind=_kind(option),
         default=option.default,
         required=option.required,
+        choices=option.choices,
         when_empty="" if option.required or option.default is not None else "as described below",
     )
 
 
 def _kind(option: WorkloadOption) -> Kind:
+    if option.choices:
+        return "choice"
     match option.default:
         case bool():
             return "flag"

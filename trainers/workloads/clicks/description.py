@@ -63,7 +63,9 @@ DESCRIPTIONS = (
                 "where parsed logs are kept; null: SHAMPOO_TUNER_CACHE, or the user's cache directory",
                 role="cache",
             ),
-            "size": WorkloadOption("tiny", "size of the model: tiny, small or dlrm-kaggle"),
+            "size": WorkloadOption(
+                "tiny", "size of the model: tiny, small or dlrm-kaggle", choices=("tiny", "small", "dlrm-kaggle")
+            ),
             "num_buckets": WorkloadOption(
                 None, "rows of each category's table, to which its values are hashed; null: as the size has it"
             ),

@@ -36,7 +36,11 @@ DESCRIPTIONS = (
         default_evaluate_every=40,
         default_batch_size=32,
         options={
-            "task": WorkloadOption("causal-lm", "causal-lm, image-classification or sequence-classification"),
+            "task": WorkloadOption(
+                "causal-lm",
+                "causal-lm, image-classification or sequence-classification",
+                choices=("causal-lm", "image-classification", "sequence-classification"),
+            ),
             "architecture": WorkloadOption(
                 None,
                 "as transformers calls it (model_type), e.g. gpt2, llama, bert, resnet or vit; null: that of "
@@ -50,7 +54,9 @@ DESCRIPTIONS = (
             "model_path": WorkloadOption(
                 None, "a local directory with config.json, and safetensors files for pretrained weights", role="path"
             ),
-            "weights": WorkloadOption("random", "random, or pretrained to read them from model_path"),
+            "weights": WorkloadOption(
+                "random", "random, or pretrained to read them from model_path", choices=("random", "pretrained")
+            ),
             "path": WorkloadOption(
                 None,
                 "causal-lm: text as for text-lm; image-classification: images as for image-folder; "

@@ -49,6 +49,7 @@ DESCRIPTIONS = (
             "architecture": WorkloadOption(
                 "resnet50",
                 "resnet18, resnet50, vit-tiny, vit-small or vit-base; for small images resnet20 or vit-nano",
+                choices=("resnet18", "resnet50", "vit-tiny", "vit-small", "vit-base", "resnet20", "vit-nano"),
             ),
             "image_size": WorkloadOption(224, "height and width to which images are cropped and scaled, in pixels"),
             "patch_size": WorkloadOption(
