@@ -54,15 +54,20 @@ def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
         if isinstance(inner, dict) and inner:
             yield from _leaves(inner, where)
         elif isinstance(inner, list) and inner and all(isinstance(entry, dict) for entry in inner):
-            yield from _leaves(_by_name(inner), where)
+            names = _names(inner)
+            if names is not None and all(len(entry) == 1 for entry in inner):
+                yield where, names
+            else:
+                places = names or [str(place) for place in range(1, len(inner) + 1)]
+                yield from _leaves(dict(zip(places, inner, strict=True)), where)
         else:
             yield where, inner
 
 
-def _by_name(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The entries of a list by what names them, or by their places."""
+def _names(entries: Sequence[Mapping[str, Any]]) -> list[str] | None:
+    """What names the entries of a list; None: nothing does."""
     for field in NAMING:
         names = [entry.get(field) for entry in entries]
         if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
-            return dict(zip(map(str, names), entries, strict=True))
-    return {str(place): entry for place, entry in enumerate(entries, start=1)}
+            return [str(name) for name in names]
+    return None
