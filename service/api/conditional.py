@@ -3,7 +3,7 @@ refused.
 
 An `ETag` reads `"CHANGEABLE-ALL"`. `ALL` is a digest of the whole answer, and with it `If-None-Match` gives 304.
 `CHANGEABLE` is a digest of what users can change, and `If-Match` compares that alone: the progress of a job that runs
-changes all the time, and makes no change of a user's wrong.
+changes all the time, and makes no change of a user's wrong. What users cannot change has a tag of `ALL` alone.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     304: {"description": "It is as it was: `If-None-Match` names it.", "headers": ETAG},
 }
 """Of an endpoint that gives one thing."""
+
+UNCHANGEABLE: dict[int | str, dict[str, Any]] = {
+    status: {**told, "headers": {"ETag": {"description": "For `If-None-Match`.", "schema": {"type": "string"}}}}
+    for status, told in RESPONSES.items()
+}
+"""Of an endpoint that gives what nobody changes by a request."""
 
 IfMatch = Annotated[
     str | None,
@@ -82,14 +88,15 @@ class Tagged:
         """Args: known: what `If-None-Match` says."""
         self._known = known
 
-    def answer(self, read: BaseModel, changeable: str) -> Response:
+    def answer(self, read: BaseModel, changeable: str | None = None) -> Response:
         """The answer to a request for one thing.
 
         Args:
-            changeable: a digest of what users can change of it.
+            changeable: a digest of what users can change of it; None: there is nothing.
         """
         content = read.model_dump_json(by_alias=True).encode()
-        tag = f'"{changeable}-{_digest(content, 20)}"'
+        whole = _digest(content, 20)
+        tag = f'"{whole}"' if changeable is None else f'"{changeable}-{whole}"'
         # Whoever keeps it asks each time whether it still holds.
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
         known = [given.strip().removeprefix("W/") for given in (self._known or "").split(",")]

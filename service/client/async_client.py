@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import wraps
 from http import HTTPStatus
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 import httpx
 from pydantic import BaseModel
 
+from service.api.schemas.checkpoints import CheckpointRead
 from service.api.schemas.code import CodeRead
 from service.api.schemas.jobs import EventRead, JobRead
 from service.api.schemas.output import OutputRead
@@ -21,8 +22,9 @@ from service.client import code as about_code
 from service.client import declared
 from service.client import webhooks as about_webhooks
 from service.client.attempts import Attempts, read_answer, refusal
-from service.client.calls import Call, Pages, Params
+from service.client.calls import Call, Pages, Params, reading
 from service.client.code import known_code, packed, store_code
+from service.client.downloads import fetch_later
 from service.client.errors import ApiError, ServiceUnreachable
 from service.client.requests import GIVE_UP_SECONDS, STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Connecting
 from service.client.stream import SseParser, StreamOver, followed_later
@@ -107,6 +109,20 @@ class AsyncRequests:
             part = await self.call(pages.page(part.following))
             for item in part.items:
                 yield item
+
+    async def read(
+        self,
+        schema: type[Read],
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: object = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> Read:
+        """The answer to one request, for what has no method of its own; as `Client.read`."""
+        call = Call(reading(schema), method, path, params=params or {}, body=body, headers=headers or {})
+        return await self.call(call)
 
     async def _stream(
         self, schema: type[Read], path: str, after: int | None, *, params: Params | None = None
@@ -208,6 +224,18 @@ class AsyncClient(AsyncRequests):
             if error.status != HTTPStatus.NOT_FOUND:
                 raise
         return await self.call(store_code(archive))
+
+    async def download_checkpoint(self, job_id: str, number: int, checkpoint: CheckpointRead, directory: Path) -> None:
+        """Fetches the files of a checkpoint into a directory, and checks them; as `Client.download_checkpoint`."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in checkpoint.files:
+            path = declared.checkpoint_path(job_id, number, checkpoint.name, file.name)
+            try:
+                response = await fetch_later(self._http, path, directory / file.name, sha256=file.sha256)
+            except httpx.TransportError as error:
+                raise ServiceUnreachable(self.base_url, error) from error
+            if not response.is_success:
+                raise refusal(response, self.base_url)
 
     async def wait(
         self,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 import httpx
 
@@ -31,34 +33,92 @@ def fetch(http: httpx.Client, path: str, target: Path, *, sha256: str | None) ->
         httpx.TransportError: the service is out of reach.
         DamagedDownload
     """
-    part = target.with_name(f"{target.name}.part")
-    tag, checksum = None, hashlib.sha256()
-    with part.open("wb") as file:
-        for remaining in reversed(range(TRIES)):
-            headers = {"Accept-Encoding": "identity"}
-            if tag is not None:
-                headers |= {"Range": f"bytes={file.tell()}-", "If-Range": tag}
+    with _Coming(target) as coming:
+        while True:
             try:
-                with http.stream("GET", path, headers=headers) as response:
+                with http.stream("GET", path, headers=coming.asked) as response:
                     if not response.is_success:
                         response.read()
-                        part.unlink()
                         return response
-                    if response.status_code != httpx.codes.PARTIAL_CONTENT:
-                        file.seek(0)
-                        file.truncate()
-                        checksum = hashlib.sha256()
-                    tag = response.headers.get("ETag")
+                    coming.begin(response)
                     for chunk in response.iter_raw():
-                        file.write(chunk)
-                        checksum.update(chunk)
-                break
+                        coming.take(chunk)
             except httpx.TransportError:
-                if not remaining:
-                    part.unlink()
+                if not coming.may_try_again():
                     raise
-    if sha256 is not None and checksum.hexdigest() != sha256:
-        part.unlink()
-        raise DamagedDownload(target.name)
-    part.replace(target)
-    return response
+            else:
+                coming.keep(sha256)
+                return response
+
+
+async def fetch_later(http: httpx.AsyncClient, path: str, target: Path, *, sha256: str | None) -> httpx.Response:
+    """As `fetch`, with a client whose answers are awaited."""
+    with _Coming(target) as coming:
+        while True:
+            try:
+                async with http.stream("GET", path, headers=coming.asked) as response:
+                    if not response.is_success:
+                        await response.aread()
+                        return response
+                    coming.begin(response)
+                    async for chunk in response.aiter_raw():
+                        coming.take(chunk)
+            except httpx.TransportError:
+                if not coming.may_try_again():
+                    raise
+            else:
+                coming.keep(sha256)
+                return response
+
+
+class _Coming:
+    """A file as far as it has come; what is not kept is removed."""
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._part = target.with_name(f"{target.name}.part")
+        self._tag: str | None = None
+        self._checksum = hashlib.sha256()
+        self._tries_left = TRIES
+
+    def __enter__(self) -> Self:
+        self._file = self._part.open("wb")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """The headers that ask for what is missing yet."""
+        headers = {"Accept-Encoding": "identity"}
+        if self._tag is not None:
+            headers |= {"Range": f"bytes={self._file.tell()}-", "If-Range": self._tag}
+        return headers
+
+    def begin(self, response: httpx.Response) -> None:
+        """Begins anew, unless the answer goes on where the one before broke off."""
+        if response.status_code != httpx.codes.PARTIAL_CONTENT:
+            self._file.seek(0)
+            self._file.truncate()
+            self._checksum = hashlib.sha256()
+        self._tag = response.headers.get("ETag")
+
+    def take(self, chunk: bytes) -> None:
+        self._file.write(chunk)
+        self._checksum.update(chunk)
+
+    def may_try_again(self) -> bool:
+        """True a few times."""
+        self._tries_left -= 1
+        return self._tries_left > 0
+
+    def keep(self, sha256: str | None) -> None:
+        """Gives the file its name. Raises: DamagedDownload."""
+        self._file.close()
+        if sha256 is not None and self._checksum.hexdigest() != sha256:
+            raise DamagedDownload(self._target.name)
+        self._part.replace(self._target)

@@ -12,42 +12,26 @@ with Client() as client:
 
 from __future__ import annotations
 
-import logging
-import math
-import os
-import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
-import httpx
-
-from service.api.schemas.external import DecisionRead, SuggestionRead
+from service.api.schemas.external import DecisionRead
+from service.client.calls import Call
 from service.client.client import Client
 from service.client.errors import ApiError, ServiceUnreachable
-from service.specification.external.messages import ExternalDecision, SuggestedTrial
-
-logger = logging.getLogger(__name__)
-
-PAUSE_SECONDS = 2.0
-"""Between two questions that had no answer."""
+from service.client.suggested import GIVE_UP_SECONDS, PAUSE_SECONDS, Patience, Suggested, suggestion
+from service.specification.external.messages import SuggestedTrial
 
 
-class ExternalTrial:
+class ExternalTrial(Suggested):
     """A trial that this process has to train."""
 
     def __init__(self, client: Client, job_id: str, suggested: SuggestedTrial, *, give_up_seconds: float) -> None:
+        super().__init__(job_id, suggested)
         self._client = client
-        self._job_id = job_id
         self._give_up_seconds = give_up_seconds
-        self.suggested = suggested
-        self.decision = ExternalDecision.CONTINUE
-        """As the service said last."""
-        self._has_ended = False
-        self.why: str | None = None
-        """Why it is paused or stopped, for a person."""
 
     def __enter__(self) -> Self:
         return self
@@ -62,31 +46,6 @@ class ExternalTrial:
             self.fail("error", f"{type(error).__name__}: {error}")
         else:
             self.release(None if error is None else type(error).__name__)
-
-    @property
-    def number(self) -> int:
-        """Within the job."""
-        return self.suggested.number
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """All of it: optimizer with its arguments, schedule, workload options, `num_steps`, `seed`, ..."""
-        return self.suggested.config
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """Values by parameter of the search space."""
-        return self.suggested.parameters
-
-    @property
-    def begins_at_step(self) -> int:
-        """Go on from a checkpoint up to this step if there is one, and else from the beginning. 0: it is new."""
-        return self.suggested.begins_at_step
-
-    @property
-    def num_steps(self) -> int:
-        """Of the whole trial."""
-        return int(self.config["num_steps"])
 
     def report(
         self, step: int, metrics: Mapping[str, float], *, epoch: float = 0.0, seconds: float | None = None
@@ -104,9 +63,7 @@ class ExternalTrial:
             ApiError: the service refused it; the problem names the field.
             ServiceUnreachable: it was away for too long.
         """
-        values = {name: float(value) if math.isfinite(value) else None for name, value in metrics.items()}
-        measured = {"step": step, "metrics": values, "epoch": epoch, "seconds": seconds}
-        return self._tell("reports", {"measurements": [measured]})
+        return self._take(self._tell(self._measured(step, metrics, epoch=epoch, seconds=seconds)))
 
     def keep(self) -> bool:
         """Says that this process is still there, before a stretch without measurements; True if the trial goes on.
@@ -114,7 +71,7 @@ class ExternalTrial:
         Raises:
             ApiError, ServiceUnreachable: as `report`.
         """
-        return self._tell("reports", {})
+        return self._take(self._tell(self._kept()))
 
     def should_stop(self) -> bool:
         """True if the trial does not go on; asks the service, and tells it nothing.
@@ -122,9 +79,7 @@ class ExternalTrial:
         Raises:
             ApiError, ServiceUnreachable: as `report`.
         """
-        path = f"/v1/jobs/{self._job_id}/trials/{self.number}/decision"
-        self._take(self._client.read(DecisionRead, "GET", path, params={"lease": self.suggested.lease}))
-        return self._has_ended
+        return not self._take(self._client.call(self._asked()))
 
     def complete(self) -> None:
         """Says that it was trained to its last step, whose measurement was reported.
@@ -133,7 +88,7 @@ class ExternalTrial:
             ApiError: 409: that measurement is missing.
             ServiceUnreachable: as `report`.
         """
-        self._tell("end", {"outcome": "completed"})
+        self._take(self._tell(self._ended("completed")), is_end=True)
 
     def fail(self, reason: str, detail: str | None = None) -> None:
         """Ends a trial that failed: `diverged`, `out_of_memory`, `infeasible`, `error` or `lost`.
@@ -141,7 +96,7 @@ class ExternalTrial:
         Raises:
             ApiError, ServiceUnreachable: as `report`.
         """
-        self._tell("end", {"outcome": "failed", "reason": reason, "detail": None if detail is None else detail[:2000]})
+        self._take(self._tell(self._ended("failed", reason=reason, detail=detail)), is_end=True)
 
     def release(self, detail: str | None = None) -> None:
         """Gives the trial back, e.g. at the time limit of a SLURM job: another client may go on with it.
@@ -149,30 +104,20 @@ class ExternalTrial:
         Raises:
             ApiError, ServiceUnreachable: as `report`.
         """
-        self._tell("end", {"outcome": "released", "detail": detail})
+        self._take(self._tell(self._ended("released", detail=detail)), is_end=True)
 
-    def _tell(self, what: str, body: Mapping[str, Any]) -> bool:
-        path = f"/v1/jobs/{self._job_id}/trials/{self.number}/{what}"
-        sent = {"lease": self.suggested.lease, **body}
-        key, deadline = secrets.token_hex(16), time.monotonic() + self._give_up_seconds
+    def _tell(self, call: Call[DecisionRead]) -> DecisionRead:
+        patience = Patience(self._give_up_seconds)
         while True:
             try:
-                answer = self._client.read(DecisionRead, "POST", path, body=sent, headers={"Idempotency-Key": key})
+                return self._client.call(call)
             except (ServiceUnreachable, ApiError) as error:
-                _raise_unless_later(error, deadline)
+                patience.bear(error)
                 time.sleep(PAUSE_SECONDS)
-                continue
-            self._take(answer)
-            self._has_ended |= what == "end"
-            return not self._has_ended
-
-    def _take(self, answer: DecisionRead) -> None:
-        self.decision, self.why = answer.decision, answer.why
-        self._has_ended |= answer.decision is not ExternalDecision.CONTINUE
 
 
 def suggest(
-    client: Client, job_id: str, *, name: str | None = None, give_up_seconds: float = 600.0
+    client: Client, job_id: str, *, name: str | None = None, give_up_seconds: float = GIVE_UP_SECONDS
 ) -> ExternalTrial | None:
     """The trial that the job's search wants tried next; None: there will be none any more.
 
@@ -186,45 +131,24 @@ def suggest(
         ApiError: 404; 409: the job hands out no trials.
         ServiceUnreachable: the service was away for too long.
     """
-    key, wish = secrets.token_hex(16), {"client": name or own_name()}
-    deadline = time.monotonic() + give_up_seconds
+    question, patience = suggestion(job_id, name), Patience(give_up_seconds)
     while True:
         try:
-            path = f"/v1/jobs/{job_id}/suggestions"
-            answer = client.read(SuggestionRead, "POST", path, body=wish, headers={"Idempotency-Key": key})
+            answer = client.call(question)
         except (ServiceUnreachable, ApiError) as error:
-            _raise_unless_later(error, deadline)
-            time.sleep(PAUSE_SECONDS)
-            continue
-        deadline = time.monotonic() + give_up_seconds
-        if answer.status == "done":
-            return None
-        if answer.trial is not None:
-            return ExternalTrial(client, job_id, answer.trial, give_up_seconds=give_up_seconds)
+            patience.bear(error)
+        else:
+            patience.begin_anew()
+            if answer.status == "done":
+                return None
+            if answer.trial is not None:
+                return ExternalTrial(client, job_id, answer.trial, give_up_seconds=give_up_seconds)
         time.sleep(PAUSE_SECONDS)
 
 
 def external_trials(
-    client: Client, job_id: str, *, name: str | None = None, give_up_seconds: float = 600.0
+    client: Client, job_id: str, *, name: str | None = None, give_up_seconds: float = GIVE_UP_SECONDS
 ) -> Iterator[ExternalTrial]:
     """Trials to train, one after the other, until there are none any more; as `suggest`."""
     while (trial := suggest(client, job_id, name=name, give_up_seconds=give_up_seconds)) is not None:
         yield trial
-
-
-def own_name() -> str:
-    """Who this process is, for people: `node17/4711_3` in a SLURM array, else machine and process."""
-    host, job, task = socket.gethostname(), os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
-    own = os.environ.get("SLURM_JOB_ID") if job is None else f"{job}_{task}"
-    return f"{host}/{own or os.getpid()}"
-
-
-def _raise_unless_later(error: ServiceUnreachable | ApiError, deadline: float) -> None:
-    """Raises what trying again does not mend, or not in time."""
-    is_busy = isinstance(error, ApiError) and error.status in (
-        httpx.codes.TOO_MANY_REQUESTS,
-        httpx.codes.SERVICE_UNAVAILABLE,
-    )
-    if (isinstance(error, ApiError) and not is_busy) or time.monotonic() > deadline:
-        raise error
-    logger.warning("the service is away or busy: %s", error)

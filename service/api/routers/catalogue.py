@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path
+from fastapi import APIRouter, Path, Response
 
 from search_spaces import presets
 from service.api import problems
+from service.api.conditional import UNCHANGEABLE, TaggedDependency
 from service.api.one_thread import OneThreadRoute
 from service.api.preparation import PreparationsDependency
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
@@ -17,25 +18,42 @@ from service.specification.workloads import known_workloads
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=OneThreadRoute)
 
 
-@router.get("/workloads", summary="List workloads", responses=problems.documented(503))
-async def list_workloads(preparations: PreparationsDependency) -> WorkloadList:
+@router.get(
+    "/workloads",
+    summary="List workloads",
+    response_model=WorkloadList,
+    responses={**UNCHANGEABLE, **problems.documented(422, 503)},
+)
+async def list_workloads(preparations: PreparationsDependency, tagged: TaggedDependency) -> Response:
     """The workloads that can be tuned: built-in ones and those of installed packages. A job may name your class."""
     found = await preparations.do("the installed workloads", known_workloads)
-    return WorkloadList(items=[WorkloadRead.of(description) for description in found])
+    return tagged.answer(WorkloadList(items=[WorkloadRead.of(description) for description in found]))
 
 
-@router.get("/search-spaces", summary="List search spaces")
-def list_search_spaces() -> SearchSpaceList:
+@router.get(
+    "/search-spaces",
+    summary="List search spaces",
+    response_model=SearchSpaceList,
+    responses={**UNCHANGEABLE, **problems.documented(422)},
+)
+def list_search_spaces(tagged: TaggedDependency) -> Response:
     """The presets; a job can also bring a space of its own."""
-    return SearchSpaceList(items=[SearchSpaceRead.of(name, space) for name, space in sorted(presets().items())])
+    found = [SearchSpaceRead.of(name, space) for name, space in sorted(presets().items())]
+    return tagged.answer(SearchSpaceList(items=found))
 
 
-@router.get("/search-spaces/{name}", summary="Read a search space", responses=problems.documented(404, 422))
+@router.get(
+    "/search-spaces/{name}",
+    summary="Read a search space",
+    response_model=SearchSpaceRead,
+    responses={**UNCHANGEABLE, **problems.documented(404, 422)},
+)
 def read_search_space(
+    tagged: TaggedDependency,
     name: Annotated[str, Path(description="Of the preset.", examples=["shampoo"])],
-) -> SearchSpaceRead:
+) -> Response:
     """A preset with its ranges, and why they are what they are."""
     space = presets().get(name)
     if space is None:
         raise NotFound("search space", name)
-    return SearchSpaceRead.of(name, space)
+    return tagged.answer(SearchSpaceRead.of(name, space))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from service.api import problems
+from service.api.conditional import UNCHANGEABLE, TaggedDependency
 from service.api.dependencies import CallerDependency, JobId, ReadSession
 from service.api.one_thread import OneThreadRoute
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
@@ -23,11 +24,15 @@ Count = Query(ge=1, le=MAX_COUNT)
 
 
 @router.get(
-    "/recommendations", summary="Ask for a model's recommended configs", responses=problems.documented(404, 422, 503)
+    "/recommendations",
+    summary="Ask for a model's recommended configs",
+    response_model=RecommendationList,
+    responses={**UNCHANGEABLE, **problems.documented(404, 422, 503)},
 )
 def list_recommendations(
     session: ReadSession,
     caller: CallerDependency,
+    tagged: TaggedDependency,
     model: Annotated[str | None, Name, Query(description="Your own name of it.", examples=["my-gpt"])] = None,
     workload: Annotated[str | None, Name, Query(description="Its name.", examples=["digits-mlp"])] = None,
     fingerprint: Annotated[str | None, Digest, Query(description="Of the model.")] = None,
@@ -49,7 +54,7 @@ def list_recommendations(
         Literal["superseded"] | None, Query(description="The history, too: answers that newer ones have replaced.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="Answers, at most.")] = 20,
-) -> RecommendationList:
+) -> Response:
     """The recommendations of finished jobs that hold for all that is asked: confirmed ones first and refuted ones last,
     then those that agree with more of it, then the newest.
 
@@ -74,22 +79,27 @@ def list_recommendations(
         includes_superseded=include == "superseded",
     )
     found = find_answers(session, query, limit=limit)
-    return RecommendationList(
+    answer = RecommendationList(
         items=[RecommendationRead.of(answer.row, is_superseded=answer.is_superseded) for answer in found],
         elsewhere=[]
         if found
         else [KnownValuesRead.model_validate(known) for known in values_elsewhere(session, query)],
     )
+    return tagged.answer(answer)
 
 
 @router.get(
-    "/jobs/{job_id}/recommendation", summary="Read a job's recommendation", responses=problems.documented(404, 422, 503)
+    "/jobs/{job_id}/recommendation",
+    summary="Read a job's recommendation",
+    response_model=RecommendationRead,
+    responses={**UNCHANGEABLE, **problems.documented(404, 422, 503)},
 )
-def read_recommendation(session: ReadSession, job_id: JobId) -> RecommendationRead:
+def read_recommendation(session: ReadSession, tagged: TaggedDependency, job_id: JobId) -> Response:
     """The recommendation of a job; 404 until it has ended with at least one completed search trial."""
     job = JobRepository(session).get(job_id)
     recommendations = RecommendationRepository(session)
     recommendation = recommendations.of_job(job.id)
     if recommendation is None:
         raise NotFound(f"recommendation of the {job.state} job", job.id)
-    return RecommendationRead.of(recommendation, is_superseded=recommendations.is_superseded(recommendation))
+    is_superseded = recommendations.is_superseded(recommendation)
+    return tagged.answer(RecommendationRead.of(recommendation, is_superseded=is_superseded))

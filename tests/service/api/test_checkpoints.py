@@ -13,11 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from service.api.routers import checkpoints
+from service.api.schemas.common import Readiness
 from service.checkpoint_files import TrialCheckpoints
 from service.cli.commands import app
-from service.client import ApiError, Client
+from service.client import ApiError, AsyncClient, Client
 from service.client.downloads import DamagedDownload
 from service.store.session import Database
+from tests.support import event_loop
 from tests.support.s3_server import S3Server
 from tests.support.service.live import running
 from tests.support.service.scenarios import begin_trial, claimed_job
@@ -169,6 +171,25 @@ def test_the_client_copies_a_checkpoint_and_checks_it(
         monkeypatch.setattr(checkpoints, "MAX_DOWNLOADS", 0)
         with pytest.raises(ApiError, match="0 files are sent at once"):
             client.download_checkpoint(trial, 0, checkpoint, tmp_path / "busy")
+    assert [path.name for path in (tmp_path / "damaged").iterdir()] == ["manifest.json"]
+
+
+def test_the_client_that_awaits_copies_a_checkpoint_too(address: str, trial: str, place: Path, tmp_path: Path) -> None:
+    store(place / "step-00000040")
+    target = tmp_path / "copy"
+
+    async def copy() -> None:
+        async with AsyncClient(address) as client:
+            [checkpoint] = await client.checkpoints(trial, 0)
+            await client.download_checkpoint(trial, 0, checkpoint, target)
+            assert (await client.read(Readiness, "GET", "/readyz")).num_workers == 0
+            (place / "step-00000040" / FILE).write_bytes(TENSORS[::-1])
+            with pytest.raises(DamagedDownload):
+                await client.download_checkpoint(trial, 0, checkpoint, tmp_path / "damaged")
+
+    event_loop.run(copy())
+    assert (target / FILE).read_bytes() == TENSORS
+    assert sorted(path.name for path in target.iterdir()) == ["manifest.json", FILE]
     assert [path.name for path in (tmp_path / "damaged").iterdir()] == ["manifest.json"]
 
 

@@ -26,6 +26,27 @@ def test_what_a_client_still_has_is_not_sent_again(http: httpx.Client, database:
     assert http.get(f"/v1/jobs/{job_id}", headers={"If-None-Match": tag}).status_code == 200
 
 
+def test_recommendations_and_the_catalogue_are_not_sent_again_either(http: httpx.Client, database: Database) -> None:
+    job_id = finished_job(database)
+    tags = {}
+    for path in (
+        f"/v1/jobs/{job_id}/recommendation",
+        "/v1/recommendations?workload=digits-mlp",
+        "/v1/search-spaces",
+        "/v1/search-spaces/shampoo",
+        "/v1/workloads",
+    ):
+        first = http.get(path)
+        tags[path] = tag = first.headers["ETag"]
+        assert first.headers["Cache-Control"] == "private, no-cache"
+        again = http.get(path, headers={"If-None-Match": f'"other", {tag}'})
+        assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+        assert http.get(path, headers={"If-None-Match": '"other"'}).json() == first.json()
+    finished_job(database)
+    asked = {path: http.get(path, headers={"If-None-Match": tag}).status_code for path, tag in tags.items()}
+    assert list(asked.values()) == [304, 200, 304, 304, 304]
+
+
 def test_a_change_that_rests_on_an_old_state_is_refused(http: httpx.Client, database: Database) -> None:
     lease = claimed_job(database)
     path = f"/v1/jobs/{lease.job_id}"

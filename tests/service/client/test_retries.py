@@ -92,10 +92,7 @@ def test_a_service_that_does_not_answer_in_time_is_busy_and_not_absent(monkeypat
 
 
 def test_both_clients_have_the_same_methods() -> None:
-    only_waiting = {"download_checkpoint", "read"}
-
     def public(kind: type) -> set[str]:
         return {name for name in dir(kind) if not name.startswith("_")}
 
-    assert public(Client) - public(AsyncClient) == only_waiting
-    assert public(AsyncClient) <= public(Client)
+    assert public(AsyncClient) == public(Client)

@@ -78,7 +78,7 @@ def test_code_is_listed_and_removed_once_no_job_names_it(database: Database) -> 
         assert run("code", "remove", used[:8], *arguments).exit_code == 1
         removed = run("code", "remove", unused[:12], *arguments)
         assert removed.stdout == f"code {unused[:12]} is removed\n"
-        assert json.loads(run("code", "list", "--json", *arguments).stdout)[0]["num_jobs"] == 1
+        assert json.loads(run("code", "list", "--json", *arguments).stdout)["items"][0]["num_jobs"] == 1
         with pytest.raises(ApiError) as gone:
             client.remove_code(unused)
         assert gone.value.status == 404

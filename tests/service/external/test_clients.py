@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 
 import pytest
 from sqlalchemy import select
 
-from service.client import ApiError, Client, external_trials, suggest
+from service.client import ApiError, AsyncClient, Client, async_external, external_trials, suggest
 from service.domain import FailureReason, JobState, TrialState
 from service.specification.external.messages import RequestKind
 from service.store.external_models import ExternalRequest
 from service.store.models import Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from tests.support import event_loop
 from tests.support.readmes import ROOT
 from tests.support.service.external import served, submit_external
 from tests.support.service.live import running
@@ -72,6 +75,36 @@ def test_two_clients_at_once_share_a_job(sqlite_database: Database) -> None:
     assert [trial.state for trial in trials_of(database, job)] == [TrialState.COMPLETED] * 6
     assert [[row.step for row in trial.measurements] for trial in trials_of(database, job)] == [[5, 10]] * 6
     assert state_of(database, job) is JobState.SUCCEEDED
+
+
+def test_trials_are_trained_by_a_loop_that_awaits(sqlite_database: Database) -> None:
+    job = submit_external(sqlite_database, budget={"num_trials": 4})
+
+    async def train(client: AsyncClient, name: str) -> list[int]:
+        numbers = []
+        async for trial in async_external.external_trials(client, job, name=name):
+            with suppress(ZeroDivisionError):
+                async with trial:
+                    numbers.append(trial.number)
+                    assert await trial.keep()
+                    assert not await trial.should_stop()
+                    if trial.number == 1:
+                        raise ZeroDivisionError("0")
+                    for step in range(trial.begins_at_step + 5, trial.num_steps + 1, 5):
+                        await trial.report(step, {"validation_loss": 1 / step})
+        return numbers
+
+    async def at_once(url: str) -> tuple[list[int], list[int]]:
+        async with AsyncClient(url) as client:
+            return await asyncio.gather(train(client, "one"), train(client, "two"))
+
+    with running(sqlite_database) as url, served(sqlite_database):
+        one, two = event_loop.run(at_once(url))
+    assert sorted(one + two) == [0, 1, 2, 3]
+    states = [(trial.state, trial.detail) for trial in trials_of(sqlite_database, job)]
+    assert states.pop(1) == (TrialState.FAILED, "ZeroDivisionError: 0")
+    assert states == [(TrialState.COMPLETED, None)] * 3
+    assert state_of(sqlite_database, job) is JobState.SUCCEEDED
 
 
 def test_what_a_client_does_with_a_trial_it_cannot_train(sqlite_database: Database) -> None:

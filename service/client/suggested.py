@@ -1,0 +1,131 @@
+"""A trial that a client trains, as both clients have it: what it was told, and the requests about it."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import httpx
+
+from service.api.schemas.external import DecisionRead, SuggestionRead
+from service.client.calls import IDEMPOTENCY_KEY, Call, reading
+from service.client.errors import ApiError, ServiceUnreachable
+from service.specification.external.messages import ExternalDecision, SuggestedTrial
+
+logger = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 2.0
+"""Between two questions that had no answer."""
+GIVE_UP_SECONDS = 600.0
+MAX_DETAIL = 2000
+"""Characters of the reason for which a trial failed."""
+
+
+class Suggested:
+    """A trial that this process has to train."""
+
+    def __init__(self, job_id: str, suggested: SuggestedTrial) -> None:
+        self.suggested = suggested
+        self.decision = ExternalDecision.CONTINUE
+        """As the service said last."""
+        self.why: str | None = None
+        """Why it is paused or stopped, for a person."""
+        self._path = f"/v1/jobs/{job_id}/trials/{suggested.number}"
+        self._has_ended = False
+
+    @property
+    def number(self) -> int:
+        """Within the job."""
+        return self.suggested.number
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """All of it: optimizer with its arguments, schedule, workload options, `num_steps`, `seed`, ..."""
+        return self.suggested.config
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Values by parameter of the search space."""
+        return self.suggested.parameters
+
+    @property
+    def begins_at_step(self) -> int:
+        """Go on from a checkpoint up to this step if there is one, and else from the beginning. 0: it is new."""
+        return self.suggested.begins_at_step
+
+    @property
+    def num_steps(self) -> int:
+        """Of the whole trial."""
+        return int(self.config["num_steps"])
+
+    def _measured(
+        self, step: int, metrics: Mapping[str, float], *, epoch: float, seconds: float | None
+    ) -> Call[DecisionRead]:
+        values = {name: float(value) if math.isfinite(value) else None for name, value in metrics.items()}
+        measured = {"step": step, "metrics": values, "epoch": epoch, "seconds": seconds}
+        return self._telling("reports", {"measurements": [measured]})
+
+    def _kept(self) -> Call[DecisionRead]:
+        return self._telling("reports", {})
+
+    def _ended(self, outcome: str, *, reason: str | None = None, detail: str | None = None) -> Call[DecisionRead]:
+        body = {"outcome": outcome, "detail": None if detail is None else detail[:MAX_DETAIL]}
+        return self._telling("end", body if reason is None else {**body, "reason": reason})
+
+    def _asked(self) -> Call[DecisionRead]:
+        return Call(reading(DecisionRead), "GET", f"{self._path}/decision", params={"lease": self.suggested.lease})
+
+    def _telling(self, what: str, body: Mapping[str, Any]) -> Call[DecisionRead]:
+        sent = {"lease": self.suggested.lease, **body}
+        return Call(reading(DecisionRead), "POST", f"{self._path}/{what}", body=sent, headers=_own_key())
+
+    def _take(self, answer: DecisionRead, *, is_end: bool = False) -> bool:
+        """Notes what the service decided; True if the trial goes on."""
+        self.decision, self.why = answer.decision, answer.why
+        self._has_ended |= is_end or answer.decision is not ExternalDecision.CONTINUE
+        return not self._has_ended
+
+
+def suggestion(job_id: str, name: str | None) -> Call[SuggestionRead]:
+    """The question for the next trial, which may be asked again and again: it hands out one."""
+    path = f"/v1/jobs/{job_id}/suggestions"
+    return Call(reading(SuggestionRead), "POST", path, body={"client": name or own_name()}, headers=_own_key())
+
+
+def own_name() -> str:
+    """Who this process is, for people: `node17/4711_3` in a SLURM array, else machine and process."""
+    host, job, task = socket.gethostname(), os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    own = os.environ.get("SLURM_JOB_ID") if job is None else f"{job}_{task}"
+    return f"{host}/{own or os.getpid()}"
+
+
+class Patience:
+    """How long a question is asked again while the service is away or busy."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._deadline = time.monotonic() + seconds
+
+    def begin_anew(self) -> None:
+        """Notes that the service has answered."""
+        self._deadline = time.monotonic() + self._seconds
+
+    def bear(self, error: ServiceUnreachable | ApiError) -> None:
+        """Raises what asking again does not mend, or not in time."""
+        is_busy = isinstance(error, ApiError) and error.status in (
+            httpx.codes.TOO_MANY_REQUESTS,
+            httpx.codes.SERVICE_UNAVAILABLE,
+        )
+        if (isinstance(error, ApiError) and not is_busy) or time.monotonic() > self._deadline:
+            raise error
+        logger.warning("the service is away or busy: %s", error)
+
+
+def _own_key() -> dict[str, str]:
+    return {IDEMPOTENCY_KEY: secrets.token_hex(16)}
