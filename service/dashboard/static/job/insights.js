@@ -65,7 +65,7 @@ export function insights(picking) {
   /** The side that the address names, or the first that says something. */
   function side() {
     const telling = panels().find((panel) => parametersOf(panel).length);
-    return panels().some((panel) => panel.dataset.side === chosen("side")) ? chosen("side") : (telling?.dataset.side ?? "");
+    return panels().some((panel) => panel.dataset.side === chosen("insights")) ? chosen("insights") : (telling?.dataset.side ?? "");
   }
 
   /** Shows the chosen side and what can be chosen of it; true if there is anything to draw. */
@@ -135,7 +135,7 @@ export function insights(picking) {
       chooses({ slice: look.dataset.parameter }, drawSlice);
       get("insight-slice").scrollIntoView({ block: "nearest" });
     } else if (other) {
-      chooses({ side: other.dataset.insightSide, slice: null, "map-x": null, "map-y": null }, draw);
+      chooses({ insights: other.dataset.insightSide, slice: null, "map-x": null, "map-y": null }, draw);
     }
   });
 
