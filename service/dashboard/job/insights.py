@@ -78,6 +78,11 @@ class InsightsSection:
     computed_at: str = ""
     """When what is shown was computed; empty: nothing is."""
 
+    @property
+    def shown(self) -> str:
+        """The side that is shown first: the first that says something."""
+        return next((panel.side for panel in self.panels if not panel.too_few), "")
+
 
 def insights_section(stored: JobInsightsRow | None, titles: Mapping[str, str], *, num_ended: int) -> InsightsSection:
     """The section of a job.

@@ -51,5 +51,7 @@ def test_an_external_job_is_run_beside_another_and_outlives_its_run(shared_servi
         job = client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
         assert job.state is JobState.SUCCEEDED, job.failure
         first, second = client.trials(job.id)
+        # Each run has looked at what its trials tell before it ended its job.
+        assert [client.insights(ended.id).num_ended for ended in (other, job)] == [1, 2]
     assert (first.state, first.value) == (TrialState.COMPLETED, 0.5)
     assert (second.state, second.value) == (TrialState.COMPLETED, 0.4)

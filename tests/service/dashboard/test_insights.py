@@ -37,6 +37,7 @@ def test_the_section_tells_each_side_and_the_strongest_parameter_first() -> None
     search, baseline = section.panels
     assert section.why_empty == ""
     assert section.computed_at == NOW.isoformat()
+    assert section.shown == "search"
     assert (search.title, [bar.label for bar in search.bars]) == ("Shampoo", ["lr", "grafting"])
     assert [bar.label for bar in search.mattered] == ["lr"]
     assert search.bars[0].percent == pytest.approx(80)
