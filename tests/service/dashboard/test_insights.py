@@ -20,6 +20,7 @@ from service.store.session import Database
 from service.use_cases.leases import Lease
 from tests.service.dashboard.conftest import wait_for
 from tests.service.evidence.test_insights import INSIGHTS, SEARCH
+from tests.support.service.accessible import assert_accessible
 from tests.support.service.scenarios import NOW, claimed_job, store_trials
 
 TITLES = {"search": "Shampoo", "adamw": "AdamW"}
@@ -120,6 +121,9 @@ def test_a_reader_sees_what_mattered_looks_closer_and_finds_it_again_by_its_addr
     expect(page.locator("#slice-parameter")).to_have_value("weight_decay")
     expect(page.locator("#map-x")).to_have_value("betas[0]")
     wait_for(page, "() => document.getElementById('insight-slice').layout?.xaxis.title.text === 'weight_decay'")
+
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    assert_accessible(page)
 
     # The baseline's own; its address leads there, too.
     section.get_by_role("button", name="AdamW").click()
