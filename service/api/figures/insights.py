@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from service.api.figures.axes import Figure, layout_of, literal
 from service.api.figures.charts import DIVERGED_COLOUR, PHASE_COLOURS, PRUNED_COLOUR
@@ -16,6 +16,8 @@ from service.evidence.wording import number
 
 MAX_TRIALS = 1000
 """Trials drawn in one chart; more cannot be told apart, and a browser takes long for them."""
+MANY = 250
+"""Trials of a map, beyond which they are drawn small: what lies under them is to be seen."""
 NUM_STRETCHES = 6
 """Of a number's range, in the table behind its chart."""
 GOOD_GROUND = "rgba(47, 143, 74, 0.16)"
@@ -29,6 +31,9 @@ DIVERGED_MARKER: Figure = {
 }
 OUTLINE: Figure = {"width": 1, "color": "rgba(255, 255, 255, 0.7)"}
 MAP_COLOURS = [[0.0, "#5b6470"], [0.5, "#4f86b8"], [1.0, "#35c28b"]]
+
+
+Place = TypeVar("Place")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +70,7 @@ def slice_figure(
         and (place := positions.of(trial.parameters[parameter.name], of_trial=trial.number)) is not None
     ]
     measured = [trial.value for _, trial in placed if trial.value is not None and not trial.has_diverged]
-    shown = _thinned(placed)
+    shown = _thinned(placed, direction)
     layout = layout_of(x_title="", metric=metric, values=measured)
     layout["xaxis"] = positions.axis()
     layout["yaxis2"] = {"overlaying": "y", "range": [0, 1], "visible": False, "fixedrange": True}
@@ -106,6 +111,7 @@ def map_figure(
     found: ParameterMap | None,
     *,
     side: Side,
+    direction: Direction,
 ) -> Figure:
     """The trials of a side over two parameters, the diverged marked, on the ground of how trials nearby stand; None: no
     such ground was computed. `layout.meta` has the trials as a table."""
@@ -118,7 +124,7 @@ def map_figure(
         at_y = upwards.of(trial.parameters[y.name], of_trial=-trial.number)
         if at_x is not None and at_y is not None:
             placed.append(((at_x, at_y), trial))
-    shown = _thinned(placed)
+    shown = _thinned(placed, direction)
     data: list[Figure] = []
     if found is not None:
         data.append(
@@ -161,7 +167,7 @@ def map_figure(
                         + ("" if trial.value is None or trial.has_diverged else f"<br>{trial.value:.4g}")
                         for _, trial in own
                     ],
-                    "marker": {"line": OUTLINE, **marker},
+                    "marker": {"line": OUTLINE, **marker, "size": 5 if len(shown) > MANY else marker["size"]},
                     "hovertemplate": f"<b>#%{{customdata}}</b> {name}<br>%{{text}}<extra></extra>",
                 }
             )
@@ -171,10 +177,19 @@ def map_figure(
     return {"data": data, "layout": layout}
 
 
-def _thinned(placed: Sequence[Any]) -> list[Any]:
-    """At most `MAX_TRIALS` of them, evenly."""
-    stride = max(1, math.ceil(len(placed) / MAX_TRIALS))
-    return list(placed[::stride])
+def _thinned(placed: Sequence[tuple[Place, InsightTrial]], direction: Direction) -> list[tuple[Place, InsightTrial]]:
+    """At most `MAX_TRIALS` of them, evenly, and the best."""
+    stride = math.ceil(len(placed) / MAX_TRIALS)
+    if stride <= 1:
+        return list(placed)
+    sign = 1 if direction is Direction.MINIMIZE else -1
+    done = [
+        (sign * trial.value, index)
+        for index, (_, trial) in enumerate(placed)
+        if trial.value is not None and trial.state is TrialState.COMPLETED
+    ]
+    kept = {*range(0, len(placed), stride), *(index for _, index in sorted(done)[:1])}
+    return [placed[index] for index in sorted(kept)]
 
 
 def _points(

@@ -77,7 +77,7 @@ def read_map(
     if column == row:
         raise InvalidInput("y", f"must be another parameter than {x!r}")
     ground = next((one.along(column, row) for one in found.maps if {one.x, one.y} == {column, row}), None)
-    return map_figure(_trials(session, job, found), across, upwards, ground, side=side)
+    return map_figure(_trials(session, job, found), across, upwards, ground, side=side, direction=job.direction)
 
 
 def _stored(session: ReadSession, job: Job) -> JobInsightsRow:

@@ -107,25 +107,26 @@ def test_a_slice_has_the_diverged_at_the_upper_edge_and_the_good_range_shaded() 
 
 def test_of_many_trials_a_part_is_drawn_and_all_are_in_the_table() -> None:
     many = [
-        InsightTrial(number, TrialState.COMPLETED, False, {"lr": 0.001 + number * 1e-6}, 1.0)
+        InsightTrial(number, TrialState.COMPLETED, False, {"lr": 0.001 + number * 1e-6}, 0.5 if number == 7 else 1.0)
         for number in range(3 * MAX_TRIALS)
     ]
     figure = slice_figure(many, LR, side="search", metric="loss", direction=Direction.MINIMIZE)
-    assert (figure["layout"]["meta"]["shown"], figure["layout"]["meta"]["of"]) == (MAX_TRIALS, 3 * MAX_TRIALS)
-    assert len(figure["data"][0]["x"]) == MAX_TRIALS
+    assert (figure["layout"]["meta"]["shown"], figure["layout"]["meta"]["of"]) == (MAX_TRIALS + 1, 3 * MAX_TRIALS)
+    assert len(figure["data"][0]["x"]) == MAX_TRIALS + 1
+    assert 7 in figure["data"][0]["customdata"]  # the best
     assert sum(int(row[1]) for row in figure["layout"]["meta"]["table"]["rows"]) == 3 * MAX_TRIALS
 
 
 def test_a_map_lies_on_the_ground_that_was_computed_whichever_way_it_is_turned() -> None:
     ground = ParameterMap(0, 1, [1e-4, 1e-2], [None, "adam"], [[0.1, None], [0.9, 0.2]])
-    upright = map_figure(TRIALS, LR, FAMILY, ground, side="search")
-    turned = map_figure(TRIALS, FAMILY, LR, ground.along(1, 0), side="search")
+    upright = map_figure(TRIALS, LR, FAMILY, ground, side="search", direction=Direction.MINIMIZE)
+    turned = map_figure(TRIALS, FAMILY, LR, ground.along(1, 0), side="search", direction=Direction.MINIMIZE)
     assert upright["data"][0]["z"] == [[10.0, None], [90.0, 20.0]]
     assert turned["data"][0]["z"] == [[10.0, 90.0], [None, 20.0]]
     assert upright["data"][0]["y"] == [0.25, 0.75]  # the middles of two choices, which trials lie around
     assert upright["layout"]["meta"]["table"]["rows"][0] == ["0.0001", "adam", "90%"]
     assert [trace["name"] for trace in upright["data"][1:]] == ["completed", "pruned", "diverged"]
-    bare = map_figure(TRIALS, LR, FAMILY, None, side="search")
+    bare = map_figure(TRIALS, LR, FAMILY, None, side="search", direction=Direction.MINIMIZE)
     assert [trace["type"] for trace in bare["data"]] == ["scatter"] * 3
 
 
