@@ -1,4 +1,4 @@
-"""The command that writes a job as a file or a directory: `export`."""
+"""The commands that write a job as a file or a directory: `export`, `report`."""
 
 from __future__ import annotations
 
@@ -60,3 +60,24 @@ def export(
         finally:
             part.unlink(missing_ok=True)
         say(f"the {table} of job {job} are in {path}")
+
+
+@app.command()
+def report(
+    job: JobId,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file. Default: JOB-report.html, here; -: stdout.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Writes the report of a job: one HTML file that needs nothing else, for a pull request or a paper."""
+    with client_at(url, token) as client:
+        client.job(job)  # which says that there is none as a program can tell it
+        content = client.report(job)
+    if output == Path("-"):
+        sys.stdout.buffer.write(content)
+        return
+    path = output or Path(f"{job}-report.html")
+    path.write_bytes(content)
+    say(f"the report of job {job} is in {path}")

@@ -191,6 +191,7 @@ class AsyncClient(AsyncRequests):
     recommendation = awaited(declared.recommendation)
     insights = awaited(declared.insights)
     health = awaited(declared.health)
+    report = awaited(declared.report)
     workloads = awaited(declared.workloads)
     search_spaces = awaited(declared.search_spaces)
     readiness = awaited(declared.readiness)

@@ -52,6 +52,7 @@ class Client(Requests):
     recommendation = answered(declared.recommendation)
     insights = answered(declared.insights)
     health = answered(declared.health)
+    report = answered(declared.report)
     workloads = answered(declared.workloads)
     search_spaces = answered(declared.search_spaces)
     readiness = answered(declared.readiness)

@@ -246,6 +246,11 @@ def health(job_id: str) -> Call[list[HealthCard]]:
     return Call(lambda content: JobHealth.model_validate_json(content).items, "GET", f"{_job_path(job_id)}/health")
 
 
+def report(job_id: str) -> Call[bytes]:
+    """The report of a job: one HTML file that needs nothing else. Raises: ApiError (404)."""
+    return Call(bytes, "GET", f"/jobs/{quote(job_id, safe='')}/report")
+
+
 def workloads() -> Call[list[WorkloadRead]]:
     return Call(lambda content: WorkloadList.model_validate_json(content).items, "GET", "/v1/workloads")
 

@@ -11,6 +11,7 @@ from service.dashboard.job import trials as job_trials
 from service.dashboard.job_list import page as job_list
 from service.dashboard.new_job import page as new_job
 from service.dashboard.recommendations import page as recommendations
+from service.dashboard.report import page as report
 from service.dashboard.settings_page import page as settings_page
 from service.dashboard.trial import output
 from service.dashboard.trial import page as trial
@@ -19,6 +20,7 @@ ROUTERS = (
     job_list.router,
     new_job.router,  # before a job's page, as its address could be one
     job.router,
+    report.router,
     charts.router,
     trial.router,
     job_trials.router,

@@ -13,9 +13,12 @@ from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.caveats import AS_MUCH_TIME
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, Severity, TrialOutcome
 from service.evidence.insights import SideInsights
-from service.evidence.types import MIN_TRIED, ConfirmationResult
+from service.evidence.types import MIN_TRIED, ConfirmationResult, ConfirmedConfig
 from service.evidence.wording import duration, number, optimizer_title, share, spread
 
+NOT_REPRODUCED = 0.05
+"""Loss of a baseline's config with new seeds, as a share of the value that it was found with, that matters; the best of
+many always loses a little."""
 MANY_DIVERGED = 0.25
 """Share of a search's ended trials from which on the diverged ones are many."""
 MIN_DIVERGED = 3
@@ -61,7 +64,7 @@ def _baseline_not_reproduced(job: SearchedJob) -> HealthCard | None:
     if failed := [outcome for outcome in config.results if outcome.has_failed]:
         seeds = f"seed{'s' if len(failed) > 1 else ''} {', '.join(str(outcome.seed) for outcome in failed)}"
         told = f"{whose} failed when it was trained again, with {seeds}: {failed[0].ending}."
-    elif config.was_lucky(evidence.direction):
+    elif _lost_share(config) > NOT_REPRODUCED and config.was_lucky(evidence.direction):
         told = (
             f"{whose} did not reproduce: found with {number(config.found_value)}, it has {number(config.mean)} with "
             f"{len(result.seeds)} new seeds."
@@ -75,6 +78,12 @@ def _baseline_not_reproduced(job: SearchedJob) -> HealthCard | None:
         "The search may beat a weak baseline only. Give the baseline more trials (baseline.budget_share), and train "
         "more of its configs again (confirmation.top_k).",
     )
+
+
+def _lost_share(config: ConfirmedConfig) -> float:
+    if config.mean is None or not config.found_value:
+        return 0.0
+    return abs(config.mean - config.found_value) / abs(config.found_value)
 
 
 def _baseline_undertuned(job: SearchedJob) -> HealthCard | None:

@@ -7,7 +7,6 @@
 import { copyOnClick } from "../shared/copying.js";
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
-import { holdPlace } from "../shared/place.js";
 import { keepTimes } from "../shared/times.js";
 import { api, complain } from "./asking.js";
 import { charts } from "./charts.js";
@@ -28,12 +27,9 @@ const sections = [charts(picking), insights(picking), parallel(picking, filters)
 /** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
 async function refresh(events) {
   const page = await fetchPage(parts);
-  const keep = holdPlace();
   patchLive(page);
-  keep();
   // After the page: charts older than a page that says "ended" would stay old.
   await Promise.all(sections.map((section) => section.refresh(page, events)));
-  keep();
   if (isFinal()) following = false;
   return following;
 }
