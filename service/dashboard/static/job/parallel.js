@@ -8,8 +8,8 @@ import { choiceScale, choiceText, numberScale, short } from "./parallel_scale.js
 
 const MIN_GAP = 92;
 const SIDE = 62;
-const HEAD = 48;
-const HEIGHT = 360;
+const HEAD = 64;
+const HEIGHT = 370;
 const FEW = 500; // trials that are all read again; of more, those that may have changed
 const REFRESH_MS = 3000;
 const UNFINISHED = ["queued", "running"];
@@ -165,7 +165,7 @@ export function parallel(picking, filters) {
       mark.hidden = !isShown || !data.trials.some((trial) => trial.state === state && (phase === undefined || trial.phase === phase));
       mark.style.setProperty("--line", colourOf({ state, phase, rank: 0 }, by, colours));
     }
-    document.getElementById("parallel-ramp").hidden = by === "side";
+    document.getElementById("parallel-ramp").hidden = by === "side" || !data.states.includes("completed");
   }
 
   function hover(event) {
