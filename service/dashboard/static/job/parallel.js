@@ -112,10 +112,11 @@ export function parallel(picking, filters) {
     });
   }
 
-  /** Where the axes stand, and where on them each trial does. */
+  /** Where the axes stand, and where on them each trial does; as before, if nothing of that has changed. */
   function arranged() {
     const { axes, trials } = data;
     const width = Math.max(element.parentNode.clientWidth, 2 * SIDE + MIN_GAP * (axes.length - 1));
+    if (layout?.of === data && layout.width === width) return layout;
     const hasGaps = axes.some(({ scale, values }) => values.includes(null) && scale.place(null) === null);
     const foot = HEIGHT - (hasGaps ? 40 : 16);
     const xs = axes.map((_, index) => SIDE + (index * (width - 2 * SIDE)) / Math.max(1, axes.length - 1));
@@ -124,7 +125,7 @@ export function parallel(picking, filters) {
       const at = scale.place(values[index]);
       return at === null ? (none ?? foot) : foot - at * (foot - HEAD);
     }));
-    return { width, height: HEIGHT, xs, ys, foot, head: HEAD, none };
+    return { of: data, width, height: HEIGHT, xs, ys, foot, head: HEAD, none };
   }
 
   async function draw() {
