@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from search_spaces import Categorical, Float, Integer, SearchSpace, preset
 from service.dashboard.job.parallel import Axis, axes_of, columns_from
-from service.dashboard.job.trial_table import Address, columns_of, filters_of, held_numbers
+from service.dashboard.job.trial_table import NEWEST_FIRST, Address, columns_of, filters_of, held_numbers
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.errors import InvalidInput
-from service.store.repositories import DrawnTrials, ParameterFilter, Range, TrialQuery
+from service.store.repositories import (
+    DrawnTrials,
+    FoundNumbers,
+    ParameterFilter,
+    ParameterKey,
+    Range,
+    TrialColumnsRepository,
+    TrialKey,
+    TrialListRepository,
+    TrialOrder,
+    TrialQuery,
+)
+from service.store.repositories.outputs import OutputRepository
+from service.store.session import Database
+from tests.support.service.scenarios import claimed_job, store_trials
+
+ALL = TrialQuery()
 
 SPACES = {
     "search": SearchSpace(
@@ -103,6 +121,52 @@ def test_a_name_of_several_parameters_has_one_axis() -> None:
     assert len(family) < len(preset("family").parameters)
     assert all(axis.choices or (axis.low is not None and axis.high is not None) for axis in family.values())
     assert all(axis.low is None or axis.low > 0 for axis in family.values() if axis.scale == "log")
+
+
+def test_a_page_of_the_table_is_found_in_every_order(database: Database) -> None:
+    lease = claimed_job(database)
+    cancelled = {"state": TrialState.CANCELLED, "step": 0, "seconds": 0.0}
+    trials: list[dict[str, Any]] = [
+        {"value": 0.5, "parameters": {"lr": 0.1, "grafting": "sgd"}, "detail": "of /data are not read: test/"},
+        {**cancelled, "parameters": {"lr": 1}},
+        {"value": 0.25, "parameters": {"lr": 0.003, "grafting": "adam"}, "phase": Phase.BASELINE},
+        {"state": TrialState.RUNNING, "value": 2.0, "parameters": {"grafting": None}, "finished_at": None},
+    ]
+    store_trials(database, lease.job_id, trials)
+    with database.reading() as session:
+        lists, columns = TrialListRepository(session), TrialColumnsRepository(session)
+
+        def found(order: TrialOrder, query: TrialQuery = ALL, offset: int = 0, limit: int = 9) -> FoundNumbers:
+            return lists.numbers(lease.job_id, query, order=order, offset=offset, limit=limit)
+
+        lr, value = TrialOrder(ParameterKey("lr")), TrialOrder(TrialKey.VALUE, is_descending=True)
+        assert found(lr) == FoundNumbers([2, 0, 1, 3], 4)
+        assert found(value) == FoundNumbers([3, 0, 2, 1], 4)
+        assert found(value, limit=2, offset=1) == FoundNumbers([0, 2], 4)
+        assert found(value, limit=2, offset=9) == FoundNumbers([], 4)
+        assert found(TrialOrder(ParameterKey("grafting"), is_descending=True)) == FoundNumbers([0, 2, 3, 1], 4)
+        small = TrialQuery(parameters=[ParameterFilter("lr", Range(None, 0.5))])
+        assert found(value, small, limit=1) == FoundNumbers([0], 2)
+        for order in (lr, value, TrialOrder(TrialKey.STEP), NEWEST_FIRST):
+            for query in (ALL, small):
+                numbers = found(order, query).numbers
+                for place, number in enumerate(numbers):
+                    assert lists.num_before(lease.job_id, query, order=order, number=number) == place
+        assert lists.num_before(lease.job_id, small, order=lr, number=1) is None
+
+        drawn = columns.drawn(lease.job_id, first=1)
+        assert drawn.numbers == [1, 2, 3]
+        assert drawn.states == [TrialState.CANCELLED, TrialState.COMPLETED, TrialState.RUNNING]
+        assert drawn.phases == [Phase.SEARCH, Phase.BASELINE, Phase.SEARCH]
+        assert drawn.parameters[1:] == [{"lr": 0.003, "grafting": "adam"}, {"grafting": None}]
+        assert columns.drawn(lease.job_id, first=4).numbers == []
+        assert [columns.num_unfinished_before(lease.job_id, number) for number in (3, 4)] == [0, 1]
+        remark = columns.remarked(lease.job_id, among=4)
+        assert remark is not None
+        assert (remark.number, remark.detail) == (0, "of /data are not read: test/")
+        assert columns.remarked(lease.job_id, among=3) is None
+        assert sorted(columns.listed(lease.job_id, {0, 3, 7})) == [0, 3]
+        assert OutputRepository(session).printing(lease.job_id, {0, 1}) == set()
 
 
 def test_trials_are_told_as_columns() -> None:

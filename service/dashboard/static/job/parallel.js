@@ -8,8 +8,8 @@ import { choiceScale, choiceText, numberScale, short } from "./parallel_scale.js
 
 const MIN_GAP = 92;
 const SIDE = 62;
-const HEAD = 48;
-const HEIGHT = 360;
+const HEAD = 64;
+const HEIGHT = 370;
 const FEW = 500; // trials that are all read again; of more, those that may have changed
 const REFRESH_MS = 3000;
 const UNFINISHED = ["queued", "running"];
@@ -112,10 +112,11 @@ export function parallel(picking, filters) {
     });
   }
 
-  /** Where the axes stand, and where on them each trial does. */
+  /** Where the axes stand, and where on them each trial does; as before, if nothing of that has changed. */
   function arranged() {
     const { axes, trials } = data;
     const width = Math.max(element.parentNode.clientWidth, 2 * SIDE + MIN_GAP * (axes.length - 1));
+    if (layout?.of === data && layout.width === width) return layout;
     const hasGaps = axes.some(({ scale, values }) => values.includes(null) && scale.place(null) === null);
     const foot = HEIGHT - (hasGaps ? 40 : 16);
     const xs = axes.map((_, index) => SIDE + (index * (width - 2 * SIDE)) / Math.max(1, axes.length - 1));
@@ -124,7 +125,7 @@ export function parallel(picking, filters) {
       const at = scale.place(values[index]);
       return at === null ? (none ?? foot) : foot - at * (foot - HEAD);
     }));
-    return { width, height: HEIGHT, xs, ys, foot, head: HEAD, none };
+    return { of: data, width, height: HEIGHT, xs, ys, foot, head: HEAD, none };
   }
 
   async function draw() {
@@ -165,7 +166,7 @@ export function parallel(picking, filters) {
       mark.hidden = !isShown || !data.trials.some((trial) => trial.state === state && (phase === undefined || trial.phase === phase));
       mark.style.setProperty("--line", colourOf({ state, phase, rank: 0 }, by, colours));
     }
-    document.getElementById("parallel-ramp").hidden = by === "side";
+    document.getElementById("parallel-ramp").hidden = by === "side" || !data.states.includes("completed");
   }
 
   function hover(event) {
