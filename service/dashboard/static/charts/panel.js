@@ -3,6 +3,7 @@
 
 import { choose, chosen } from "../shared/address.js";
 import { CONFIG, dark, themed } from "../shared/charts.js";
+import { plotly } from "../shared/plotly.js";
 
 const AXES = ["xaxis", "yaxis"];
 
@@ -105,6 +106,7 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
     AXES.forEach((axis, index) => {
       if (zoom[index]) Object.assign(drawn[axis], { range: [...zoom[index]], autorange: false });
     });
+    const Plotly = await plotly();
     await Plotly.react(element, data, drawn, CONFIG);
     if (isBound) return;
     isBound = true;
