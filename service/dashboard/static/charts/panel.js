@@ -19,13 +19,13 @@ function writeZoom(key, zoom) {
   choose(`${key}_zoom`, zoom.some(Boolean) ? text : null);
 }
 
-/** Rows of a table, each cell as text; the first one heads its row. */
+/** Rows of a table, each cell a text or a node; the first one heads its row. */
 function filledTable(caption, { head, rows }) {
   const table = document.createElement("table");
   table.createCaption().textContent = caption;
   const cell = (row, name, value, attributes) => {
     const made = Object.assign(document.createElement(name), attributes);
-    made.textContent = value;
+    made.append(value);
     row.append(made);
   };
   const top = table.createTHead().insertRow();

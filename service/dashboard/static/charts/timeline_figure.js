@@ -4,6 +4,7 @@
 // take Plotly seconds. What the pointer finds is a line along the bars that nobody sees.
 
 import { layoutOf, literal, number, unitOf } from "./axis.js";
+import { trialLink } from "./links.js";
 
 /** What stretches of training led to, in the order of the legend. */
 export const ENDINGS = [
@@ -115,7 +116,7 @@ export function timelineFigure({ stretches, num_lanes }, choices) {
 
 export function timelineTable({ stretches }) {
   const rows = stretches.number.map((trial, index) => [
-    trial,
+    trialLink(trial),
     stretches.lane[index] + 1,
     number(stretches.from[index]),
     number(stretches.to[index] - stretches.from[index]),
@@ -158,7 +159,7 @@ export function forksTable({ forks, metric }) {
   const rows = forks.number.map((trial, row) => {
     const parent = forks.parent[row];
     const from = parent === null ? ["–", "–"] : [`#${forks.number[parent]}`, forks.first[row]];
-    return [trial, ...from, forks.last[row], number(forks.value[row]), forks.ending[row]];
+    return [trialLink(trial), ...from, forks.last[row], number(forks.value[row]), forks.ending[row]];
   });
   return { head: ["Trial", "Fork of", "At step", "Last step", metric, "Then"], rows };
 }
