@@ -130,13 +130,14 @@ def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes
 
 
 def timeline_columns(stretches: Sequence[Stretch], lanes: Sequence[int], *, origin: datetime) -> dict[str, Any]:
-    """Stretches as columns, in seconds since `origin`."""
+    """Stretches as columns, in seconds since `origin`; an ending by its place among all."""
+    order = {ending: place for place, ending in enumerate(Ending)}
     return {
         "number": [stretch.number for stretch in stretches],
         "lane": list(lanes),
         "from": rounded_all(((stretch.began - origin).total_seconds() for stretch in stretches), 6),
         "to": rounded_all(((stretch.ended - origin).total_seconds() for stretch in stretches), 6),
-        "ending": [stretch.ending.value for stretch in stretches],
+        "ending": [order[stretch.ending] for stretch in stretches],
         "turn": [stretch.turn for stretch in stretches],
     }
 

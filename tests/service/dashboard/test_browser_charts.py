@@ -102,7 +102,7 @@ def test_what_is_chosen_in_a_chart_stands_in_the_address_and_survives_a_reload(p
     section.get_by_role("button", name="Learning curves: show as table").click()
     table = section.get_by_role("table", name="Learning curves, as a table")
     expect(table.get_by_role("row")).to_have_count(21)
-    expect(table.get_by_role("row", name="13 Shampoo completed")).to_be_visible()
+    expect(table.get_by_role("row", name="#13 Shampoo completed")).to_be_visible()
 
     page.reload()
     wait_for_drawn(page, "learning-curves", set(range(20)) - {7, 9, 12, 14, 17, 19})

@@ -85,15 +85,14 @@ def test_a_page_that_was_hidden_catches_up_at_once(page: Page, running: Story) -
     for number in (5, 6, 7):
         running.run(number)
     answers = Answers(page)
-    page.evaluate(SET_HIDDEN, False)
+    with page.expect_response(lambda answer: "/events?" in answer.url) as stream:
+        page.evaluate(SET_HIDDEN, False)
     wait_for_drawn(page, "learning-curves", set(range(8)))
     expect(page.locator("#budget")).to_contain_text("8 of 20 trials finished")
     further = answers.of("/charts/curves")
     assert further[0]["curves"]["number"] == [5, 6, 7]
     # The stream begins where the page is: what it missed is not told again, event by event.
-    wait_until_live(page)
-    stream = next(answer for answer in answers.seen if answer.url.split("?")[0].endswith("/events"))
-    assert parse_qs(urlsplit(stream.url).query) == {"after": [str(further[0]["event"])]}
+    assert parse_qs(urlsplit(stream.value.url).query) == {"after": [str(further[0]["event"])]}
     running.begin(8)
     running.measure(8, until=30)
     wait_for_drawn(page, "learning-curves", set(range(9)))
@@ -118,7 +117,7 @@ def test_the_timeline_and_the_forks_come_when_the_reader_does(page: Page, sqlite
     section.get_by_role("button", name="Forks: show as table").click()
     row = section.get_by_role("table", name="Forks, as a table").get_by_role("row").nth(2)
     expect(row.get_by_role("cell").or_(row.get_by_role("rowheader"))).to_have_text(
-        ["1", "#0", "20", "20", "2.000", "running"]
+        ["#1", "#0", "20", "20", "2.000", "running"]
     )
     timeline = page.get_by_role("region", name="Timeline", exact=True)
     expect(timeline.locator(".note")).to_contain_text("Up to 2 trials ran at once")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -45,7 +45,7 @@ def _trial(number: int, **fields: Any) -> ChartTrial:
     return ChartTrial(**{**defaults, **fields})
 
 
-def _points(values: list[float | None]) -> list[CurvePoint]:
+def _points(values: Sequence[float | None]) -> list[CurvePoint]:
     return [CurvePoint(10 * n, n / 3, 0.1 * n, value) for n, value in enumerate(values, start=1)]
 
 

@@ -2,6 +2,7 @@
 
 import { layoutOf, literal, number, unitOf, valueAxis } from "./axis.js";
 import { atEqualTrials } from "./best_data.js";
+import { trialLink } from "./links.js";
 
 export function sidesDrawn({ groups, sides }) {
   return groups.filter((group) => sides[group.key]?.line.y.length);
@@ -78,7 +79,7 @@ export function equalInWords(known) {
 export function bestTable(known) {
   const rows = sidesDrawn(known).flatMap((group) => {
     const { line } = known.sides[group.key];
-    return line.y.map((y, index) => [group.label, line.n[index], number(line.seconds[index]), number(y), `#${line.number[index]}`]);
+    return line.y.map((y, index) => [group.label, line.n[index], number(line.seconds[index]), number(y), trialLink(line.number[index])]);
   });
   return { head: ["Side", "Finished trials", "Seconds", "Best so far", "Found by trial"], rows };
 }

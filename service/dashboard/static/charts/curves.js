@@ -6,8 +6,8 @@ import { feed, tellOfTrials } from "./feed.js";
 import { panel } from "./panel.js";
 import { choiceInWords, merged } from "./points.js";
 
+// Of all curves together: beyond, they are asked for anew, thinned.
 const MAX_POINTS = 20_000;
-/** Of all curves together: beyond, they are asked for anew, thinned. */
 
 /** Fills a <select> with [value, text] pairs, and sets it. */
 function offer(select, options, value) {

@@ -2,6 +2,7 @@
 // trials would take Plotly twenty times as long.
 
 import { layoutOf, literal, number, valueAxis } from "./axis.js";
+import { trialLink } from "./links.js";
 
 const TITLES = {
   step: "step",
@@ -133,7 +134,7 @@ export function curvesTable(known) {
     const values = extremes(curve.y);
     const last = lastFinite(curve);
     return [
-      curve.number,
+      trialLink(curve.number),
       curve.group.label,
       curve.reason ? `${curve.state} (${curve.reason.replaceAll("_", " ")})` : curve.state,
       values.length,

@@ -3,6 +3,7 @@
 
 import { choose, chosen } from "../shared/address.js";
 import { CONFIG, dark, themed } from "../shared/charts.js";
+import { plotly } from "../shared/plotly.js";
 
 const AXES = ["xaxis", "yaxis"];
 
@@ -18,13 +19,13 @@ function writeZoom(key, zoom) {
   choose(`${key}_zoom`, zoom.some(Boolean) ? text : null);
 }
 
-/** Rows of a table, each cell as text; the first one heads its row. */
+/** Rows of a table, each cell a text or a node; the first one heads its row. */
 function filledTable(caption, { head, rows }) {
   const table = document.createElement("table");
   table.createCaption().textContent = caption;
   const cell = (row, name, value, attributes) => {
     const made = Object.assign(document.createElement(name), attributes);
-    made.textContent = value;
+    made.append(value);
     row.append(made);
   };
   const top = table.createTHead().insertRow();
@@ -105,6 +106,7 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
     AXES.forEach((axis, index) => {
       if (zoom[index]) Object.assign(drawn[axis], { range: [...zoom[index]], autorange: false });
     });
+    const Plotly = await plotly();
     await Plotly.react(element, data, drawn, CONFIG);
     if (isBound) return;
     isBound = true;

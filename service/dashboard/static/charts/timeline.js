@@ -25,7 +25,7 @@ export function timeline(base, picking, complain) {
   const onPick = (number) => picking.pick(number, true);
   const lanes = panel("timeline", "timeline", {
     figure: ({ hidden }) =>
-      service.known() && timelineFigure(service.known(), { hidden, picked: picking.number, height: element.clientHeight }),
+      service.known() && timelineFigure(service.known(), { hidden, picked: picking.number }),
     groups: () => endingsDrawn(service.known().stretches.ending),
     table: () => timelineTable(service.known()),
     note: () => service.known().told.join(" "),

@@ -1,6 +1,10 @@
 // What ran when, and the tree of forks, as figures for Plotly.
+//
+// All bars of a colour are one path: as a line with gaps, each would be an element of its own, and ten thousand of them
+// take Plotly seconds. What the pointer finds is a line along the bars that nobody sees.
 
 import { layoutOf, literal, number, unitOf } from "./axis.js";
+import { trialLink } from "./links.js";
 
 /** What stretches of training led to, in the order of the legend. */
 export const ENDINGS = [
@@ -13,8 +17,8 @@ export const ENDINGS = [
   ["cancelled", "#6b5b95"],
 ].map(([key, colour]) => ({ key, label: key, colour, dash: "solid" }));
 
+// Between two trials in a lane: of the whole width, and at most a third of the first one.
 const GAP = 0.0015;
-/** Between two trials in a lane: of the whole width, and at most a third of the first one. */
 
 export function endingsDrawn(endings) {
   return ENDINGS.filter(({ key }) => endings.includes(key));
@@ -24,7 +28,8 @@ export function endingsDrawn(endings) {
 export function mergedTimeline(known, answer) {
   const stretches = {};
   for (const [name, column] of Object.entries(answer.stretches)) {
-    stretches[name] = [...(known?.stretches[name].slice(0, answer.first) ?? []), ...column];
+    const told = name === "ending" ? column.map((index) => answer.endings[index]) : column;
+    stretches[name] = [...(known?.stretches[name].slice(0, answer.first) ?? []), ...told];
   }
   return { ...answer, stretches };
 }
@@ -35,57 +40,83 @@ export function firstOpen({ stretches }) {
   return first < 0 ? stretches.ending.length : first;
 }
 
-function bar(found, [begin, end], lane, trial, text) {
-  found.x.push(begin, (begin + end) / 2, end, null);
-  found.y.push(lane, lane, lane, null);
-  found.customdata.push(trial, trial, trial, null);
-  found.text.push(text, text, text, null);
-}
+// Along the whole width: so close together lie the points of a bar that the pointer finds.
+const VERTICES = 150;
+const HALF_HEIGHT = 0.38;
 
-const empty = () => ({ x: [], y: [], customdata: [], text: [] });
+const short = (value) => Number(value.toPrecision(7));
+
+/**
+ * {data, shapes} of bars {key, trial, lane, span, text}, by ending; that of `picked` stands out.
+ * `hidden`: endings that the reader has put away.
+ */
+function drawnBars(bars, { hidden, picked }) {
+  const shown = bars.filter(({ key }) => !hidden.has(key));
+  const end = shown.reduce((most, { span }) => Math.max(most, span[1]), 0);
+  const isPicked = shown.some(({ trial }) => trial === picked);
+  const data = [];
+  const shapes = [];
+  const path = (some) =>
+    some
+      .map(({ span: [from, to], lane }) => {
+        const [left, right, top, bottom] = [from, to, lane - HALF_HEIGHT, lane + HALF_HEIGHT].map(short);
+        return `M${left},${top}L${right},${top}L${right},${bottom}L${left},${bottom}Z`;
+      })
+      .join("");
+  const shape = (some, colour, opacity) => ({
+    type: "path",
+    path: path(some),
+    layer: "below",
+    fillcolor: colour,
+    opacity,
+    line: { width: 0 },
+  });
+  for (const { key, colour } of ENDINGS) {
+    const own = shown.filter((bar) => bar.key === key);
+    if (!own.length) continue;
+    const found = { x: [], y: [], customdata: [], text: [] };
+    for (const { span: [from, to], lane, trial, text } of own) {
+      const parts = Math.max(2, Math.ceil((VERTICES * (to - from)) / (end || 1)));
+      for (let part = 0; part <= parts; part++) {
+        found.x.push(from + ((to - from) * part) / parts);
+        found.y.push(lane);
+        found.customdata.push(trial);
+        found.text.push(text);
+      }
+    }
+    const line = { width: 0, color: "rgba(0,0,0,0)" };
+    const hoverlabel = { bordercolor: colour };
+    const hovertemplate = "%{text}<extra></extra>";
+    data.push({ ...found, type: "scatter", mode: "lines", meta: { group: key }, line, hoverlabel, hovertemplate });
+    shapes.push(shape(own, colour, isPicked ? 0.3 : 1));
+  }
+  if (isPicked) shapes.push(shape(shown.filter(({ trial }) => trial === picked), "#3b82d6", 1));
+  return { data, shapes };
+}
 
 function told({ number: trials, turn, ending, from, to }, index) {
   const again = turn[index] > 1 ? `, stretch ${turn[index]}` : "";
   return `<b>#${trials[index]}</b>${again}<br>${literal(ending[index])} after ${number(to[index] - from[index])} s`;
 }
 
-export function timelineFigure({ stretches, num_lanes }, { hidden, picked, height }) {
+export function timelineFigure({ stretches, num_lanes }, choices) {
   const end = stretches.to.reduce((most, each) => Math.max(most, each), 0);
   const unit = unitOf(end);
-  const width = Math.max(1, Math.min(22, (0.75 * (height - 60)) / Math.max(1, num_lanes)));
-  const lines = new Map(ENDINGS.map(({ key }) => [key, empty()]));
-  const marked = empty();
-  stretches.number.forEach((trial, index) => {
-    const ending = stretches.ending[index];
-    if (hidden.has(ending)) return;
+  const bars = stretches.number.map((trial, index) => {
     const [begin, last] = [stretches.from[index], stretches.to[index]];
     const span = [begin, last - Math.min(GAP * end, (last - begin) / 3)].map((each) => each / unit.size);
-    bar(lines.get(ending), span, stretches.lane[index] + 1, trial, told(stretches, index));
-    if (trial === picked) bar(marked, span, stretches.lane[index] + 1, trial, told(stretches, index));
+    return { key: stretches.ending[index], trial, lane: stretches.lane[index] + 1, span, text: told(stretches, index) };
   });
-  const isMarked = marked.x.length > 0;
-  const trace = (line, colour, opacity, meta) => ({
-    ...line,
-    type: "scatter",
-    mode: "lines",
-    meta,
-    line: { width, color: colour },
-    opacity,
-    hovertemplate: "%{text}<extra></extra>",
-  });
-  const data = ENDINGS.filter(({ key }) => lines.get(key).x.length).map(({ key, colour }) =>
-    trace(lines.get(key), colour, isMarked ? 0.3 : 1, { group: key }),
-  );
-  if (isMarked) data.push(trace(marked, "#3b82d6", 1, { number: picked }));
+  const { data, shapes } = drawnBars(bars, choices);
   const layout = layoutOf({ title: { text: `${unit.name} since the job started` }, rangemode: "tozero" }, { title: "lane" });
   const step = Math.max(1, Math.ceil(num_lanes / 12));
   Object.assign(layout.yaxis, { range: [num_lanes + 0.5, 0.5], tick0: 1, dtick: step, type: "linear", showgrid: false });
-  return { data, layout };
+  return { data, layout: { ...layout, shapes } };
 }
 
 export function timelineTable({ stretches }) {
   const rows = stretches.number.map((trial, index) => [
-    trial,
+    trialLink(trial),
     stretches.lane[index] + 1,
     number(stretches.from[index]),
     number(stretches.to[index] - stretches.from[index]),
@@ -94,43 +125,22 @@ export function timelineTable({ stretches }) {
   return { head: ["Trial", "Lane", "Began after, s", "Trained, s", "Then"], rows };
 }
 
-export function forksFigure({ forks, metric }, { hidden, picked }) {
-  const lines = new Map(ENDINGS.map(({ key }) => [key, empty()]));
-  const branches = empty();
-  forks.number.forEach((trial, row) => {
-    const ending = forks.ending[row];
-    if (hidden.has(ending)) return;
+export function forksFigure({ forks, metric }, choices) {
+  const branches = { x: [], y: [] };
+  const bars = forks.number.map((trial, row) => {
     const [first, last] = [forks.first[row], forks.last[row]];
     const parent = forks.parent[row];
     const of = parent === null ? "" : `, fork of #${forks.number[parent]} at step ${first}`;
-    const text = `<b>#${trial}</b>${of}<br>${literal(ending)}, ${literal(metric)} ${number(forks.value[row])}`;
-    bar(lines.get(ending), [first, last], row, trial, text);
-    if (parent === null) return;
-    branches.x.push(first, first, null);
-    branches.y.push(parent, row, null);
+    const text = `<b>#${trial}</b>${of}<br>${literal(forks.ending[row])}, ${literal(metric)} ${number(forks.value[row])}`;
+    if (parent !== null && !choices.hidden.has(forks.ending[row])) {
+      branches.x.push(first, first, null);
+      branches.y.push(parent, row, null);
+    }
+    return { key: forks.ending[row], trial, lane: row, span: [first, last], text };
   });
-  const data = ENDINGS.filter(({ key }) => lines.get(key).x.length).map(({ key, colour }) => ({
-    ...lines.get(key),
-    type: "scatter",
-    mode: "lines",
-    meta: { group: key },
-    line: { width: 6, color: colour },
-    hovertemplate: "%{text}<extra></extra>",
-  }));
-  const place = forks.number.indexOf(picked);
-  if (place >= 0) {
-    const [x, y] = [[forks.first[place], forks.last[place]], [place, place]];
-    data.push({ x, y, type: "scatter", mode: "lines", meta: { number: picked }, line: { width: 12, color: "#3b82d6" }, hoverinfo: "skip" });
-  }
-  data.unshift({
-    x: branches.x,
-    y: branches.y,
-    type: "scatter",
-    mode: "lines",
-    meta: { group: "branches" },
-    line: { width: 1, color: "#8b949e", dash: "dot" },
-    hoverinfo: "skip",
-  });
+  const { data, shapes } = drawnBars(bars, choices);
+  const line = { width: 1.5, color: "#8b949e", dash: "dot" };
+  if (branches.x.length) data.push({ ...branches, type: "scatter", mode: "lines", meta: {}, line, hoverinfo: "skip" });
   const layout = layoutOf({ title: { text: "step" }, rangemode: "tozero" }, { title: "trial" });
   const stride = Math.max(1, Math.ceil(forks.number.length / 24));
   const rows = forks.number.map((_, row) => row).filter((row) => row % stride === 0);
@@ -142,14 +152,14 @@ export function forksFigure({ forks, metric }, { hidden, picked }) {
     type: "linear",
     showgrid: false,
   });
-  return { data, layout };
+  return { data, layout: { ...layout, shapes } };
 }
 
 export function forksTable({ forks, metric }) {
   const rows = forks.number.map((trial, row) => {
     const parent = forks.parent[row];
     const from = parent === null ? ["–", "–"] : [`#${forks.number[parent]}`, forks.first[row]];
-    return [trial, ...from, forks.last[row], number(forks.value[row]), forks.ending[row]];
+    return [trialLink(trial), ...from, forks.last[row], number(forks.value[row]), forks.ending[row]];
   });
   return { head: ["Trial", "Fork of", "At step", "Last step", metric, "Then"], rows };
 }

@@ -1,5 +1,7 @@
 // Draws the service's figures with Plotly in the page's colours, and highlights one trial in them.
 
+import { plotly } from "./plotly.js";
+
 export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
 export const dark = matchMedia("(prefers-color-scheme: dark)");
 
@@ -51,6 +53,7 @@ export function chart(id, url, onPick) {
   async function draw() {
     if (!figure) return;
     element.classList.toggle("nothing", figure.data.length === 0);
+    const Plotly = await plotly();
     await Plotly.react(element, highlighted(figure, picked), themed(figure, id), CONFIG);
     if (bound || !onPick) return;
     bound = true;

@@ -1,0 +1,25 @@
+// Plotly, begun when the page has been shown once: to read its 4.8 MB takes longer than anything else.
+
+let loading = null;
+
+function painted() {
+  // A page in the background is not painted, and in nobody's way.
+  if (document.hidden) return Promise.resolve();
+  return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+}
+
+/** Plotly; from the page's own <script>, or else from where its <link id="plotly"> says. Throws if it cannot be had. */
+export function plotly() {
+  if (globalThis.Plotly) return Promise.resolve(globalThis.Plotly);
+  loading ??= painted().then(
+    () =>
+      new Promise((resolve, reject) => {
+        const script = document.createElement("script");
+        script.src = document.getElementById("plotly").href;
+        script.addEventListener("load", () => resolve(globalThis.Plotly));
+        script.addEventListener("error", () => reject(new Error("The charts could not be drawn: Plotly did not come.")));
+        document.head.append(script);
+      }),
+  );
+  return loading;
+}
