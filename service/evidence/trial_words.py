@@ -72,6 +72,18 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """The trial whose config one repeats with another seed."""
+
+    number: int
+    metric: str
+    found_value: float | None
+    """Of that trial."""
+    value: float | None
+    """Of this one."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrialAccount:
     """What became of a trial."""
 
@@ -99,15 +111,16 @@ def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
     )
 
 
-def account_of(trial: TrialFacts, standing: Standing | None = None) -> TrialAccount:
+def account_of(trial: TrialFacts, standing: Standing | None = None, repeated: Repeated | None = None) -> TrialAccount:
     """What became of a trial, why, and what to do.
 
     Args:
         standing: of a trial that was pruned or completed; None: nothing is known of it.
+        repeated: None: it repeats none, or nothing is known of that.
     """
     match trial.state:
         case TrialState.COMPLETED:
-            return TrialAccount(f"Completed all {_steps(trial.num_steps)}", _completed(standing), [])
+            return TrialAccount(f"Completed all {_steps(trial.num_steps)}", _completed(standing, repeated), [])
         case TrialState.PRUNED:
             return _pruned(trial, standing)
         case TrialState.FAILED:
@@ -123,7 +136,12 @@ def account_of(trial: TrialFacts, standing: Standing | None = None) -> TrialAcco
     assert_never(trial.state)
 
 
-def _completed(standing: Standing | None) -> list[str]:
+def _completed(standing: Standing | None, repeated: Repeated | None) -> list[str]:
+    if repeated is not None:
+        return [
+            f"It repeats trial {repeated.number} with another seed: {repeated.metric} is {number(repeated.value)} "
+            f"here, and was {number(repeated.found_value)} there."
+        ]
     if standing is None:
         return []
     if not standing.num_others:

@@ -22,7 +22,7 @@ from service.dashboard.rendering import page
 from service.dashboard.trial import metrics, view
 from service.domain import Direction, Phase, TrialState, side_of
 from service.errors import NotFound
-from service.evidence.trial_words import Standing, account_of, facts_of
+from service.evidence.trial_words import Repeated, Standing, account_of, facts_of
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
@@ -31,7 +31,7 @@ from service.store.repositories.outputs import OutputRepository
 from service.store.repositories.trial_relations import PlaceAmongOthers, TrialRelationRepository
 from service.store.session import Session
 from service.use_cases.steer import RETRIABLE
-from service.use_cases.trial_curves import Origin, best_of_side, origin_of, trial_curve
+from service.use_cases.trial_curves import Origin, best_of_baselines, best_of_side, origin_of, trial_curve
 from service.use_cases.trial_pasting import config_to_paste
 
 LINES_SHOWN = 100
@@ -75,12 +75,13 @@ def trial_page(
     relations = TrialRelationRepository(session)
     origin = origin_of(session, trial)
     best = best_of_side(session, job, origin)
-    others_best = best if best is not None and best.number != trial.number else None
+    is_best = best is not None and best.best.number == trial.number
+    others_best = None if is_best else best
     groups = metrics.tile_groups(_measurements(session, trial), [objective.metric for objective in job.objectives])
     measured = [tile.name for group in groups for tile in group.tiles]
     chosen = metric if metric in measured else job.metric
     curve = trial_curve(session, job, trial, chosen)
-    baseline = {found.phase: found for found in TrialRepository(session).leading([job.id])}.get(Phase.BASELINE)
+    baseline = best_of_baselines(session, job)
     before, after = relations.neighbours(job.id, trial.number)
     _, python = config_to_paste(job, trial)
     context = {
@@ -89,11 +90,13 @@ def trial_page(
         "trial": trial,
         "now": now,
         "origin": origin,
-        "account": account_of(facts_of(trial, job.state), _standing(session, job, trial, origin)),
+        "account": account_of(
+            facts_of(trial, job.state), _standing(session, job, trial, origin), _repeated(session, job, trial)
+        ),
         "before": before,
         "after": after,
-        "best": others_best,
-        "is_best": best is not None and best.number == trial.number,
+        "best": None if others_best is None else others_best.best,
+        "is_best": is_best,
         "baseline": baseline,
         "may_steer": caller.may(Scope.SUBMIT),
         "may_run_again": may_have_run(job.specification.workload, job.specification.sampler, settings, caller=caller),
@@ -152,6 +155,12 @@ def _standing(session: Session, job: Job, trial: Trial, origin: Origin) -> Stand
     else:
         return None
     return Standing(job.metric, trial.step, trial.value, place.num_others, place.num_better, place.best)
+
+
+def _repeated(session: Session, job: Job, trial: Trial) -> Repeated | None:
+    """The trial whose config one repeats; None: it repeats none."""
+    found_by = None if trial.confirms is None else TrialRepository(session).find(job.id, trial.confirms)
+    return None if found_by is None else Repeated(found_by.number, job.metric, found_by.value, trial.value)
 
 
 def _measurements(session: Session, trial: Trial) -> list[StoredMeasurement]:
