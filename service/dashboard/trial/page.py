@@ -20,8 +20,8 @@ from service.api.routers.output import Wanted
 from service.dashboard.live_parts import live_parts
 from service.dashboard.rendering import page
 from service.dashboard.trial import metrics, view
+from service.dashboard.trial.address import trial_number
 from service.domain import Direction, Phase, TrialState, side_of
-from service.errors import NotFound
 from service.evidence.trial_words import Repeated, Standing, account_of, facts_of
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
@@ -42,7 +42,6 @@ MAX_MEASUREMENTS = 200
 """That the small charts are drawn from."""
 TYPICAL_OF = 100
 """Trials whose memory and step time a trial's are compared with."""
-LARGEST_NUMBER = 2**31 - 1
 
 router = APIRouter(route_class=OneThreadRoute)
 
@@ -71,7 +70,7 @@ def trial_page(
         parts: what changes while the trial runs, alone; an open page asks for it.
     """
     job = JobRepository(session).get(job_id)
-    trial = TrialRepository(session).get(job_id, _number(job_id, number))
+    trial = TrialRepository(session).get(job_id, trial_number(job_id, number))
     relations = TrialRelationRepository(session)
     origin = origin_of(session, trial)
     best = best_of_side(session, job, origin)
@@ -128,13 +127,6 @@ def trial_page(
     if parts:
         return live_parts(request, "trial/page.html", context, known)
     return page(request, "trial/page.html", context)
-
-
-def _number(job_id: str, text: str) -> int:
-    """A trial's number. Raises: NotFound: no trial has such a number."""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER))):
-        raise NotFound("trial", f"{job_id}/{text}")
-    return min(int(text), LARGEST_NUMBER)
 
 
 def _standing(session: Session, job: Job, trial: Trial, origin: Origin) -> Standing | None:
