@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 from service.domain import FailureReason, JobState, TrialRequest, TrialState
-from service.evidence.wording import number
+from service.evidence.wording import duration, number
 
 RETRY_TRAINS_TO_THE_END = "To see how it would have ended, retry it: it then trains to its last step and is not pruned."
 
@@ -24,6 +24,8 @@ class TrialFacts:
     """If it goes to its end."""
     runs: int
     """Times it was started."""
+    seconds: float = 0.0
+    """Training time up to `step`."""
     requested: TrialRequest | None = None
     has_detail: bool = False
     """True if there is an explanation beside these words."""
@@ -50,6 +52,8 @@ class ToldTrial(Protocol):
     def step(self) -> int: ...
     @property
     def runs(self) -> int: ...
+    @property
+    def seconds(self) -> float: ...
     @property
     def forked_from(self) -> int | None: ...
     @property
@@ -102,6 +106,7 @@ def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
         step=trial.step,
         num_steps=int(trial.config["num_steps"]),
         runs=trial.runs,
+        seconds=trial.seconds,
         requested=trial.requested,
         has_detail=bool(trial.detail),
         clips_gradients=trial.config.get("gradient_clip_norm") is not None,
@@ -158,9 +163,11 @@ def _running(trial: TrialFacts) -> TrialAccount:
     if trial.requested is TrialRequest.STOP:
         why = ["A user asked for it to stop: it ends at its next measurement, or completes if that is its last."]
         return TrialAccount(f"Stopping after step {trial.step}", why, [])
-    if not trial.step:
-        return TrialAccount("Training, nothing measured yet", [_started_again(trial)] if trial.runs > 1 else [], [])
     why = [_started_again(trial)] if trial.runs > 1 else []
+    if not trial.step:
+        return TrialAccount("Training, nothing measured yet", why, [])
+    left = trial.seconds / trial.step * (trial.num_steps - trial.step)
+    why.insert(0, f"At its pace so far, about {duration(left)} of training are left if it goes to its end.")
     return TrialAccount(f"Training: step {trial.step} of {trial.num_steps}", why, [])
 
 

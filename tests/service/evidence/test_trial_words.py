@@ -82,9 +82,12 @@ def test_a_trial_that_has_not_ended_says_where_it_stands() -> None:
     assert told(state=TrialState.QUEUED, step=0).headline == "Waits for its turn"
     assert told(state=TrialState.QUEUED, step=30).headline == "Paused after step 30 of 200"
     assert told(state=TrialState.RUNNING, step=0).headline == "Training, nothing measured yet"
-    running = told(state=TrialState.RUNNING, step=30, runs=2)
-    assert running.headline == "Training: step 30 of 200"
-    assert running.why == ["It was started 2 times, and goes on from its last checkpoint each time."]
+    running = told(state=TrialState.RUNNING, step=50, runs=2, seconds=10.0)
+    assert running.headline == "Training: step 50 of 200"
+    assert running.why == [
+        "At its pace so far, about 30 s of training are left if it goes to its end.",
+        "It was started 2 times, and goes on from its last checkpoint each time.",
+    ]
     stopping = told(state=TrialState.RUNNING, step=30, requested=TrialRequest.STOP)
     assert stopping.headline == "Stopping after step 30"
     cancelled = told(state=TrialState.CANCELLED, step=30)
