@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 from service.domain import FailureReason, JobState, TrialRequest, TrialState
-from service.evidence.wording import number
+from service.evidence.wording import duration, number
 
 RETRY_TRAINS_TO_THE_END = "To see how it would have ended, retry it: it then trains to its last step and is not pruned."
 
@@ -24,6 +24,8 @@ class TrialFacts:
     """If it goes to its end."""
     runs: int
     """Times it was started."""
+    seconds: float = 0.0
+    """Training time up to `step`."""
     requested: TrialRequest | None = None
     has_detail: bool = False
     """True if there is an explanation beside these words."""
@@ -51,6 +53,8 @@ class ToldTrial(Protocol):
     @property
     def runs(self) -> int: ...
     @property
+    def seconds(self) -> float: ...
+    @property
     def forked_from(self) -> int | None: ...
     @property
     def config(self) -> Mapping[str, Any]: ...
@@ -72,6 +76,18 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """The trial whose config one repeats with another seed."""
+
+    number: int
+    metric: str
+    found_value: float | None
+    """Of that trial."""
+    value: float | None
+    """Of this one."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrialAccount:
     """What became of a trial."""
 
@@ -90,6 +106,7 @@ def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
         step=trial.step,
         num_steps=int(trial.config["num_steps"]),
         runs=trial.runs,
+        seconds=trial.seconds,
         requested=trial.requested,
         has_detail=bool(trial.detail),
         clips_gradients=trial.config.get("gradient_clip_norm") is not None,
@@ -99,15 +116,16 @@ def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
     )
 
 
-def account_of(trial: TrialFacts, standing: Standing | None = None) -> TrialAccount:
+def account_of(trial: TrialFacts, standing: Standing | None = None, repeated: Repeated | None = None) -> TrialAccount:
     """What became of a trial, why, and what to do.
 
     Args:
         standing: of a trial that was pruned or completed; None: nothing is known of it.
+        repeated: None: it repeats none, or nothing is known of that.
     """
     match trial.state:
         case TrialState.COMPLETED:
-            return TrialAccount(f"Completed all {_steps(trial.num_steps)}", _completed(standing), [])
+            return TrialAccount(f"Completed all {_steps(trial.num_steps)}", _completed(standing, repeated), [])
         case TrialState.PRUNED:
             return _pruned(trial, standing)
         case TrialState.FAILED:
@@ -123,7 +141,12 @@ def account_of(trial: TrialFacts, standing: Standing | None = None) -> TrialAcco
     assert_never(trial.state)
 
 
-def _completed(standing: Standing | None) -> list[str]:
+def _completed(standing: Standing | None, repeated: Repeated | None) -> list[str]:
+    if repeated is not None:
+        return [
+            f"It repeats trial {repeated.number} with another seed: {repeated.metric} is {number(repeated.value)} "
+            f"here, and was {number(repeated.found_value)} there."
+        ]
     if standing is None:
         return []
     if not standing.num_others:
@@ -140,9 +163,11 @@ def _running(trial: TrialFacts) -> TrialAccount:
     if trial.requested is TrialRequest.STOP:
         why = ["A user asked for it to stop: it ends at its next measurement, or completes if that is its last."]
         return TrialAccount(f"Stopping after step {trial.step}", why, [])
-    if not trial.step:
-        return TrialAccount("Training, nothing measured yet", [_started_again(trial)] if trial.runs > 1 else [], [])
     why = [_started_again(trial)] if trial.runs > 1 else []
+    if not trial.step:
+        return TrialAccount("Training, nothing measured yet", why, [])
+    left = trial.seconds / trial.step * (trial.num_steps - trial.step)
+    why.insert(0, f"At its pace so far, about {duration(left)} of training are left if it goes to its end.")
     return TrialAccount(f"Training: step {trial.step} of {trial.num_steps}", why, [])
 
 

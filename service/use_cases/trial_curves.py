@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from service.domain import Phase
+from service.evidence.best_values import BestTrial, best_of
+from service.evidence.recommended import evidence_from_json
 from service.store.models import Job, Trial
-from service.store.repositories import TrialRepository
-from service.store.repositories.trial_relations import BestConfig, CurvePoint, TrialRelationRepository
+from service.store.repositories import RecommendationRepository, TrialRepository
+from service.store.repositories.trial_relations import CurvePoint, TrialRelationRepository
 from service.store.session import Session
 
 MAX_BAND_TRIALS = 100
@@ -73,32 +76,65 @@ def origin_of(session: Session, trial: Trial) -> Origin:
     return Origin(phase, str(trial.config["optimizer"]["name"]))
 
 
-def best_of_side(session: Session, job: Job, origin: Origin) -> BestConfig | None:
-    """The completed trial with the best objective, of those that an origin stands for."""
-    relations = TrialRelationRepository(session)
-    return relations.best_of_side(job.id, origin.phase, origin.optimizer, job.direction)
+@dataclass(frozen=True, slots=True)
+class SideBest:
+    """The best config of a side: where the job has ended with a recommendation, as that has it."""
+
+    best: BestTrial
+    optimizer: str
+    parameters: Mapping[str, Any]
+
+
+def best_of_side(session: Session, job: Job, origin: Origin) -> SideBest | None:
+    """The best of those that an origin stands for; None: none has completed."""
+    winner = _winner(session, job, origin.phase)
+    if winner is not None and winner.optimizer == origin.optimizer:
+        return winner
+    found = TrialRelationRepository(session).best_of_side(job.id, origin.phase, origin.optimizer, job.direction)
+    return None if found is None else SideBest(BestTrial(found.number, found.value), origin.optimizer, found.parameters)
+
+
+def best_of_baselines(session: Session, job: Job) -> SideBest | None:
+    """The best of all baselines; None: none has completed."""
+    winner = _winner(session, job, Phase.BASELINE)
+    if winner is not None:
+        return winner
+    leading = {found.phase: found for found in TrialRepository(session).leading([job.id])}.get(Phase.BASELINE)
+    return None if leading is None else best_of_side(session, job, Origin(Phase.BASELINE, leading.optimizer))
+
+
+def _winner(session: Session, job: Job, phase: Phase) -> SideBest | None:
+    """The config that a job's recommendation names of a phase; None: there is no recommendation, or it names none."""
+    row = RecommendationRepository(session).of_job(job.id) if job.state.is_final else None
+    if row is None:
+        return None
+    evidence = evidence_from_json(row.content["evidence"])
+    winner = evidence.best if phase is Phase.SEARCH else evidence.baseline
+    trial = None if winner is None else TrialRepository(session).find(job.id, winner.number)
+    if winner is None or trial is None:
+        return None
+    return SideBest(best_of(evidence.confirmation, winner), winner.optimizer, trial.parameters)
 
 
 def trial_curve(session: Session, job: Job, trial: Trial, metric: str) -> TrialCurve:
     """The curve of a trial, with the band of the baseline that did best."""
     relations = TrialRelationRepository(session)
-    best = best_of_side(session, job, origin_of(session, trial))
-    best_id = None
-    if best is not None and best.number != trial.number:
-        best_id = TrialRepository(session).get(job.id, best.number).id
+    found = best_of_side(session, job, origin_of(session, trial))
+    best_number = None if found is None or found.best.number == trial.number else found.best.number
+    best_id = None if best_number is None else TrialRepository(session).get(job.id, best_number).id
     curves = relations.curves([trial.id, *([best_id] if best_id else [])], metric)
     best_points = [] if best_id is None else curves.get(best_id, [])
     return TrialCurve(
         metric=metric,
         points=curves.get(trial.id, []),
         band=_band(session, job, metric),
-        best_number=best.number if best is not None and best_points else None,
+        best_number=best_number if best_points else None,
         best_points=best_points,
     )
 
 
 def _band(session: Session, job: Job, metric: str) -> Band | None:
-    leading = {found.phase: found for found in TrialRepository(session).leading([job.id])}.get(Phase.BASELINE)
+    leading = best_of_baselines(session, job)
     if leading is None:
         return None
     relations = TrialRelationRepository(session)

@@ -7,11 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
-from service.api.dependencies import ReadSession, TrialNumber
+from service.api.dependencies import ReadSession
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.routers.output import Wanted
 from service.dashboard.rendering import page
+from service.dashboard.trial.address import trial_number
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.repositories.outputs import OutputRepository
 
@@ -25,12 +26,12 @@ def output_page(
     request: Request,
     session: ReadSession,
     job_id: str,
-    number: TrialNumber,
+    number: str,
     rank: Annotated[int | None, Query(ge=0, le=LARGEST_INT)] = None,
 ) -> HTMLResponse:
     """The last lines; a script adds those that come."""
     job = JobRepository(session).get(job_id)
-    trial = TrialRepository(session).get(job_id, number)
+    trial = TrialRepository(session).get(job_id, trial_number(job_id, number))
     context = {
         "job": job,
         "trial": trial,

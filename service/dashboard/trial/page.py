@@ -20,9 +20,9 @@ from service.api.routers.output import Wanted
 from service.dashboard.live_parts import live_parts
 from service.dashboard.rendering import page
 from service.dashboard.trial import metrics, view
+from service.dashboard.trial.address import trial_number
 from service.domain import Direction, Phase, TrialState, side_of
-from service.errors import NotFound
-from service.evidence.trial_words import Standing, account_of, facts_of
+from service.evidence.trial_words import Repeated, Standing, account_of, facts_of
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
@@ -31,7 +31,7 @@ from service.store.repositories.outputs import OutputRepository
 from service.store.repositories.trial_relations import PlaceAmongOthers, TrialRelationRepository
 from service.store.session import Session
 from service.use_cases.steer import RETRIABLE
-from service.use_cases.trial_curves import Origin, best_of_side, origin_of, trial_curve
+from service.use_cases.trial_curves import Origin, best_of_baselines, best_of_side, origin_of, trial_curve
 from service.use_cases.trial_pasting import config_to_paste
 
 LINES_SHOWN = 100
@@ -42,7 +42,6 @@ MAX_MEASUREMENTS = 200
 """That the small charts are drawn from."""
 TYPICAL_OF = 100
 """Trials whose memory and step time a trial's are compared with."""
-LARGEST_NUMBER = 2**31 - 1
 
 router = APIRouter(route_class=OneThreadRoute)
 
@@ -71,16 +70,17 @@ def trial_page(
         parts: what changes while the trial runs, alone; an open page asks for it.
     """
     job = JobRepository(session).get(job_id)
-    trial = TrialRepository(session).get(job_id, _number(job_id, number))
+    trial = TrialRepository(session).get(job_id, trial_number(job_id, number))
     relations = TrialRelationRepository(session)
     origin = origin_of(session, trial)
     best = best_of_side(session, job, origin)
-    others_best = best if best is not None and best.number != trial.number else None
+    is_best = best is not None and best.best.number == trial.number
+    others_best = None if is_best else best
     groups = metrics.tile_groups(_measurements(session, trial), [objective.metric for objective in job.objectives])
     measured = [tile.name for group in groups for tile in group.tiles]
     chosen = metric if metric in measured else job.metric
     curve = trial_curve(session, job, trial, chosen)
-    baseline = {found.phase: found for found in TrialRepository(session).leading([job.id])}.get(Phase.BASELINE)
+    baseline = best_of_baselines(session, job)
     before, after = relations.neighbours(job.id, trial.number)
     _, python = config_to_paste(job, trial)
     context = {
@@ -89,11 +89,13 @@ def trial_page(
         "trial": trial,
         "now": now,
         "origin": origin,
-        "account": account_of(facts_of(trial, job.state), _standing(session, job, trial, origin)),
+        "account": account_of(
+            facts_of(trial, job.state), _standing(session, job, trial, origin), _repeated(session, job, trial)
+        ),
         "before": before,
         "after": after,
-        "best": others_best,
-        "is_best": best is not None and best.number == trial.number,
+        "best": None if others_best is None else others_best.best,
+        "is_best": is_best,
         "baseline": baseline,
         "may_steer": caller.may(Scope.SUBMIT),
         "may_run_again": may_have_run(job.specification.workload, job.specification.sampler, settings, caller=caller),
@@ -127,13 +129,6 @@ def trial_page(
     return page(request, "trial/page.html", context)
 
 
-def _number(job_id: str, text: str) -> int:
-    """A trial's number. Raises: NotFound: no trial has such a number."""
-    if not (text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER))):
-        raise NotFound("trial", f"{job_id}/{text}")
-    return min(int(text), LARGEST_NUMBER)
-
-
 def _standing(session: Session, job: Job, trial: Trial, origin: Origin) -> Standing | None:
     """The place of a trial that was pruned or completed; None: it has none."""
     if trial.value is None or trial.phase is Phase.CONFIRMATION:
@@ -152,6 +147,12 @@ def _standing(session: Session, job: Job, trial: Trial, origin: Origin) -> Stand
     else:
         return None
     return Standing(job.metric, trial.step, trial.value, place.num_others, place.num_better, place.best)
+
+
+def _repeated(session: Session, job: Job, trial: Trial) -> Repeated | None:
+    """The trial whose config one repeats; None: it repeats none."""
+    found_by = None if trial.confirms is None else TrialRepository(session).find(job.id, trial.confirms)
+    return None if found_by is None else Repeated(found_by.number, job.metric, found_by.value, trial.value)
 
 
 def _measurements(session: Session, trial: Trial) -> list[StoredMeasurement]:

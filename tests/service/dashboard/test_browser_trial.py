@@ -179,7 +179,8 @@ def test_a_refused_variation_says_why(browser: Browser, address: str, story: Sto
 
 def test_what_is_no_trial_is_a_page_with_404(address: str, story: Story) -> None:
     for number in ("99", "nope", "-1", "9" * 30):
-        response = httpx.get(f"{address}/jobs/{story.job_id}/trials/{number}", trust_env=False)
-        assert response.status_code == 404
-        assert "<h1>No such trial</h1>" in response.text
-        assert f'href="/jobs/{story.job_id}"' in response.text
+        for page in ("", "/logs"):
+            response = httpx.get(f"{address}/jobs/{story.job_id}/trials/{number}{page}", trust_env=False)
+            assert response.status_code == 404
+            assert "<h1>No such trial</h1>" in response.text
+            assert f'href="/jobs/{story.job_id}"' in response.text

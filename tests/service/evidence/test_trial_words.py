@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, TrialRequest, TrialState
-from service.evidence.trial_words import Standing, TrialAccount, TrialFacts, account_of
+from service.evidence.trial_words import Repeated, Standing, TrialAccount, TrialFacts, account_of
 
 TRIAL = TrialFacts(state=TrialState.COMPLETED, reason=None, step=200, num_steps=200, runs=1)
 
@@ -33,6 +33,10 @@ def test_a_completed_trial_has_its_place_among_the_others() -> None:
         "It is the only trial of its side that has completed."
     ]
     assert told().why == []
+    repeat = account_of(TRIAL, repeated=Repeated(4, "validation_loss", found_value=0.07, value=0.08))
+    assert repeat.why == [
+        "It repeats trial 4 with another seed: validation_loss is 0.08000 here, and was 0.07000 there."
+    ]
 
 
 def test_a_pruned_trial_says_at_which_step_against_what() -> None:
@@ -78,9 +82,12 @@ def test_a_trial_that_has_not_ended_says_where_it_stands() -> None:
     assert told(state=TrialState.QUEUED, step=0).headline == "Waits for its turn"
     assert told(state=TrialState.QUEUED, step=30).headline == "Paused after step 30 of 200"
     assert told(state=TrialState.RUNNING, step=0).headline == "Training, nothing measured yet"
-    running = told(state=TrialState.RUNNING, step=30, runs=2)
-    assert running.headline == "Training: step 30 of 200"
-    assert running.why == ["It was started 2 times, and goes on from its last checkpoint each time."]
+    running = told(state=TrialState.RUNNING, step=50, runs=2, seconds=10.0)
+    assert running.headline == "Training: step 50 of 200"
+    assert running.why == [
+        "At its pace so far, about 30 s of training are left if it goes to its end.",
+        "It was started 2 times, and goes on from its last checkpoint each time.",
+    ]
     stopping = told(state=TrialState.RUNNING, step=30, requested=TrialRequest.STOP)
     assert stopping.headline == "Stopping after step 30"
     cancelled = told(state=TrialState.CANCELLED, step=30)

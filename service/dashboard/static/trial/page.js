@@ -6,6 +6,7 @@ import { chart } from "../shared/charts.js";
 import { copyOnClick } from "../shared/copying.js";
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
+import { holdPlace } from "../shared/place.js";
 import { keepTimes } from "../shared/times.js";
 import { checkpoints } from "./checkpoints.js";
 import { controls } from "./controls.js";
@@ -38,10 +39,14 @@ let drawnStep = actions().step;
 /** Brings the page up to date; false when neither the trial nor its job goes on, so that nothing more will come. */
 async function refresh(events) {
   if (events !== null && !events.some(isShown)) return following;
-  patchLive(await fetchPage(parts()));
+  const page = await fetchPage(parts());
+  const keep = holdPlace();
+  patchLive(page);
+  keep();
   if (actions().step !== drawnStep || actions().final === "true") {
     drawnStep = actions().step;
     await Promise.all([curve.load(), saved.load()]);
+    keep();
   }
   if (isOver()) following = false;
   return following;
