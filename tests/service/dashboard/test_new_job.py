@@ -134,9 +134,9 @@ def test_who_may_not_submit_or_name_code_is_told_why(sqlite_database: Database) 
     others = give_token(sqlite_database, "others", Scope.SUBMIT, project="others")
     job_id = submit(sqlite_database)
 
-    def page(service: Asked, token: str) -> httpx.Response:
+    def page(service: Asked, token: str, *, clone: bool = True) -> httpx.Response:
         with service.client(token) as client:
-            return client.get("/jobs/new", params={"clone": job_id})
+            return client.get("/jobs/new", params={"clone": job_id} if clone else None)
 
     with asking(sqlite_database, allow_code=True) as service:
         read, submitted, coded, other = (page(service, token) for token in (reads, submits, codes, others))
@@ -147,4 +147,7 @@ def test_who_may_not_submit_or_name_code_is_told_why(sqlite_database: Database) 
     assert f'"id": "{job_id}"' in coded.text
     assert other.status_code == 404
     with asking(sqlite_database) as service:
-        assert "is switched off on this service" in page(service, codes).text
+        without = page(service, codes, clone=False).text
+    assert "is switched off on this service" in without
+    assert "module:Class, your own" not in without
+    assert 'data-part="/code"' not in without
