@@ -10,7 +10,7 @@ from typing import TypeAlias
 from pydantic import JsonValue
 
 from service.api.schemas.jobs import JobCreate
-from service.dashboard.new_job.fields import ROW, FormField, FormSchema
+from service.dashboard.new_job.fields import ROW, FormField, FormSchema, Schema
 
 NOT_ASKED = frozenset({"/budget/extra_search_trials", f"/baselines/{ROW}/extra_trials"})
 """What a job says that grows with trials which users propose to it: a new one has none."""
@@ -80,9 +80,14 @@ class FormSection:
 
 
 @cache
+def _schema() -> Schema:
+    return JobCreate.model_json_schema()
+
+
+@cache
 def job_form() -> Sequence[FormSection]:
     """The sections of the form, but for the choice of the workload, its options, and the search space."""
-    schema = FormSchema(JobCreate.model_json_schema())
+    schema = FormSchema(_schema())
     field = schema.field
 
     def fields(prefix: str, *without: str, **labels: str) -> list[FormField]:
@@ -212,13 +217,13 @@ def job_form() -> Sequence[FormSection]:
 
 def first_workload() -> str:
     """The workload that the form begins with: the example of a job's schema, which needs no data of anybody's."""
-    name: str = JobCreate.model_json_schema()["$defs"]["WorkloadChoice"]["properties"]["name"]["examples"][0]
+    name: str = _schema()["$defs"]["WorkloadChoice"]["properties"]["name"]["examples"][0]
     return name
 
 
 def search_space() -> FormField:
     """The field of the search space."""
-    found = FormSchema(JobCreate.model_json_schema()).field("/search_space", label="Search space")
+    found = FormSchema(_schema()).field("/search_space", label="Search space")
     return replace(found, kind="space")
 
 
@@ -228,6 +233,21 @@ def job_defaults() -> dict[str, JsonValue]:
     values: dict[str, JsonValue] = JobCreate.model_validate({"workload": {"name": "any"}}).model_dump(mode="json")
     del values["workload"]
     return values
+
+
+def without_code(sections: Sequence[FormSection]) -> list[FormSection]:
+    """The sections without what names code that the service would import."""
+    return [
+        replace(
+            section,
+            items=[
+                replace(item, takes_more=False) if isinstance(item, FormField) else item
+                for item in section.items
+                if item.pointer != "/code"
+            ],
+        )
+        for section in sections
+    ]
 
 
 def pointers_of(sections: Sequence[FormSection]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from service.api.dependencies import (
 )
 from service.api.preparation import PreparationsDependency
 from service.dashboard.new_job.fields import FormField
-from service.dashboard.new_job.form import first_workload, job_defaults, job_form, search_space
+from service.dashboard.new_job.form import first_workload, job_defaults, job_form, search_space, without_code
 from service.dashboard.new_job.options import OPTIONS, workload_form
 from service.dashboard.rendering import page
 from service.errors import NotFound
@@ -73,7 +73,7 @@ async def new_job_page(
         "code_is_allowed": settings.allow_code,
         "clone": original,
         "workloads": workloads,
-        "sections": job_form(),
+        "sections": job_form() if may_name_code or original else without_code(job_form()),
         "search_space": search_space(),
         "free_options": FREE_OPTIONS,
         "catalogue": {

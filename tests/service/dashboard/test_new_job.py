@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, get_args
 
+import httpx
 import pytest
 
+from service.access.caller import Scope
 from service.api.schemas.jobs import JobCreate
 from service.dashboard.assets import STATIC
 from service.dashboard.new_job.fields import FormField, FormSchema, Kind, in_words
@@ -13,6 +15,9 @@ from service.dashboard.new_job.form import NOT_ASKED, FormPart, FormRows, job_de
 from service.dashboard.new_job.options import workload_form
 from service.dashboard.prose import prose
 from service.specification.workloads import known_workloads
+from service.store.session import Database
+from tests.support.service.callers import Asked, asking, give_token
+from tests.support.service.scenarios import submit
 from trainers.workload.description import WorkloadDescription, WorkloadOption
 
 ELSEWHERE = ("/workload", "/search_space")
@@ -120,3 +125,29 @@ def test_names_are_told_in_words() -> None:
 def test_prose_has_code_between_backticks_and_nothing_else_of_html() -> None:
     assert prose("a `b<i>` & c") == "a <code>b&lt;i&gt;</code> &amp; c"
     assert prose("one ` alone <b>") == "one ` alone &lt;b&gt;"
+
+
+def test_who_may_not_submit_or_name_code_is_told_why(sqlite_database: Database) -> None:
+    reads = give_token(sqlite_database, "reads", Scope.READ)
+    submits = give_token(sqlite_database, "submits", Scope.SUBMIT)
+    codes = give_token(sqlite_database, "codes", Scope.SUBMIT, Scope.CODE)
+    others = give_token(sqlite_database, "others", Scope.SUBMIT, project="others")
+    job_id = submit(sqlite_database)
+
+    def page(service: Asked, token: str, *, clone: bool = True) -> httpx.Response:
+        with service.client(token) as client:
+            return client.get("/jobs/new", params={"clone": job_id} if clone else None)
+
+    with asking(sqlite_database, allow_code=True) as service:
+        read, submitted, coded, other = (page(service, token) for token in (reads, submits, codes, others))
+    assert "Your token may not submit jobs" in read.text
+    assert "job-form" not in read.text
+    assert "needs a token with the scope code" in submitted.text
+    assert coded.text.count("module:Class, your own") == submitted.text.count("module:Class, your own") + 1
+    assert f'"id": "{job_id}"' in coded.text
+    assert other.status_code == 404
+    with asking(sqlite_database) as service:
+        without = page(service, codes, clone=False).text
+    assert "is switched off on this service" in without
+    assert "module:Class, your own" not in without
+    assert 'data-part="/code"' not in without

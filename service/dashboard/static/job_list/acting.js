@@ -5,7 +5,7 @@ import { chooseNone, chosenJobs } from "./choosing.js";
 const ACTIONS = {
   pause: { verb: "Pause", done: "Paused", undo: "resume", told: "Trials keep their checkpoints, and go on from them." },
   resume: { verb: "Resume", done: "Resumed", undo: "pause", told: "Paused jobs go on; finished ones, where budget is left." },
-  cancel: { verb: "Cancel", done: "Cancelled", undo: null, told: "Running trials stop and end as cancelled. Finished trials stay.", isDanger: true },
+  cancel: { verb: "Cancel", button: "Cancel jobs", done: "Cancelled", undo: null, told: "Running trials stop and end as cancelled. Finished trials stay.", isDanger: true },
   archive: { verb: "Archive", done: "Archived", undo: "unarchive", told: "Lists leave them out; nothing else changes." },
   unarchive: { verb: "Bring back", done: "Brought back", undo: "archive", told: "Lists show them again." },
 };
@@ -64,12 +64,12 @@ async function act(action, jobs, shown) {
 
 function ask(action) {
   const jobs = chosenJobs();
-  const { verb, told, isDanger } = ACTIONS[action];
+  const { verb, button, told, isDanger } = ACTIONS[action];
   document.getElementById("sure-title").textContent = `${verb} ${jobs.length === 1 ? "this job" : `these ${jobs.length} jobs`}?`;
   document.getElementById("sure-told").textContent = told;
   dialog.querySelector(".names").replaceChildren(...items(jobs.map(({ name }) => name)));
   const go = document.getElementById("go");
-  go.textContent = verb;
+  go.textContent = button ?? verb;
   go.classList.toggle("danger", isDanger === true);
   dialog.dataset.action = action;
   dialog.returnValue = "";

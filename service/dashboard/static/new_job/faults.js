@@ -55,7 +55,7 @@ export function showFaults(faults, places) {
       continue;
     }
     found.push({ element, message: fault.message });
-    element.setAttribute("aria-invalid", "true");
+    if (!element.matches("fieldset")) element.setAttribute("aria-invalid", "true");
     const note = element.closest(".field, .part, .rows")?.querySelector(":scope > .fault") ?? element.closest("section")?.querySelector(".fault");
     if (note) {
       note.textContent = note.textContent ? `${note.textContent} ${fault.message}` : fault.message;

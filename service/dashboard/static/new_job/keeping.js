@@ -1,19 +1,21 @@
-// What was typed, kept over a reload: for this tab, and apart for each address of the form.
+// What outlasts a reload: for this tab, and apart for each address of the form.
 
 const KEY = `new-job${location.search}`;
+export const TYPED = "typed";
+export const SENT = "sent";
 
-/** What was kept; null: nothing, or the browser keeps nothing. */
-export function kept() {
+/** What was kept by a name; null: nothing, or the browser keeps nothing. */
+export function kept(name) {
   try {
-    return JSON.parse(sessionStorage.getItem(KEY));
+    return JSON.parse(sessionStorage.getItem(`${KEY} ${name}`));
   } catch {
     return null;
   }
 }
 
-export function keep(state) {
+export function keep(name, value) {
   try {
-    sessionStorage.setItem(KEY, JSON.stringify(state));
+    sessionStorage.setItem(`${KEY} ${name}`, JSON.stringify(value));
   } catch {
     // Without storage, or with a full one, a reload begins anew.
   }
@@ -21,7 +23,7 @@ export function keep(state) {
 
 export function forget() {
   try {
-    sessionStorage.removeItem(KEY);
+    for (const name of [TYPED, SENT]) sessionStorage.removeItem(`${KEY} ${name}`);
   } catch {
     // Nothing was kept.
   }

@@ -4,7 +4,7 @@ import { copyOnClick } from "../shared/copying.js";
 import { catalogue } from "./catalogue.js";
 import { addRow, fill, readDocument, removeRow, showInside } from "./document.js";
 import { goTo, showFaults, tell } from "./faults.js";
-import { forget, keep, kept } from "./keeping.js";
+import { TYPED, forget, keep, kept } from "./keeping.js";
 import { showOwn, writeControl } from "./kinds.js";
 import { preview } from "./preview.js";
 import { chooseSpace, chooseUnused } from "./spaces.js";
@@ -43,7 +43,7 @@ function begin() {
 function update() {
   const { document: job, places, problems } = readDocument(form);
   const typed = problems.map(({ pointer }) => [pointer, places.get(pointer)?.value ?? ""]);
-  keep({ job, typed });
+  keep(TYPED, { job, typed });
   document.getElementById("yaml").textContent = yaml(job);
   document.getElementById("curl").textContent = curl(job, catalogue);
   if (problems.length) {
@@ -61,7 +61,7 @@ function add(list) {
 }
 
 function restore() {
-  const state = kept();
+  const state = kept(TYPED);
   if (state?.job === undefined) return false;
   fill(form, state.job, chooseWorkload);
   const { places } = readDocument(form);
@@ -94,13 +94,30 @@ async function submit() {
     showFaults([], places);
     tell("The service does not answer: the job may or may not be there. Submit it again, and there is one.");
   }
+  ready();
+}
+
+function ready() {
   button.disabled = false;
   button.textContent = "Submit job";
 }
 
+// The browser may show the page again as it was left.
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  ready();
+  begin();
+  update();
+});
+
 form.addEventListener("submit", (event) => {
   event.preventDefault();
   if (!button.disabled) submit();
+});
+
+// A job costs something: it is submitted by its button, and not by Enter in a field.
+form.addEventListener("keydown", (event) => {
+  if (event.key === "Enter" && event.target.matches('input[type="text"]')) event.preventDefault();
 });
 
 form.addEventListener("input", (event) => {

@@ -41,8 +41,8 @@ function figures(found) {
   rows.push(["Device-hours", found.max_device_hours === null ? "–" : numbers.format(found.max_device_hours), ""]);
   if (found.currency) rows.push(["Cost", found.max_cost === null ? "–" : `${found.max_cost.toFixed(2)} ${found.currency}`, ""]);
   for (const [side, space] of Object.entries(found.memory?.spaces ?? {})) {
-    const activations = space.activation_bytes === null ? "" : ` and ${bytes(space.activation_bytes)} of activations`;
-    rows.push([`Memory, ${sideName(side)}`, bytes(space.largest_bytes), `of a rank at most${activations}`]);
+    const activations = space.activation_bytes === null ? "" : `, and ${bytes(space.activation_bytes)} of activations`;
+    rows.push([`Memory, ${sideName(side)}`, bytes(space.largest_bytes), `on each rank at most${activations}`]);
   }
   return rows;
 }

@@ -1,6 +1,7 @@
 // The submission of the job: once, however often it is asked for.
 
 import { faultsOf, submit, submitClone } from "./asking.js";
+import { SENT, keep, kept } from "./keeping.js";
 import { same } from "./same.js";
 
 /** Unique text. `crypto.randomUUID` is there on https and localhost alone. */
@@ -35,16 +36,16 @@ export function patchOf(before, after, defaults) {
 
 /**
  * Gives `send(document)`, which makes the job and gives its id, or {faults}. An answer that was lost is asked for again
- * by the same key as long as the document stays.
+ * by the same key as long as the document stays, also after a reload.
  */
 export function submission({ clone, defaults }) {
-  let last = { text: null, key: null };
-
   return async function send(document) {
     const text = JSON.stringify(document);
-    if (text !== last.text) last = { text, key: newKey() };
+    const sent = kept(SENT);
+    const key = sent?.text === text ? sent.key : newKey();
+    keep(SENT, { text, key });
     const patch = clone === null ? null : patchOf(clone.submission, document, defaults);
-    const found = patch === null ? await submit(document, last.key) : await submitClone(clone.id, patch, last.key);
+    const found = patch === null ? await submit(document, key) : await submitClone(clone.id, patch, key);
     return found.ok ? { id: found.answer.id } : { faults: faultsOf(found) };
   };
 }
