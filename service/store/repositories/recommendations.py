@@ -151,13 +151,13 @@ class RecommendationRepository:
             for name in ("project", "workload", "model", "fingerprint")
             if (wanted := getattr(query, name)) is not None
         ]
-        found = []
-        for field in FILTERS:
-            column = getattr(RecommendationRow, field)
-            if of_all_filters or getattr(query, field) is not None:
-                statement = select(column).where(column.is_not(None), *names).distinct().order_by(column).limit(limit)
-                found.append(KnownValues(field, list(self._session.scalars(statement))))
-        return found
+        fields = [field for field in FILTERS if of_all_filters or getattr(query, field) is not None]
+        columns = [getattr(RecommendationRow, field) for field in fields]
+        rows = list(self._session.execute(select(*columns).where(*names).distinct())) if fields else []
+        return [
+            KnownValues(field, sorted({row[place] for row in rows if row[place] is not None})[:limit])
+            for place, field in enumerate(fields)
+        ]
 
     def fingerprints(self, *, project: str | None = None, limit: int) -> list[str]:
         """The fingerprints of the newest recommendations; `project` None: of any."""

@@ -18,9 +18,9 @@ from service.dashboard.recommendations.asked import Address
 from service.specification.identity import StoredIdentity
 from service.store.repositories import KnownValues, RecommendationQuery, RecommendationRepository
 from service.store.session import Database
+from tests.support.service.accessible import assert_accessible
 from tests.support.service.callers import asking, give_token
 from tests.support.service.confirmed import recommendation_of
-from tests.support.service.contrast import LOW_CONTRAST
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import NOW, submit
 from tests.support.service.stories import confirmed_story
@@ -203,6 +203,4 @@ def test_a_person_finds_a_recommendation_reads_its_evidence_and_takes_it_away(
             page.set_viewport_size({"width": width, "height": 900})
             page.goto(shown)
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-        for scheme in ("dark", "light"):
-            page.emulate_media(color_scheme=scheme)
-            assert page.evaluate(LOW_CONTRAST) == []
+        assert_accessible(page)
