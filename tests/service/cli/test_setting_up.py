@@ -42,6 +42,9 @@ def test_faults_of_a_job_file_name_line_and_column(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert f"{path}:4:3: budget.num_trials: must be greater than or equal to 1" in refused.stderr
     assert f"{path}:5:11: sampler.name" in refused.stderr
+    heading, *faults = refused.stderr.splitlines()
+    assert heading == f"shampoo-tuner: {len(faults)} faults:"
+    assert all(fault.startswith(f"  {path}:") for fault in faults)
     assert f"{path}:4" not in run("submit", str(path), "--set", "budget.num_trials=-2").stderr
 
 
