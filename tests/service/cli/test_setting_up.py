@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,9 @@ def test_doctor_has_a_line_for_each_part(sqlite_database: Database, tmp_path: Pa
     assert {"python", "torch", "service", "data", "database", "worker", "ray", "gpu"} <= parts.keys()
     assert (parts["python"], parts["database"], parts["worker"]) == ("ok", "ok", "--")
     assert "is at revision" in found.stdout
+    as_json = json.loads(run("doctor", "--json", *options).stdout)["items"]
+    health = {each["part"]: each["health"] for each in as_json}
+    assert (health["python"], health["database"], health["worker"]) == ("ok", "ok", "absent")
     tmp_path.chmod(0o755)
     broken = run("doctor", *options)
     assert (broken.exit_code, "BROKEN  data" in broken.stdout) == (1, True), broken.stdout
