@@ -6,29 +6,36 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from search_spaces.errors import SpaceError, require, show
+from search_spaces.errors import Breaches, SpaceError, require, show
 from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import Categorical, Float, Integer, Parameter
 from search_spaces.validation import MAX_CHOICES, MAX_PARAMETERS
 
+MAX_UNKNOWN = 5
+"""Fields that there are not, of those told of one object."""
+
 _KINDS: dict[str, type[Float | Integer | Categorical]] = {kind.kind: kind for kind in (Float, Integer, Categorical)}
 
 
-def fields_of_space(data: object) -> dict[str, Any]:
+def fields_of_space(data: object, breaches: Breaches) -> dict[str, Any]:
     """Constructor arguments of a space, its parameters built but not yet validated.
 
+    Args:
+        breaches: of the parameters' shapes; a parameter that has any is None.
+
     Raises:
-        SpaceError: something is not of the expected shape.
+        SpaceError: the space itself is not of the expected shape.
     """
     fields = _object(data, "", required=("optimizer",), optional=("parameters", "fixed"))
     parameters = _list(fields.get("parameters", []), "parameters", MAX_PARAMETERS)
     fixed = fields.get("fixed", {})
     require(isinstance(fixed, Mapping), "fixed", "must be an object", fixed)
-    return {
-        "optimizer": fields["optimizer"],
-        "parameters": tuple(_parameter(item, f"parameters[{i}]") for i, item in enumerate(parameters)),
-        "fixed": fixed,
-    }
+    built: list[Parameter | None] = []
+    for index, item in enumerate(parameters):
+        built.append(None)
+        with breaches.noted():
+            built[index] = _parameter(item, f"parameters[{index}]")
+    return {"optimizer": fields["optimizer"], "parameters": tuple(built), "fixed": fixed}
 
 
 def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
@@ -75,14 +82,14 @@ def _object(data: object, path: str, *, required: tuple[str, ...], optional: tup
     if not isinstance(data, Mapping):
         raise SpaceError(path or "space", f"must be an object, got {show(data)}")
     prefix = f"{path}." if path else ""
-    for name in data:
-        if name not in required + optional:
-            names = required + optional
-            hint = did_you_mean(name, names)
-            raise SpaceError(path or "space", f"unknown field {show(name)} (known: {', '.join(names)}){hint}")
+    breaches, names = Breaches(), required + optional
+    for name in [name for name in data if name not in names][:MAX_UNKNOWN]:
+        hint = did_you_mean(name, names)
+        breaches.note(SpaceError(path or "space", f"unknown field {show(name)} (known: {', '.join(names)}){hint}"))
     for name in required:
         if name not in data:
-            raise SpaceError(f"{prefix}{name}", "is required")
+            breaches.note(SpaceError(f"{prefix}{name}", "is required"))
+    breaches.tell()
     return dict(data)
 
 

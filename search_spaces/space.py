@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from search_spaces import decoding, validation
-from search_spaces.errors import SpaceError, require, show
+from search_spaces.errors import Breaches, SpaceError, require, show
 from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import ARGUMENTS, SECTIONS, OptimizerName
 from search_spaces.parameters import Categorical, Float, Parameter, Scalar, is_active, is_same, sectioned
@@ -68,7 +68,13 @@ class SearchSpace:
         Raises:
             SpaceError: always and only this, whatever the JSON.
         """
-        return cls(**decoding.fields_of_space(data))
+        breaches = Breaches()
+        fields = decoding.fields_of_space(data, breaches)
+        if len(breaches):  # what stands beside the faults is looked at, too
+            with breaches.noted():
+                validation.note_breaches(fields["optimizer"], fields["parameters"], fields["fixed"], breaches)
+        breaches.tell()
+        return cls(**fields)
 
     def to_json(self) -> dict[str, Any]:
         """The space as JSON-able values; `from_json` gives back an equal space."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import Any, TypeVar
 
 from search_spaces.arguments import Argument
-from search_spaces.errors import SpaceError, require, show
+from search_spaces.errors import Breaches, SpaceError, require, show
 from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
@@ -21,6 +22,8 @@ MAX_TEXT = 500
 """Characters of a reason, a source or a choice: some sentences."""
 MAX_INTEGER = 2**53
 """JSON readers keep integers exact only up to here."""
+
+Number = TypeVar("Number", int, float)
 
 _WORKLOAD_OPTION = re.compile(r"workload\.[A-Za-z_][A-Za-z0-9_]{0,63}")
 _ELEMENT = re.compile(r"([a-z0-9_]+)\[([01])\]")
@@ -36,6 +39,23 @@ def validated(
     Raises:
         SpaceError: a rule does not hold.
     """
+    breaches = Breaches()
+    found = note_breaches(optimizer, parameters, fixed, breaches)
+    breaches.tell()
+    return found
+
+
+def note_breaches(
+    optimizer: object, parameters: Sequence[object], fixed: Mapping[str, Any], breaches: Breaches
+) -> tuple[tuple[Parameter, ...], dict[str, Any]]:
+    """As `validated`, and what is wrong is noted, of each parameter and each fixed value.
+
+    Args:
+        parameters: None: there is one that could not be built; what others say of it is not looked at.
+
+    Raises:
+        SpaceError: the optimizer is none, or there are too many parameters; nothing else was looked at.
+    """
     names = ", ".join(OPTIMIZER_NAMES)
     if not isinstance(optimizer, str) or optimizer not in OPTIMIZER_NAMES:
         raise SpaceError(
@@ -43,16 +63,29 @@ def validated(
         )
     require(len(parameters) <= MAX_PARAMETERS, "parameters", f"must be at most {MAX_PARAMETERS}", len(parameters))
     checked: list[Parameter] = []
+    broken: set[str] = set()
+    """Names of parameters that have faults of their own."""
     for index, parameter in enumerate(parameters):
-        path = f"parameters[{index}]"
+        path, num_before = f"parameters[{index}]", len(breaches)
+        if parameter is None:
+            continue
         if not isinstance(parameter, Float | Integer | Categorical):
-            raise SpaceError(path, f"must be a Float, Integer or Categorical, got {show(parameter)}")
-        argument = argument_of(optimizer, parameter.name, f"{path}.name")
+            breaches.note(SpaceError(path, f"must be a Float, Integer or Categorical, got {show(parameter)}"))
+            continue
         for text_field in ("reason", "source"):
-            _text(getattr(parameter, text_field), f"{path}.{text_field}")
-        _conditions(parameter, checked, path)
-        checked.append(_with_default(_CHECKS[parameter.kind](parameter, argument, path)))
-    return tuple(checked), _fixed(optimizer, fixed, checked)
+            with breaches.noted():
+                _text(getattr(parameter, text_field), f"{path}.{text_field}")
+        if None not in parameters[:index]:
+            with breaches.noted():
+                _conditions(parameter, checked, path, broken=broken)
+        with breaches.noted():
+            argument = argument_of(optimizer, parameter.name, f"{path}.name")
+            whole = _CHECKS[parameter.kind](parameter, argument, path)
+            if len(breaches) == num_before:
+                checked.append(_with_default(whole))
+        if len(breaches) > num_before and isinstance(parameter.name, str):
+            broken.add(parameter.name)
+    return tuple(checked), _fixed(optimizer, fixed, checked, breaches)
 
 
 def finite(value: object, path: str) -> float:
@@ -131,11 +164,16 @@ def _in_sections() -> dict[str, Argument]:
     return {f"{section}.{name}": argument for section, fields in SECTIONS.items() for name, argument in fields.items()}
 
 
-def _conditions(parameter: Parameter, above: Sequence[Parameter], path: str) -> None:
+def _conditions(
+    parameter: Parameter, above: Sequence[Parameter], path: str, *, broken: AbstractSet[str] = frozenset()
+) -> None:
+    """Args: broken: names of further parameters above, of which nothing is known."""
     if not isinstance(parameter.when, Mapping):
         raise SpaceError(f"{path}.when", f"must be an object of lists, got {show(parameter.when)}")
     for name, allowed in parameter.when.items():
         where = f"{path}.when"
+        if name in broken:
+            continue
         named = [other for other in above if other.name == name]
         require(bool(named), where, "must name a parameter above this one", name)
         choices: list[Scalar] = []
@@ -164,18 +202,35 @@ def _excludes(one: Parameter, other: Parameter) -> bool:
     )
 
 
+def _both(read: Callable[[object, str], Number], parameter: Float | Integer, path: str) -> tuple[Number, Number]:
+    """Both ends of a range, as numbers."""
+    breaches, ends = Breaches(), list[Number]()
+    for end in ("low", "high"):
+        with breaches.noted():
+            ends.append(read(getattr(parameter, end), f"{path}.{end}"))
+    breaches.tell()
+    return ends[0], ends[1]
+
+
+def _check_ends(argument: Argument | None, low: float, high: float, path: str) -> None:
+    breaches = Breaches()
+    for end, value in (("low", low), ("high", high)):
+        with breaches.noted():
+            _bounds(argument, value, f"{path}.{end}")
+    breaches.tell()
+
+
 def _check_float(parameter: Float, argument: Argument | None, path: str) -> Float:
     require(argument is None or argument.kind == "float", f"{path}.type", f"{parameter.name} is no float", "float")
     scales = ("linear", "log", "reverse_log")
     scale = parameter.scale if isinstance(parameter.scale, str) else None
     require(scale in scales, f"{path}.scale", f"must be one of {', '.join(scales)}", parameter.scale)
-    low, high = finite(parameter.low, f"{path}.low"), finite(parameter.high, f"{path}.high")
+    low, high = _both(finite, parameter, path)
     require(low <= high, f"{path}.low", f"must be at most high = {high!r}", low)
     require(scale != "log" or low > 0, f"{path}.low", "must be > 0 on a log scale", low)
     require(scale != "reverse_log" or high < 1, f"{path}.high", "must be < 1 on a reverse_log scale", high)
     require(math.isfinite(high - low), f"{path}.high", f"is too far from low = {low!r}", high)
-    _bounds(argument, low, f"{path}.low")
-    _bounds(argument, high, f"{path}.high")
+    _check_ends(argument, low, high, path)
     default = parameter.default
     if default is not None:
         default = finite(default, f"{path}.default")
@@ -189,11 +244,10 @@ def _check_integer(parameter: Integer, argument: Argument | None, path: str) -> 
     )
     scale = parameter.scale if isinstance(parameter.scale, str) else None
     require(scale in ("linear", "log"), f"{path}.scale", "must be one of linear, log", parameter.scale)
-    low, high = integer(parameter.low, f"{path}.low"), integer(parameter.high, f"{path}.high")
+    low, high = _both(integer, parameter, path)
     require(low <= high, f"{path}.low", f"must be at most high = {high!r}", low)
     require(scale != "log" or low > 0, f"{path}.low", "must be > 0 on a log scale", low)
-    _bounds(argument, low, f"{path}.low")
-    _bounds(argument, high, f"{path}.high")
+    _check_ends(argument, low, high, path)
     default = parameter.default
     if default is not None:
         default = integer(default, f"{path}.default")
@@ -273,23 +327,32 @@ def _bounds(argument: Argument | None, value: float, path: str) -> None:
     require(above and below, path, f"must be in {left}{argument.low:g}, {argument.high:g}{right}", value)
 
 
-def _fixed(optimizer: str, fixed: object, parameters: Sequence[Parameter]) -> dict[str, Any]:
-    if not isinstance(fixed, Mapping):
-        raise SpaceError("fixed", f"must be an object, got {show(fixed)}")
-    require(len(fixed) <= MAX_PARAMETERS, "fixed", f"must have at most {MAX_PARAMETERS} values", len(fixed))
-    searched = {parameter.name for parameter in parameters}
+def _fixed(optimizer: str, fixed: object, parameters: Sequence[Parameter], breaches: Breaches) -> dict[str, Any]:
+    """The fixed values; what is wrong with one is noted."""
     checked: dict[str, Any] = {}
-    for name, value in fixed.items():
-        path = f"fixed.{name}" if isinstance(name, str) and len(name) <= MAX_TEXT else "fixed"
-        argument = argument_of(optimizer, name, "fixed")
-        require(name not in searched, path, "is searched as well", value)
-        if argument is not None and argument.kind == "pair":
-            checked[name] = _pair(argument, value, path)
-            elements = {f"{name}[0]", f"{name}[1]"} & (searched | set(fixed))
-            require(not elements, path, f"is also given as {', '.join(sorted(elements))}", value)
-        else:
-            checked[name] = _value(argument, value, path)
+    with breaches.noted():
+        if not isinstance(fixed, Mapping):
+            raise SpaceError("fixed", f"must be an object, got {show(fixed)}")
+        require(len(fixed) <= MAX_PARAMETERS, "fixed", f"must have at most {MAX_PARAMETERS} values", len(fixed))
+        searched = {parameter.name for parameter in parameters}
+        for name, value in fixed.items():
+            with breaches.noted():
+                checked[name] = _fixed_value(optimizer, name, value, beside=searched | set(fixed), searched=searched)
     return checked
+
+
+def _fixed_value(
+    optimizer: str, name: object, value: object, *, beside: AbstractSet[object], searched: AbstractSet[str]
+) -> Any:
+    path = f"fixed.{name}" if isinstance(name, str) and len(name) <= MAX_TEXT else "fixed"
+    argument = argument_of(optimizer, name, "fixed")
+    require(name not in searched, path, "is searched as well", value)
+    if argument is None or argument.kind != "pair":
+        return _value(argument, value, path)
+    pair = _pair(argument, value, path)
+    elements = [element for element in (f"{name}[0]", f"{name}[1]") if element in beside]
+    require(not elements, path, f"is also given as {', '.join(elements)}", value)
+    return pair
 
 
 def _pair(argument: Argument, value: object, path: str) -> tuple[float, ...]:

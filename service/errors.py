@@ -13,6 +13,11 @@ MAX_NAMES = 20
 class ServiceError(Exception):
     """An error whose message is meant for the user."""
 
+    @property
+    def faults(self) -> Sequence[str]:
+        """What is wrong, each fault by itself."""
+        return (str(self),)
+
 
 class ServiceBusy(ServiceError):
     """The service has had no time for a request; the same request may do later."""

@@ -16,7 +16,16 @@ class InvalidInputs(InvalidInput):
         self.found = tuple(found)
 
     def __str__(self) -> str:
-        return "; ".join(map(str, self.found))
+        return "; ".join(self.faults)
+
+    @property
+    def faults(self) -> Sequence[str]:
+        return [str(one) for one in self.found]
+
+
+def one_of(found: Sequence[InvalidInput]) -> InvalidInput:
+    """The error that names all of these fields."""
+    return found[0] if len(found) == 1 else InvalidInputs(found)
 
 
 def all_of(error: InvalidInput) -> Sequence[InvalidInput]:
@@ -49,7 +58,5 @@ class Faults:
     def tell(self) -> None:
         """Raises InvalidInput if any field was noted: it alone, or `InvalidInputs`."""
         found = list(self._found.values())
-        if len(found) == 1:
-            raise found[0]
         if found:
-            raise InvalidInputs(found)
+            raise one_of(found)

@@ -79,12 +79,12 @@ def answer(found: BaseModel, words: str, *, as_json: bool) -> None:
 
 def say_json(found: BaseModel) -> None:
     """Prints an answer as the API gives it."""
-    _echo_json(_content(found))
+    say_json_content(_content(found))
 
 
 def say_json_list(found: Iterable[BaseModel]) -> None:
     """Prints a list, from all its pages, as `{"items": [...]}`."""
-    _echo_json({"items": [_content(one) for one in found]})
+    say_json_content({"items": [_content(one) for one in found]})
 
 
 def say_json_line(found: BaseModel) -> None:
@@ -108,5 +108,6 @@ def _content(found: BaseModel) -> Any:
     return found.model_dump(mode="json", by_alias=True)
 
 
-def _echo_json(content: object) -> None:
+def say_json_content(content: object) -> None:
+    """Prints what JSON can say, over several lines."""
     typer.echo(inert_data(lambda readable: json.dumps(content, indent=2, ensure_ascii=not readable)))

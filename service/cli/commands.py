@@ -60,11 +60,15 @@ INTERRUPTED = 130
 
 class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
-        """Runs a command; an error meant for the user becomes one line on standard error, and exit status 1."""
+        """Runs a command; an error meant for the user becomes a line on standard error for each of its faults, and exit
+        status 1."""
         try:
             return super().invoke(ctx)
         except ServiceError as error:
-            say(f"shampoo-tuner: {error}", err=True)
+            first, *others = error.faults
+            say(f"shampoo-tuner: {len(others) + 1} faults:" if others else f"shampoo-tuner: {first}", err=True)
+            for fault in error.faults if others else ():
+                say(f"  {fault}", err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error

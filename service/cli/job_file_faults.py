@@ -12,7 +12,15 @@ from service.errors import ServiceError
 
 
 class FaultyJobFile(ServiceError):
-    """The service refused a job; each line names a fault and its place."""
+    """The service refused a job; each fault names its place."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("; ".join(faults))
+        self._faults = tuple(faults)
+
+    @property
+    def faults(self) -> Sequence[str]:
+        return self._faults
 
 
 @contextmanager
@@ -38,4 +46,4 @@ def faults_in(job_file: Path, settings: Sequence[str]) -> Iterator[None]:
             lines.append(f"{where}{fault.field}: {fault.message}")
         if not any_place:
             raise
-        raise FaultyJobFile("; ".join(lines)) from error
+        raise FaultyJobFile(lines) from error

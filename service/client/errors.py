@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from service.api.schemas.common import Problem
 from service.api.schemas.jobs import JobRead
 from service.errors import ServiceError
@@ -11,9 +13,12 @@ class ApiError(ServiceError):
     """The service refused a request."""
 
     def __init__(self, problem: Problem) -> None:
-        fields = "; ".join(f"{error.field}: {error.message}" for error in problem.errors)
-        super().__init__(fields or problem.detail)
         self.problem = problem
+        super().__init__("; ".join(self.faults))
+
+    @property
+    def faults(self) -> Sequence[str]:
+        return [f"{error.field}: {error.message}" for error in self.problem.errors] or [self.problem.detail]
 
     @property
     def status(self) -> int:

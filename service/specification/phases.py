@@ -11,13 +11,14 @@ from typing import Literal
 from pydantic import JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError, algoperf_points, preset, presets
+from search_spaces.errors import all_of
 from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import sectioned
 from service.domain import Phase, Side
 from service.errors import InvalidInput
 from service.evidence.comparison.finalists import num_choosing
 from service.evidence.types import MIN_TRIED
-from service.faults import Faults
+from service.faults import Faults, one_of
 from service.specification.job import ConfirmationChoice, EarlierWinner, JobSpecification, Pinned
 from service.specification.length import with_batch_size_of_search
 from trainers.workload.description import WorkloadDescription
@@ -238,7 +239,9 @@ def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
     try:
         return SearchSpace.from_json(given)
     except SpaceError as error:
-        raise InvalidInput(f"{field}.{error.field}" if error.field else field, error.message) from error
+        raise one_of(
+            [InvalidInput(f"{field}.{one.field}" if one.field else field, one.message) for one in all_of(error)]
+        ) from error
 
 
 def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Scalar], ...]:

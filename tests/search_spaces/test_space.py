@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
 from dataclasses import replace
 from typing import Any
@@ -23,6 +24,7 @@ from search_spaces import (
     preset,
     presets,
 )
+from search_spaces.errors import all_of
 from search_spaces.parameters import is_same
 
 GRAFTING = Categorical("grafting", ("adam", "sgd", "none"))
@@ -348,3 +350,39 @@ def test_a_number_may_lie_beyond_its_range_when_told_to_and_as_far_as_the_optimi
         SearchSpace("shampoo", (Integer("precondition_frequency", 1, 5),)).check(
             {"precondition_frequency": 7.5}, beyond_bounds=True
         )
+
+
+def test_everything_that_is_wrong_with_a_space_is_told_at_once() -> None:
+    with pytest.raises(SpaceError) as refusal:
+        SearchSpace.from_json(
+            {
+                "optimizer": "shampoo",
+                "parameters": [
+                    {"type": "float", "name": "lr", "low": "small", "high": 1e400, "scale": "log"},
+                    {"type": "float", "name": "weight_decay", "low": -1.0, "high": -0.5, "default": 0.0, "reasn": "x"},
+                    {"type": "categorical", "name": "grafting", "choices": ["sdg", "adam"]},
+                    {"type": "float", "name": "epsilon", "low": 1e-8, "high": 1e-12, "when": {"grafting": ["adam"]}},
+                    {"type": "integer", "name": "nothing", "low": 1, "high": 2},
+                ],
+                "fixed": {"momentum": -1, "betas": [0.9], "nesterov": 3},
+            }
+        )
+    fields = [one.field for one in all_of(refusal.value)]
+    assert fields[:1] == ["parameters[1]"]  # a field that there is not: its values are not looked at
+    assert fields[1:3] == ["parameters[0].low", "parameters[0].high"]
+    assert fields[3:6] == ["parameters[2].choices[0]", "parameters[3].low", "parameters[4].name"]
+    assert "fixed.betas" in fields
+    assert str(refusal.value).count("; ") >= len(fields) - 1
+    again = pickle.loads(pickle.dumps(refusal.value))
+    assert [one.message for one in all_of(again)] == [one.message for one in all_of(refusal.value)]
+
+
+def test_what_stands_on_a_faulty_parameter_is_no_fault_of_its_own() -> None:
+    grafting = {"type": "categorical", "name": "grafting", "choices": ["sdg"]}
+    depends = {"type": "float", "name": "lr", "low": 1e-4, "high": 1e-2, "when": {"grafting": ["sdg"]}}
+    with pytest.raises(SpaceError) as refusal:
+        SearchSpace.from_json({"optimizer": "shampoo", "parameters": [grafting, depends]})
+    assert [one.field for one in all_of(refusal.value)] == ["parameters[0].choices[0]"]
+    with pytest.raises(SpaceError) as refusal:
+        SearchSpace.from_json({"optimizer": "shampoo", "parameters": [{"name": "grafting"}, depends]})
+    assert [one.field for one in all_of(refusal.value)] == ["parameters[0].type"]

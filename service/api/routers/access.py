@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Response
 
 from service.access import projects, tokens
-from service.access.caller import Scope
 from service.api import problems
 from service.api.dependencies import (
     CallerDependency,
@@ -27,12 +25,11 @@ from service.api.schemas.access import (
     TokenCreate,
     TokenCreated,
     TokenRead,
-    UsageRead,
 )
 from service.api.schemas.jobs import Page
 from service.api.strict_json import refuse_repeated_names
 from service.errors import NotFound, ScopeMissing
-from service.store.access_models import Project, Token
+from service.store.access_models import Project
 from service.store.repositories import ProjectRepository, TokenRepository
 from service.store.session import Session
 
@@ -50,7 +47,7 @@ def list_tokens(
     after = None if page_token is None else decode_token("token", page_token)
     rows = TokenRepository(session).page(after_prefix=after, limit=page_size + 1)
     found, next_token = cut(rows, page_size, lambda token: encode_token("token", token.prefix))
-    return Page[TokenRead](items=[_token(each, now) for each in found], next_page_token=next_token)
+    return Page[TokenRead](items=[TokenRead.of(each, now) for each in found], next_page_token=next_token)
 
 
 @router.post(
@@ -93,7 +90,7 @@ def create_token(
     deed.target = f"{made.name} ({made.prefix})"
     doors.look_again()
     response.headers["Cache-Control"] = "no-store"
-    return TokenCreated(**dict(_token(made, now)), token=str(text))
+    return TokenCreated(**dict(TokenRead.of(made, now)), token=str(text))
 
 
 @router.post("/tokens/{prefix}/revoke", summary="Revoke a token", responses=problems.documented(404, 422, 503))
@@ -105,7 +102,7 @@ def revoke_token(session: WriteSession, deed: DeedDependency, now: Now, prefix: 
         raise NotFound("token", prefix)
     tokens.revoke_token(session, token.prefix, now=now)
     deed.target = f"{token.name} ({token.prefix})"
-    return _token(token, now)
+    return TokenRead.of(token, now)
 
 
 @router.get("/projects", summary="List projects", responses=problems.documented(422, 503))
@@ -149,27 +146,9 @@ def change_project(body: ProjectChange, session: WriteSession, deed: DeedDepende
     return _project(session, project)
 
 
-def _token(token: Token, now: datetime) -> TokenRead:
-    return TokenRead(
-        prefix=token.prefix,
-        name=token.name,
-        project=token.project,
-        scopes=[Scope(value) for value in token.scopes],
-        state=tokens.state_of(token, now),
-        created_at=token.created_at,
-        expires_at=token.expires_at,
-        revoked_at=token.revoked_at,
-        last_used_at=token.last_used_at,
-    )
-
-
 def _quotas(body: ProjectChange) -> projects.Quotas:
     return projects.Quotas(**{field: getattr(body, field) for field in projects.QUOTAS})
 
 
 def _project(session: Session, project: Project) -> ProjectRead:
-    usage = ProjectRepository(session).usage(project.name)
-    quotas = {field: getattr(project, field) for field in projects.QUOTAS}
-    return ProjectRead(
-        name=project.name, created_at=project.created_at, usage=UsageRead.model_validate(usage), **quotas
-    )
+    return ProjectRead.of(project, ProjectRepository(session).usage(project.name))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from pydantic import ConfigDict, Field, StringConstraints
 
 from service.access.caller import Scope
-from service.access.tokens import TokenState
+from service.access.projects import QUOTAS
+from service.access.tokens import TokenState, state_of
 from service.api import examples
 from service.api.lists.moments import Moment
 from service.api.schemas.common import ReadModel
 from service.domain import DEFAULT_PROJECT
 from service.specification.strict_model import StrictModel
+
+if TYPE_CHECKING:
+    from service.store.access_models import Project, Token
+    from service.store.repositories import Usage
 
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Count: TypeAlias = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -58,6 +63,21 @@ class TokenRead(ReadModel):
     """When somebody ended it; null: nobody has."""
     last_used_at: datetime | None
     """To some minutes; null: never."""
+
+    @classmethod
+    def of(cls, token: Token, now: datetime) -> TokenRead:
+        """A token, in the state that it is in now."""
+        return TokenRead(
+            prefix=token.prefix,
+            name=token.name,
+            project=token.project,
+            scopes=[Scope(value) for value in token.scopes],
+            state=state_of(token, now),
+            created_at=token.created_at,
+            expires_at=token.expires_at,
+            revoked_at=token.revoked_at,
+            last_used_at=token.last_used_at,
+        )
 
 
 class TokenCreated(TokenRead):
@@ -119,3 +139,10 @@ class ProjectRead(ReadModel):
     """Of checkpoints, temporary files, logs and code of all its jobs; null: no limit."""
     usage: UsageRead
     """What its jobs take of that."""
+
+    @classmethod
+    def of(cls, project: Project, usage: Usage) -> ProjectRead:
+        """A project, with what its jobs take."""
+        quotas = {field: getattr(project, field) for field in QUOTAS}
+        taken = UsageRead.model_validate(usage)
+        return ProjectRead(name=project.name, created_at=project.created_at, usage=taken, **quotas)

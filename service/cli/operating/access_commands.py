@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from service.access.caller import Scope
-from service.cli.asking import say
+from service.cli.asking import AsJson, say, say_json_list
 from service.cli.operating.here import DatabaseUrl, DataDir, own_database
 from service.cli.operating.shared_options import with_shared_options
 from service.domain import DEFAULT_PROJECT
@@ -118,7 +118,7 @@ def generate_token() -> None:
 
 @tokens.command("list")
 @with_shared_options
-def list_tokens(here: Here) -> None:
+def list_tokens(here: Here, as_json: AsJson = False) -> None:
     """Lists all tokens there have been, without their secrets."""
     from service.access.tokens import state_of
     from service.clock import utc_now
@@ -127,6 +127,11 @@ def list_tokens(here: Here) -> None:
     now = utc_now()
     with here.database() as database, database.reading() as session:
         found = TokenRepository(session).all()
+    if as_json:
+        from service.api.schemas.access import TokenRead
+
+        say_json_list(TokenRead.of(token, now) for token in found)
+        return
     rows = []
     for token in found:
         used, until = _moment(token.last_used_at), "never" if token.expires_at is None else _moment(token.expires_at)
@@ -198,24 +203,28 @@ def set_quotas(
 
 @projects.command("list")
 @with_shared_options
-def list_projects(here: Here) -> None:
+def list_projects(here: Here, as_json: AsJson = False) -> None:
     """Lists the projects with what they have taken, and what they may take."""
     from service.store.repositories import ProjectRepository
 
-    rows = []
     with here.database() as database, database.reading() as session:
         repository = ProjectRepository(session)
-        for project in repository.all():
-            usage = repository.usage(project.name)
-            rows.append(
-                [
-                    project.name,
-                    _of(usage.running_jobs, project.max_running_jobs),
-                    _of(usage.queued_jobs, project.max_queued_jobs),
-                    _of(round(usage.device_hours, 2), project.max_device_hours),
-                    _of(usage.stored_bytes, project.max_stored_bytes, _size),
-                ]
-            )
+        found = [(project, repository.usage(project.name)) for project in repository.all()]
+    if as_json:
+        from service.api.schemas.access import ProjectRead
+
+        say_json_list(ProjectRead.of(project, usage) for project, usage in found)
+        return
+    rows = [
+        [
+            project.name,
+            _of(usage.running_jobs, project.max_running_jobs),
+            _of(usage.queued_jobs, project.max_queued_jobs),
+            _of(round(usage.device_hours, 2), project.max_device_hours),
+            _of(usage.stored_bytes, project.max_stored_bytes, _size),
+        ]
+        for project, usage in found
+    ]
     _print_table(
         ["project", "running jobs", "queued jobs", "device-hours", "stored bytes"], rows, nothing="no projects"
     )
@@ -227,6 +236,7 @@ def audit(
     project: Annotated[str | None, typer.Option(help="Only of those of this project.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only of this token, by its name.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 50,
+    as_json: AsJson = False,
     *,
     here: Here,
 ) -> None:
@@ -235,6 +245,11 @@ def audit(
 
     with here.database() as database, database.reading() as session:
         found = AuditRepository(session).page(project=project, actor=actor, limit=limit)
+    if as_json:
+        from service.api.schemas.admin import AuditRead
+
+        say_json_list(AuditRead.model_validate(entry) for entry in found)
+        return
     rows = [
         [_moment(entry.at), entry.actor or "-", entry.project, entry.action, entry.target, entry.address or "-"]
         for entry in found

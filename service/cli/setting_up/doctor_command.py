@@ -11,11 +11,11 @@ from datetime import timedelta
 from enum import StrEnum
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import say
+from service.cli.asking import say, say_json_content
 from service.cli.operating.here import DatabaseUrl, DataDir, read_settings
 
 if TYPE_CHECKING:
@@ -45,14 +45,22 @@ class Finding:
 
 
 @app.command()
-def doctor(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+def doctor(
+    data_dir: DataDir = None,
+    database_url: DatabaseUrl = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print part, health and words of each as JSON.")] = False,
+) -> None:
     """Checks this machine's installation and its service, a line for each part. Exit status 1: something is broken."""
     settings = read_settings(data_dir=data_dir, database_url=database_url)
-    is_broken = False
+    told = []
     for found in findings(settings):
-        say(f"{found.health:6}  {found.part:11}  {found.words}")
-        is_broken |= found.health is Health.BROKEN
-    if is_broken:
+        told.append(found)
+        if not as_json:
+            say(f"{found.health:6}  {found.part:11}  {found.words}")
+    if as_json:
+        items = [{"part": each.part, "health": each.health.name.lower(), "words": each.words} for each in told]
+        say_json_content({"items": items})
+    if any(each.health is Health.BROKEN for each in told):
         raise typer.Exit(1)
 
 

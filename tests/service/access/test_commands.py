@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -59,6 +60,13 @@ def test_a_token_is_made_shown_once_and_revoked(here: Database) -> None:
     assert row.prefix in listed
     assert "valid" in listed
     assert secret not in listed
+    [as_json] = json.loads(run("token", "list", "--json").stdout)["items"]
+    assert (as_json["prefix"], as_json["state"], as_json["scopes"]) == (row.prefix, "valid", ["code", "read"])
+    projects = json.loads(run("project", "list", "--json").stdout)["items"]
+    assert [(each["name"], each["usage"]["queued_jobs"]) for each in projects] == [("default", 0), ("vision", 0)]
+    assert [each["action"] for each in json.loads(run("audit", "--json", "--limit", "1").stdout)["items"]] == [
+        "create_token"
+    ]
     twice = run("token", "create", "ada", "--scope", "read")
     assert twice.exit_code == 1
     assert "token revoke ada" in twice.stderr

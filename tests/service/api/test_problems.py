@@ -364,7 +364,26 @@ def test_all_faulty_fields_are_told_at_once_each_with_a_pointer(sqlite_http: htt
         "baselines": [{"search_space": "adam"}, {"search_space": "muon"}],
     }
     inside = {"workload": {"name": "digits-mlp"}, "pinned": [{"lr": 1e9}, {"betas[0]": 2.0}, {"learning": 1}]}
+    space = {
+        "optimizer": "shampoo",
+        "parameters": [
+            {"type": "float", "name": "lr", "low": "small", "high": 0.1},
+            {"type": "float", "name": "weight_decay", "low": 0.5, "high": 0.1, "scale": "log"},
+            {"type": "integer", "name": "nothing", "low": 1, "high": 2},
+        ],
+        "fixed": {"betas": [0.9]},
+    }
     cases: list[tuple[dict[str, Any], list[str]]] = [
+        (
+            {"workload": {"name": "digits-mlp"}, "search_space": space, "objectives": [{"metric": "validation_los"}]},
+            [
+                "/objectives/0/metric",
+                "/search_space/fixed/betas",
+                "/search_space/parameters/0/low",
+                "/search_space/parameters/1/low",
+                "/search_space/parameters/2/name",
+            ],
+        ),
         (by_kind, ["/training/batch_size", "/training/seeds", "/budget/num_trials", "/baselines/0/search_space"]),
         (
             by_meaning,

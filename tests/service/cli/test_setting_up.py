@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,9 @@ def test_faults_of_a_job_file_name_line_and_column(tmp_path: Path) -> None:
     assert refused.exit_code == 1
     assert f"{path}:4:3: budget.num_trials: must be greater than or equal to 1" in refused.stderr
     assert f"{path}:5:11: sampler.name" in refused.stderr
+    heading, *faults = refused.stderr.splitlines()
+    assert heading == f"shampoo-tuner: {len(faults)} faults:"
+    assert all(fault.startswith(f"  {path}:") for fault in faults)
     assert f"{path}:4" not in run("submit", str(path), "--set", "budget.num_trials=-2").stderr
 
 
@@ -56,6 +60,9 @@ def test_doctor_has_a_line_for_each_part(sqlite_database: Database, tmp_path: Pa
     assert {"python", "torch", "service", "data", "database", "worker", "ray", "gpu"} <= parts.keys()
     assert (parts["python"], parts["database"], parts["worker"]) == ("ok", "ok", "--")
     assert "is at revision" in found.stdout
+    as_json = json.loads(run("doctor", "--json", *options).stdout)["items"]
+    health = {each["part"]: each["health"] for each in as_json}
+    assert (health["python"], health["database"], health["worker"]) == ("ok", "ok", "absent")
     tmp_path.chmod(0o755)
     broken = run("doctor", *options)
     assert (broken.exit_code, "BROKEN  data" in broken.stdout) == (1, True), broken.stdout
