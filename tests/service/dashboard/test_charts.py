@@ -60,8 +60,7 @@ def test_numbers_are_as_long_as_a_screen_can_show() -> None:
 
 
 def test_a_long_curve_keeps_its_peak() -> None:
-    values: list[float | None] = [1.0] * 500 + [9.0] + [1.0] * 500
-    points = _points(values)
+    points = _points([1.0] * 500 + [9.0] + [1.0] * 500)
     drawn = thinned(points)
     assert len(drawn) <= MAX_POINTS
     assert max(point.value or 0.0 for point in drawn) == 9.0
