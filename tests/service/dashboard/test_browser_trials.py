@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_until_live
+from tests.support.service.accessible import assert_accessible
 from tests.support.service.stories import Story
 
 NUMBERS = "() => [...document.querySelectorAll('#trials tbody tr')].map((row) => Number(row.dataset.number))"
@@ -149,7 +150,7 @@ def test_rows_that_are_read_stay_where_they_are_and_a_note_says_what_is_new(page
 
 def test_a_range_brushed_on_an_axis_filters_the_table_and_stands_in_the_address(page: Page, finished: Story) -> None:
     open_page(page, finished)
-    section = page.get_by_role("region", name="Parallel coordinates").first
+    section = page.get_by_role("region", name="Parallel coordinates")
     section.scroll_into_view_if_needed()
     lines = page.locator("#parallel")
     expect(lines).to_have_attribute("data-lines", "20")
@@ -180,6 +181,8 @@ def test_a_range_brushed_on_an_axis_filters_the_table_and_stands_in_the_address(
     expect(lines).to_have_attribute("data-lines", str(left))
     expect(section.locator("[data-axis='0'] .chosen")).to_be_visible()
     assert len(_numbers(page)) == left
+
+    assert_accessible(page)
 
     # The same by keyboard: the ends can be typed, here of the objective; and a picked trial stands out among the lines.
     upper = page.get_by_role("spinbutton", name="validation_loss to")
