@@ -117,7 +117,7 @@ def test_the_timeline_and_the_forks_come_when_the_reader_does(page: Page, sqlite
     section.get_by_role("button", name="Forks: show as table").click()
     row = section.get_by_role("table", name="Forks, as a table").get_by_role("row").nth(2)
     expect(row.get_by_role("cell").or_(row.get_by_role("rowheader"))).to_have_text(
-        ["#1", "#0", "20", "20", "2.000", "running"]
+        ["#1", "running", "#0", "20", "20", "2.000"]
     )
     timeline = page.get_by_role("region", name="Timeline", exact=True)
     expect(timeline.locator(".note")).to_contain_text("Up to 2 trials ran at once")

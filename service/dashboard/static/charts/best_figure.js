@@ -81,5 +81,5 @@ export function bestTable(known) {
     const { line } = known.sides[group.key];
     return line.y.map((y, index) => [group.label, line.n[index], number(line.seconds[index]), number(y), trialLink(line.number[index])]);
   });
-  return { head: ["Side", "Finished trials", "Seconds", "Best so far", "Found by trial"], rows };
+  return { head: ["Side", "Finished trials", "Seconds", "Best so far", "Found by trial"], rows, num_texts: 1 };
 }

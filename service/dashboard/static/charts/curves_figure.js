@@ -145,7 +145,8 @@ export function curvesTable(known) {
       number(last < 0 ? null : curve.y[last]),
     ];
   });
-  return { head: ["Trial", "Drawn as", "State", "Points", `Last ${TITLES[known.over]}`, "First", "Lowest", "Highest", "Last"], rows };
+  const head = ["Trial", "Drawn as", "State", "Points", `Last ${TITLES[known.over]}`, "First", "Lowest", "Highest", "Last"];
+  return { head, rows, num_texts: 3 };
 }
 
 export { TITLES };

@@ -19,8 +19,8 @@ function writeZoom(key, zoom) {
   choose(`${key}_zoom`, zoom.some(Boolean) ? text : null);
 }
 
-/** Rows of a table, each cell a text or a node; the first one heads its row. */
-function filledTable(caption, { head, rows }) {
+/** Rows of a table, each cell a text or a node; the first one heads its row, the first `num_texts` are no numbers. */
+function filledTable(caption, { head, rows, num_texts }) {
   const table = document.createElement("table");
   table.createCaption().textContent = caption;
   const cell = (row, name, value, attributes) => {
@@ -29,12 +29,13 @@ function filledTable(caption, { head, rows }) {
     row.append(made);
   };
   const top = table.createTHead().insertRow();
-  for (const text of head) cell(top, "th", text, { scope: "col" });
+  const kind = (column) => (column < num_texts ? "" : "num");
+  head.forEach((text, column) => cell(top, "th", text, { scope: "col", className: kind(column) }));
   const body = table.createTBody();
   for (const [first, ...rest] of rows) {
     const row = body.insertRow();
     cell(row, "th", first, { scope: "row" });
-    for (const value of rest) cell(row, "td", value, {});
+    rest.forEach((value, index) => cell(row, "td", value, { className: kind(index + 1) }));
   }
   return table;
 }
@@ -43,7 +44,7 @@ function filledTable(caption, { head, rows }) {
  * The chart in the element `id`, its choices in the address under names that begin with `key`.
  *
  * `figure({scale, hidden})` gives data and layout, or null while there is nothing to draw; `groups()` those of the
- * legend; `table()` head and rows; `note()` a sentence below; `revision()` names what is drawn over which axes: zoom is
+ * legend; `table()` head and rows, and how many columns of it begin as texts; `note()` a sentence below; `revision()` names what is drawn over which axes: zoom is
  * kept as long as it is the same. `onPick(number)` gets the trial that was clicked.
  */
 export function panel(id, key, { figure, groups, table, note = () => "", revision = () => "", onPick = null }) {

@@ -40,6 +40,7 @@ export function timeline(base, picking, complain) {
   });
 
   async function draw() {
+    element.style.height = `${Math.min(440, Math.max(150, 90 + 26 * service.known().num_lanes))}px`;
     await lanes.draw();
     const { number } = service.known().forks;
     tree.hidden = !number.length;

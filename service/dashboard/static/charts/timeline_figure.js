@@ -66,7 +66,7 @@ function drawnBars(bars, { hidden, picked }) {
   const shape = (some, colour, opacity) => ({
     type: "path",
     path: path(some),
-    layer: "below",
+    layer: "between",
     fillcolor: colour,
     opacity,
     line: { width: 0 },
@@ -117,12 +117,12 @@ export function timelineFigure({ stretches, num_lanes }, choices) {
 export function timelineTable({ stretches }) {
   const rows = stretches.number.map((trial, index) => [
     trialLink(trial),
+    stretches.ending[index],
     stretches.lane[index] + 1,
     number(stretches.from[index]),
     number(stretches.to[index] - stretches.from[index]),
-    stretches.ending[index],
   ]);
-  return { head: ["Trial", "Lane", "Began after, s", "Trained, s", "Then"], rows };
+  return { head: ["Trial", "Then", "Lane", "Began after, s", "Trained, s"], rows, num_texts: 2 };
 }
 
 export function forksFigure({ forks, metric }, choices) {
@@ -159,7 +159,7 @@ export function forksTable({ forks, metric }) {
   const rows = forks.number.map((trial, row) => {
     const parent = forks.parent[row];
     const from = parent === null ? ["–", "–"] : [`#${forks.number[parent]}`, forks.first[row]];
-    return [trialLink(trial), ...from, forks.last[row], number(forks.value[row]), forks.ending[row]];
+    return [trialLink(trial), forks.ending[row], ...from, forks.last[row], number(forks.value[row])];
   });
-  return { head: ["Trial", "Fork of", "At step", "Last step", metric, "Then"], rows };
+  return { head: ["Trial", "Then", "Fork of", "At step", "Last step", metric], rows, num_texts: 3 };
 }
