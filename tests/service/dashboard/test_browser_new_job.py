@@ -5,22 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 import yaml
 from playwright.sync_api import Browser, Page, expect
+from ulid import ULID
 
 from search_spaces import presets
+from service.api import examples
 from service.api.schemas.jobs import JobCreate
 from service.cli.job_file import read_job_file
+from service.domain import JobState
 from service.specification.planning import plan_job
 from service.specification.workloads import known_workloads
+from service.store.models import Job
 from service.store.session import Database
 from tests.service.dashboard.conftest import TIMEOUT_MS
 from tests.support.service.commands import run
 from tests.support.service.scenarios import NOW
 from tests.support.service.stories import Story
+
+_COLUMNS: dict[str, Any] = {"state": JobState.QUEUED, "num_trials": 1, "num_steps": 1}
+"""What a row must have, whatever the job says."""
 
 
 @pytest.fixture
@@ -167,3 +175,70 @@ def test_a_job_is_cloned_by_the_form_with_some_of_it_changed(
     assert changed == {"budget", "workload"}
     page.goto("/jobs/new?clone=job_unknown")
     expect(page.get_by_role("heading", level=1)).to_have_text("No such job")
+
+
+def test_the_form_says_of_any_job_what_the_job_says(asking: Page, sqlite_database: Database, tmp_path: Path) -> None:
+    own = {"type": "categorical", "name": "grafting", "choices": ["adam", "sgd"], "default": "sgd"}
+    soap = presets()["soap"].to_json()
+    narrowed = [{**parameter, "low": parameter["default"]} for parameter in soap["parameters"]]
+    given: list[dict[str, Any]] = [
+        examples.JOB_CREATE,
+        examples.JOB_CREATE_OWN_SPACE,
+        examples.JOB_CREATE_SEARCHED_BATCH,
+        examples.JOB_CREATE_TOKENS,
+        examples.JOB_CREATE_EXTERNAL,
+        {
+            "workload": {"name": "stdlib-gpt", "options": {"size": "small"}},
+            "search_space": {**soap, "parameters": narrowed},
+            "objectives": [{"metric": "validation_loss"}, {"metric": "step_seconds"}],
+            "target": {"metric": "validation_loss", "value": 1.5},
+            "constraints": [{"metric": "peak_memory_bytes", "max": 8e9}, {"metric": "validation_loss", "min": 0}],
+            "budget": {"num_trials": 30, "device_hours": 1.5, "patience": 7},
+            "training": {
+                "num_steps": 50,
+                "evaluate_every_epochs": 0.5,
+                "precision": "bfloat16",
+                "compile": True,
+                "report_timeout_seconds": None,
+                "compression": {"rank": 2},
+                "averaging": {"method": "ema", "arguments": {"decay": 0.99}},
+            },
+            "resources": {"workers_per_trial": 2, "custom_resources": {"fast": 1}, "parallel_trials": 3},
+            "sampler": {"name": "nsga2", "seed": 7},
+            "pruner": {"name": "none"},
+            "pinned": ["winners", {"lr": 0.002}],
+            "baselines": [
+                {"search_space": "muon", "budget_share": 0.2},
+                {"search_space": "sgd", "pinned": [{"lr": 0.1}]},
+            ],
+            "trackers": ["tensorboard"],
+            "confirmation": {"num_seeds": 4},
+            "currency": "seconds",
+        },
+        {
+            "workload": {"name": "my_model:Mine", "options": {"depth": 3, "name": "null", "none": None}},
+            "search_space": {"optimizer": "shampoo", "parameters": [own]},
+            "code": {"sha256": "a" * 64, "environment": {"A": "b=c"}},
+            "baselines": [],
+            "confirmation": None,
+            "sampler": {"name": "samplers:Mine", "options": {"a": [1]}},
+        },
+    ]
+    asking.route("**/v1/jobs?dry_run=true", lambda route: route.abort())
+    for content in given:
+        body = JobCreate.model_validate(content)
+        named = {"name": body.name, "model": body.model, "tags": body.tags}
+        with sqlite_database.writing() as session:
+            job = Job(id=f"job_{ULID()}", created_at=NOW, **{**_COLUMNS, **named, "name": body.name or "any"})
+            job.specification = body.specification
+            job.workload = body.workload.name
+            session.add(job)
+            session.flush()
+            job_id = job.id
+        asking.goto(f"/jobs/new?clone={job_id}")
+        expect(asking.locator("#yaml")).to_contain_text("workload:")
+        expect(asking.locator("#faults")).to_be_hidden()
+        typed = JobCreate.model_validate(_typed(asking, tmp_path))
+        found, wanted = (one.specification.model_dump(mode="json") for one in (typed, body))
+        assert {name: found[name] for name in found if found[name] != wanted[name]} == {}, content
+        assert (typed.model, typed.tags) == (body.model, body.tags)

@@ -27,6 +27,8 @@ export function readDocument(form) {
   const document = {};
   const places = new Map();
   const problems = [];
+  // What a workload refuses of its options, it tells of all of them.
+  places.set("/workload/options", form.querySelector("#options summary"));
   for (const element of [...form.querySelectorAll(ALL)].filter(isOpen)) {
     const own = pointer(element);
     if (element.dataset.rows !== undefined) {

@@ -30,6 +30,7 @@ function clear() {
 
 function labelOf(element) {
   if (element.getAttribute("aria-label")) return element.getAttribute("aria-label");
+  if (element.matches("summary")) return element.firstChild.textContent.trim();
   const legend = element.matches("fieldset") ? element.querySelector("legend") : null;
   const label = legend ?? element.closest(".field, .space")?.querySelector("label");
   return label?.firstChild?.textContent.trim() || element.id;
@@ -55,7 +56,7 @@ export function showFaults(faults, places) {
       continue;
     }
     found.push({ element, message: fault.message });
-    if (!element.matches("fieldset")) element.setAttribute("aria-invalid", "true");
+    if (element.matches("input, select, textarea")) element.setAttribute("aria-invalid", "true");
     const note = element.closest(".field, .part, .rows")?.querySelector(":scope > .fault") ?? element.closest("section")?.querySelector(".fault");
     if (note) {
       note.textContent = note.textContent ? `${note.textContent} ${fault.message}` : fault.message;

@@ -22,6 +22,11 @@ function readNumber(element, isWhole) {
   return got(number);
 }
 
+/** Where an empty field means another value, null is said. */
+function writeNumber(element, value) {
+  element.value = value === null && defaultOf(element) !== null ? "null" : shown(value);
+}
+
 function readJson(element) {
   const text = element.value.trim();
   if (text === "") return NOTHING;
@@ -98,8 +103,8 @@ function isJson(text) {
 }
 
 const KINDS = {
-  integer: { read: (element) => readNumber(element, true), write: (element, value) => (element.value = shown(value)) },
-  number: { read: (element) => readNumber(element, false), write: (element, value) => (element.value = shown(value)) },
+  integer: { read: (element) => readNumber(element, true), write: writeNumber },
+  number: { read: (element) => readNumber(element, false), write: writeNumber },
   text: {
     read: (element) => (element.value === "" ? NOTHING : got(element.value)),
     write: (element, value) => (element.value = shown(value)),

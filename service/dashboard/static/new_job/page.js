@@ -78,8 +78,7 @@ async function submit() {
     return;
   }
   reckoning.stop();
-  button.disabled = true;
-  button.textContent = "Submitting…";
+  setSending(true);
   try {
     const { id, faults } = await send(job);
     if (id) {
@@ -94,25 +93,26 @@ async function submit() {
     showFaults([], places);
     tell("The service does not answer: the job may or may not be there. Submit it again, and there is one.");
   }
-  ready();
+  setSending(false);
 }
 
-function ready() {
-  button.disabled = false;
-  button.textContent = "Submit job";
+/** The button keeps the focus while the job is sent: it says that it does nothing then. */
+function setSending(isSending) {
+  button.setAttribute("aria-disabled", String(isSending));
+  button.textContent = isSending ? "Submitting…" : "Submit job";
 }
 
 // The browser may show the page again as it was left.
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
-  ready();
+  setSending(false);
   begin();
   update();
 });
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (!button.disabled) submit();
+  if (button.getAttribute("aria-disabled") !== "true") submit();
 });
 
 // A job costs something: it is submitted by its button, and not by Enter in a field.

@@ -4,6 +4,8 @@ import { catalogue } from "./catalogue.js";
 import { same } from "./same.js";
 
 const OWN = "";
+/** Of each field that was given a variant of a preset: that, as it was given, and as it is shown. */
+const variants = new WeakMap();
 const BOUNDS = ["low", "high", "default"];
 const LABELS = { low: "lowest", high: "highest", default: "first tried" };
 
@@ -103,6 +105,8 @@ export function readSpace(element) {
     parameters.push(changed);
   }
   const space = { ...preset, parameters };
+  const written = variants.get(element);
+  if (written && same(space, written.shown)) return { given: true, value: written.value };
   return { given: true, value: same(space, preset) ? select.value : { ...space, parameters: parameters.map(told) } };
 }
 
@@ -135,13 +139,17 @@ function readBound(field, parameter) {
 /** Writes a preset's name or a space; one that is a preset with other bounds is shown as that. */
 export function writeSpace(element, value) {
   offer(element);
+  variants.delete(element);
   if (typeof value === "string" && Object.hasOwn(catalogue.spaces, value)) {
     show(element, value, catalogue.spaces[value]);
     return;
   }
   const variant = Object.entries(catalogue.spaces).find(([, preset]) => isVariant(value, preset));
-  if (variant) show(element, variant[0], completed(value, variant[1]));
-  else {
+  if (variant) {
+    const shown = completed(value, variant[1]);
+    variants.set(element, { value, shown });
+    show(element, variant[0], shown);
+  } else {
     show(element, OWN, null);
     parts(element).text.value = typeof value === "string" ? JSON.stringify(value) : JSON.stringify(value, null, 1);
   }
