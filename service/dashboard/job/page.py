@@ -109,6 +109,7 @@ def job_page(
         "standing": status_words(evidence) if evidence and job.state.is_final else None,
         "currency_lines": currency_lines(evidence) if evidence and job.state.is_final else [],
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
+        "recommendation_id": stored.id if stored else None,
         "confirmation": confirmation,
         "members": members_of(evidence, list(named_trials.values())),
         # Of the newest completed trial; where there is a recommendation, it is one of its caveats.

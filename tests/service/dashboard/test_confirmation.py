@@ -155,3 +155,6 @@ def test_the_chart_shows_the_luck_of_the_search_and_leads_to_its_table(page: Pag
         assert all(box is not None and 0 <= box["x"] <= width for box in marks)
     page.emulate_media(color_scheme="dark")
     assert page.evaluate(LOW_CONTRAST) == []
+    page.get_by_role("link", name="Other formats, and its history").click()
+    expect(page.get_by_role("region", name="History")).to_be_visible()
+    expect(page.get_by_role("region", name="Confirmation", exact=True)).to_be_visible()
