@@ -21,6 +21,7 @@ from service.webhooks import delivering
 from service.webhooks.signing import new_secret
 from tests.service.dashboard.conftest import TIMEOUT_MS, Watched
 from tests.support import event_loop
+from tests.support.service.accessible import assert_accessible
 from tests.support.service.callers import asking, give_token
 from tests.support.service.live import running
 from tests.support.service.receiver import Receiver
@@ -111,7 +112,9 @@ def test_the_first_token_closes_the_doors_and_opens_them_to_whoever_has_it(
 ) -> None:
     page.goto("/settings")
     expect(page.get_by_text("Anybody on this machine may do everything here")).to_be_visible()
+    assert_accessible(page)
     page.get_by_role("button", name="Make the first token").click()
+    assert_accessible(page)
     making = page.get_by_role("dialog", name="Make a token")
     making.get_by_role("textbox", name="Name").fill("ada")
     expect(making.get_by_role("checkbox", name="admin")).to_be_checked()
@@ -170,6 +173,7 @@ def test_whoever_looks_after_the_service_makes_and_ends_tokens_and_sets_quotas(
 
         page.get_by_role("button", name="New token").click()
         making = page.get_by_role("dialog", name="Make a token")
+        assert_accessible(page)
         expect(making.get_by_role("checkbox", name="code")).to_have_count(0)  # root has it not, and cannot give it
         making.get_by_role("textbox", name="Name").fill("root")
         making.get_by_role("combobox", name="Project").select_option("vision")
@@ -233,6 +237,7 @@ def test_a_webhook_is_made_tried_out_and_removed(
         expect(messages.locator("li")).to_contain_text("not sent yet")
         assert event_loop.in_thread(delivering.deliver, sqlite_database, allows_private=True) == 1
         expect(messages.locator("li")).to_contain_text("answered 200")
+        assert_accessible(page)
         messages.get_by_role("button", name="Send again").click()
         expect(messages.locator("li")).to_contain_text("waiting")
         messages.get_by_role("button", name="Close").click()
@@ -240,6 +245,7 @@ def test_a_webhook_is_made_tried_out_and_removed(
         row.get_by_role("button", name="Remove the webhook to").click()
         asked = page.get_by_role("dialog", name="Remove this webhook?")
         expect(asked).to_contain_text(receiver.url)
+        assert_accessible(page)
         asked.get_by_role("button", name="Remove webhook").click()
         expect(page.get_by_role("status")).to_have_text("The webhook is removed.")
         expect(row).to_have_count(0)
