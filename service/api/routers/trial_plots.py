@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Query
 
 from search_spaces.nearest import did_you_mean
 from service.api import problems
@@ -12,7 +12,7 @@ from service.api.dependencies import JobId, ReadSession, TrialNumber
 from service.api.figures.trial_curve import CurveAxis, CurveScale, curve_figure
 from service.api.one_thread import OneThreadRoute
 from service.domain import FailureReason
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
 from service.use_cases.trial_curves import trial_curve
 
@@ -20,15 +20,14 @@ router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_cla
 
 
 @router.get(
-    "/{number}/plots/{kind}",
-    summary="A chart of a trial as a Plotly figure",
+    "/{number}/plots/curve",
+    summary="A curve of a trial as a Plotly figure",
     responses=problems.documented(404, 422, 503),
 )
 def read_trial_plot(
     session: ReadSession,
     job_id: JobId,
     number: TrialNumber,
-    kind: Annotated[str, Path(description="`curve`: a metric over the training.")],
     metric: Annotated[
         str | None, Query(max_length=200, description="The metric; without: the job's first objective.")
     ] = None,
@@ -37,8 +36,6 @@ def read_trial_plot(
 ) -> dict[str, Any]:
     """`{"data": [...], "layout": {...}}` for Plotly: a metric of the trial, the same of the best trial of its side, and
     from the lowest to the highest value the band of the best baseline's completed trials, with their median."""
-    if kind != "curve":
-        raise NotFound("plot", kind)
     job = JobRepository(session).get(job_id)
     trial = TrialRepository(session).get(job_id, number)
     wanted = metric or job.metric
