@@ -24,7 +24,7 @@ def bar_of(progress: JobProgress) -> list[BarSegment]:
     segments: list[BarSegment] = []
     start = 0.0
     for state in BAR_STATES:
-        width = 100.0 * progress.trials.get(state, 0) / progress.num_trials
+        width = 100.0 * progress.trials.get(state, 0) / max(1, progress.num_trials)  # a job that ended at once had none
         if width:
             segments.append(BarSegment(state, round(start, 3), round(width, 3)))
             start += width

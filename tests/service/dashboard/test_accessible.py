@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from playwright.sync_api import Page, expect
 
 from service.domain import TrialState
+from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.support.service.accessible import assert_accessible
 from tests.support.service.stories import Story
@@ -59,15 +62,14 @@ def test_a_wide_screen_shows_the_answer_beside_the_config_and_all_columns(page: 
     assert page.locator("#trials").evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
 
 
-def test_a_job_that_is_over_expects_no_more_data(page: Page, running: Story) -> None:
-    story = running
-    page.goto(f"/jobs/{story.job_id}")
-    content = "id => getComputedStyle(document.getElementById(id), '::after').content"
-    page.locator(".plot").first.wait_for()
-    page.evaluate("document.querySelectorAll('.plot').forEach((plot) => plot.classList.add('nothing'))")
-    assert page.evaluate(content, "learning-curves") == '"No data yet"'
+def test_a_job_that_is_over_expects_no_more_data(page: Page, sqlite_database: Database) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC))
+    open_page(page, story)
+    wait_until_live(page)
+    told = """ids => ids.map((id) => getComputedStyle(document.getElementById(id), '::after').content)"""
+    charts = ["best-so-far", "learning-curves"]
+    expect(page.locator("#learning-curves")).to_contain_class("nothing")
+    assert page.evaluate(told, charts) == ['"No data yet"', '"No data yet"']
     story.finish()
-    expect(page.locator("#facts")).to_contain_text("succeeded")
-    page.evaluate("document.querySelectorAll('.plot').forEach((plot) => plot.classList.add('nothing'))")
-    assert page.evaluate(content, "learning-curves") == '"Nothing was measured"'
-    assert page.evaluate(content, "best-so-far") == '"No trial completed"'
+    expect(page.locator("#stream")).to_be_hidden()
+    assert page.evaluate(told, charts) == ['"No trial completed"', '"Nothing was measured"']

@@ -75,6 +75,10 @@ def test_a_bar_is_as_long_as_the_trials_that_have_begun() -> None:
     ]
 
 
+def test_the_bar_of_a_job_that_ended_without_a_trial_is_empty() -> None:
+    assert budget_bar.bar_of(dataclasses.replace(_progress(None, None), num_trials=0)) == []
+
+
 def test_a_lower_loss_leads_and_by_how_much_a_search_cannot_say() -> None:
     answer = _answer(0.08, 0.1)
     assert (answer.kind, answer.headline) == ("better", "Provisional: Shampoo leads AdamW")
