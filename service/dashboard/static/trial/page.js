@@ -6,7 +6,6 @@ import { chart } from "../shared/charts.js";
 import { copyOnClick } from "../shared/copying.js";
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
-import { holdPlace } from "../shared/place.js";
 import { keepTimes } from "../shared/times.js";
 import { checkpoints } from "./checkpoints.js";
 import { controls } from "./controls.js";
@@ -40,13 +39,10 @@ let drawnStep = actions().step;
 async function refresh(events) {
   if (events !== null && !events.some(isShown)) return following;
   const page = await fetchPage(parts());
-  const keep = holdPlace();
   patchLive(page);
-  keep();
   if (actions().step !== drawnStep || actions().final === "true") {
     drawnStep = actions().step;
     await Promise.all([curve.load(), saved.load()]);
-    keep();
   }
   if (isOver()) following = false;
   return following;
