@@ -8,14 +8,14 @@ function painted() {
   return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
 }
 
-/** Plotly; from the page's own <script>, or else from where its <link id="plotly"> says. Throws if it cannot be had. */
+/** Plotly; from the page's own <script>, or else from where its <meta name="plotly"> says. Throws if it cannot be had. */
 export function plotly() {
   if (globalThis.Plotly) return Promise.resolve(globalThis.Plotly);
   loading ??= painted().then(
     () =>
       new Promise((resolve, reject) => {
         const script = document.createElement("script");
-        script.src = document.getElementById("plotly").href;
+        script.src = document.querySelector('meta[name="plotly"]').content;
         script.addEventListener("load", () => resolve(globalThis.Plotly));
         script.addEventListener("error", () => reject(new Error("The charts could not be drawn: Plotly did not come.")));
         document.head.append(script);
