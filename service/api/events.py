@@ -33,7 +33,7 @@ from service.domain import JobState
 from service.errors import ServiceBusy
 from service.monitoring.metrics import Metrics
 from service.store.repositories import EventRepository, JobRepository
-from service.store.repositories.outputs import OutputRepository
+from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import DATABASE_ERRORS, Database, Session
 
 Found = TypeVar("Found")

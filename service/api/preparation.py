@@ -44,9 +44,9 @@ from service.specification.price import Price, price_of
 from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import CodeRepository, JobRepository
 from service.use_cases.budgets import check_cost
+from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory, is_known_to_build
+from service.use_cases.estimating.model_fingerprint import field_with_winners, fingerprint_for_winners
 from service.use_cases.keeping.code import unknown_code
-from service.use_cases.memory_estimates import check_workload, estimate_memory, is_known_to_build
-from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
 from trainers.workload.description import WorkloadDescription
 from trainers.workloads.registry import BUILT_IN
 

@@ -11,7 +11,8 @@ from service.api.dependencies import CallerDependency, DeedDependency, Idempoten
 from service.api.job_reader import Reader
 from service.api.preparation import DryRun, Prepared
 from service.api.schemas.jobs import JobEstimate, JobRead
-from service.use_cases import estimates, submit
+from service.use_cases import submit
+from service.use_cases.estimating import estimates
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
     201: {

@@ -328,7 +328,7 @@ def _watch(client: Client, job_id: str, *, as_json: bool) -> None:
 
 def _say_how_it_ended(client: Client, job: JobRead) -> None:
     from service.domain import JobState
-    from service.evidence.words import evidence_lines
+    from service.evidence.in_words.words import evidence_lines
 
     if job.state is not JobState.SUCCEEDED:
         raise ServiceError(f"job {job.id} {job.state}{f': {job.failure}' if job.failure else ''}")

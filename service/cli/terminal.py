@@ -13,7 +13,7 @@ from rich.text import Text
 from service.api.schemas.jobs import JobRead, WaitingRead
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
-from service.evidence.wording import (
+from service.evidence.in_words.wording import (
     cost_words,
     device_hours,
     device_time,
@@ -22,7 +22,7 @@ from service.evidence.wording import (
     optimizer_title,
     time_left,
 )
-from service.evidence.words import described
+from service.evidence.in_words.words import described
 from service.inert import inert, one_line
 
 WIDE_COLUMNS = 110

@@ -15,7 +15,7 @@ from service.dashboard import moments
 from service.dashboard.assets import PLOTLY_PATH
 from service.dashboard.cells import asked, parameter, parameter_cells
 from service.dashboard.prose import prose
-from service.evidence.wording import (
+from service.evidence.in_words.wording import (
     chance,
     cost_words,
     device_hours,
@@ -27,7 +27,7 @@ from service.evidence.wording import (
     spread,
     time_left,
 )
-from service.evidence.words import alternative_words, branches_words
+from service.evidence.in_words.words import alternative_words, branches_words
 
 SITE = (
     ("/", "Jobs"),

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces import SearchSpace
 from service.domain import Currency, Objective, Phase, Side, TrialState
+from service.evidence.in_words.wording import optimizer_title
 from service.evidence.range_edges import edge_caveats
 from service.evidence.types import ConfirmationResult, CurrencyComparison, FinishedTrial, Winner
-from service.evidence.wording import optimizer_title
 
 ONE_SEED = (
     "The values are those of the search, of one seed each, and the best of many is partly luck: "

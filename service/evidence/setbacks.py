@@ -9,8 +9,8 @@ import math
 
 from service.domain import Direction
 from service.evidence.best_values import BestTrial, best_of
+from service.evidence.in_words.wording import number, optimizer_title, spread
 from service.evidence.types import ConfirmationResult, ConfirmedConfig, Winner
-from service.evidence.wording import number, optimizer_title, spread
 
 LARGE = 0.1
 """Loss of a config, as a share of what it had when found, that is told even where it may be chance."""

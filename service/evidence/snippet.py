@@ -6,10 +6,10 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.evidence.in_words.wording import optimizer_title
+from service.evidence.in_words.words import evidence_lines
 from service.evidence.parameter_groups import OwnSettings, is_makeable, needs_torch, python_of_groups
 from service.evidence.recommended import PasteableConfig, RecommendedConfig
-from service.evidence.wording import optimizer_title
-from service.evidence.words import evidence_lines
 from service.inert import one_line
 from trainers.config import DEFAULT_DECAY_FRACTION
 

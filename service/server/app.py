@@ -27,28 +27,9 @@ from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
 from service.api.preparation import Preparations
-from service.api.routers import (
-    access,
-    admin,
-    catalogue,
-    checkpoints,
-    code,
-    export,
-    external,
-    health,
-    insights,
-    job_health,
-    jobs,
-    kept_jobs,
-    measurements,
-    metrics,
-    output,
-    plots,
-    recommendations,
-    trial_plots,
-    trials,
-    webhooks,
-)
+from service.api.routers import access, admin, catalogue, code, health, metrics, recommendations, webhooks
+from service.api.routers.of_jobs import export, insights, job_health, jobs, kept_jobs, plots
+from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
 from service.clock import Clock, utc_now
 from service.code.archive import MAX_SENT_BYTES
 from service.dashboard import not_found, routes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain import Phase, Side
-from service.evidence.wording import mebibytes, optimizer_title, share
+from service.evidence.in_words.wording import mebibytes, optimizer_title, share
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, SpaceMemory, StartUp
 
 

@@ -17,7 +17,7 @@ from service.domain import JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost, NotFound
 from service.store.models import Job, Worker
 from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
-from service.store.repositories.outputs import OutputRepository
+from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Session
 from service.use_cases.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial
 

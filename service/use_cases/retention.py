@@ -25,7 +25,7 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialRepository,
 )
-from service.store.repositories.outputs import OutputRepository
+from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Session
 
 SHARES = sorted({*(k / 20 for k in range(1, 20)), *(2.0**-k for k in range(1, 7)), *(3.0**-k for k in range(1, 5))})

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from search_spaces import Scalar, SearchSpace, preset
-from service.api.routers.insights import read_map, read_slice
+from service.api.routers.of_jobs.insights import read_map, read_slice
 from service.domain import Direction, FailureReason, TrialState
 from service.scheduler.insights.compared import EndedTrial
 from service.scheduler.insights.keeper import InsightsKeeper

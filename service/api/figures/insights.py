@@ -11,8 +11,8 @@ from service.api.figures.axes import Figure, layout_of, literal
 from service.api.figures.charts import DIVERGED_COLOUR, PHASE_COLOURS, PRUNED_COLOUR
 from service.api.figures.positions import Positions
 from service.domain import Direction, Side, TrialState, phase_of
+from service.evidence.in_words.wording import number
 from service.evidence.insights import ParameterInsight, ParameterMap
-from service.evidence.wording import number
 
 MAX_TRIALS = 1000
 """Trials drawn in one chart; more cannot be told apart, and a browser takes long for them."""

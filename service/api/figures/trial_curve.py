@@ -8,9 +8,9 @@ from typing import Any, Literal, TypeAlias
 from service.api.figures.axes import Figure, layout_of, literal
 from service.api.figures.charts import DIVERGED_COLOUR, MAX_POINTS, PHASE_COLOURS, thin
 from service.domain import Phase
-from service.evidence.wording import optimizer_title
-from service.store.repositories.trial_relations import CurvePoint
-from service.use_cases.trial_curves import Band, BandPoint, TrialCurve
+from service.evidence.in_words.wording import optimizer_title
+from service.store.repositories.of_trials.trial_relations import CurvePoint
+from service.use_cases.trials.trial_curves import Band, BandPoint, TrialCurve
 
 CurveAxis: TypeAlias = Literal["step", "epoch", "seconds"]
 CurveScale: TypeAlias = Literal["auto", "linear", "log"]

@@ -9,7 +9,7 @@ from typing import Any
 
 from search_spaces import preset
 from service.domain import FailureReason, Phase, Side, TrialState, side_of
-from service.evidence.wording import optimizer_title, rivals_title
+from service.evidence.in_words.wording import optimizer_title, rivals_title
 from service.specification.job import JobSpecification
 from service.store.repositories import PlottedTrial
 

@@ -1,1 +1,1 @@
-"""One router per resource."""
+"""One router per resource; those of jobs and of their trials in rooms of their own."""

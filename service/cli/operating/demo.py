@@ -22,7 +22,7 @@ from service.cli.reading import watching
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState, Phase
 from service.errors import ServiceError
-from service.evidence.words import evidence_lines
+from service.evidence.in_words.words import evidence_lines
 from service.inert import one_line
 from service.settings import ENV_PREFIX, Settings
 from trainers.workload.user_workload import is_reference

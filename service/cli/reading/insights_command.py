@@ -20,7 +20,7 @@ app = typer.Typer()
 def insights(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Shows what mattered in a job: which hyperparameters, in which direction, and the ranges that are safe."""
     from service.cli import terminal
-    from service.evidence.insight_words import early_late_words, side_words, too_few_words
+    from service.evidence.in_words.insight_words import early_late_words, side_words, too_few_words
 
     with client_at(url, token) as client:
         found = client.insights(job)
@@ -43,7 +43,7 @@ def _table(side: SideInsights) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    from service.evidence.insight_words import importance_words, range_words, trend_words
+    from service.evidence.in_words.insight_words import importance_words, range_words, trend_words
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("parameter", "importance", "direction", "safe range"):

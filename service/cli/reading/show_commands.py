@@ -100,7 +100,7 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
     """Shows one trial: its state, what it measured, its parameters, its curve."""
     from service.cli import terminal
     from service.cli.reading.trials_table import sparkline, trial_state
-    from service.evidence.wording import duration, number
+    from service.evidence.in_words.wording import duration, number
 
     with client_at(url, token) as client:
         found = client.trial(job, trial)
@@ -153,7 +153,7 @@ def _say_health(client: Client, job: JobRead) -> None:
 
 def _account(job: JobRead, trial: TrialRead) -> list[str]:
     """What became of a trial, why, and what to do."""
-    from service.evidence.trial_words import account_of, facts_of
+    from service.evidence.in_words.trial_words import account_of, facts_of
 
     account = account_of(facts_of(trial, job.state))
     return [f"{account.headline}.", *account.why, *account.advice]
@@ -163,7 +163,7 @@ def _say_best(client: Client, job: JobRead) -> None:
     """Prints the verdict once there is one, and the parameters of the best trial."""
     from service.cli.reading.trials_table import parameters_words
     from service.client import ApiError
-    from service.evidence.words import evidence_lines
+    from service.evidence.in_words.words import evidence_lines
 
     try:
         lines = evidence_lines(client.recommendation(job.id).evidence)

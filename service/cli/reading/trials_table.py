@@ -11,7 +11,7 @@ from rich.text import Text
 from service.api.schemas.jobs import TrialRead
 from service.cli.terminal import InertTable
 from service.domain import TrialState
-from service.evidence.wording import duration, number
+from service.evidence.in_words.wording import duration, number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE_COLUMNS = 24

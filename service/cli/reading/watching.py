@@ -15,7 +15,7 @@ from service.cli.reading.live_trials import LiveTrials
 from service.cli.terminal import progress_line, progress_panel, say
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState
-from service.evidence.wording import duration
+from service.evidence.in_words.wording import duration
 from service.inert import one_line
 from trainers.retry import retry
 

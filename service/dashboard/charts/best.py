@@ -9,7 +9,7 @@ from typing import Any
 
 from service.dashboard.charts.columns import rounded, rounded_all
 from service.domain import Direction, Phase, Side, TrialState
-from service.store.repositories.chart_rows import ChartTrial
+from service.store.repositories.of_trials.chart_rows import ChartTrial
 
 MAX_DOTS = 300
 """Of one side."""

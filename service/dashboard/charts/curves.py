@@ -12,7 +12,7 @@ from service.api.figures import MAX_CURVES, choose_curves
 from service.dashboard.charts.columns import rounded, rounded_all, thinned
 from service.dashboard.charts.sides import group_of
 from service.domain import Direction, Phase, Side, TrialState
-from service.store.repositories.chart_rows import ChartConfig, ChartTrial, CurvePoint
+from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTrial, CurvePoint
 
 CurveAxis = Literal["step", "examples", "epoch", "seconds", "device_seconds"]
 

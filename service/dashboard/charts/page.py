@@ -20,7 +20,7 @@ from service.dashboard.charts.sides import groups_of, sides_of
 from service.domain import Phase, Side
 from service.store.models import Job
 from service.store.repositories import EventRepository, JobRepository
-from service.store.repositories.chart_rows import ChartConfig, ChartRepository, ChartTrial
+from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartRepository, ChartTrial
 from service.store.session import Session
 
 MAX_EVENTS = 500

@@ -15,7 +15,7 @@ from service.api.figures.charts import (
     PRUNED_COLOUR,
 )
 from service.domain import FailureReason, Phase, Side, TrialState, side_of
-from service.store.repositories.chart_rows import ChartTrial
+from service.store.repositories.of_trials.chart_rows import ChartTrial
 
 STOPPED = "stopped"
 DIVERGED = "diverged"

@@ -16,7 +16,7 @@ from typing import Any
 
 from service.dashboard.charts.columns import rounded_all
 from service.domain import FailureReason, TrialState
-from service.store.repositories.chart_rows import LaneTrial, Turn
+from service.store.repositories.of_trials.chart_rows import LaneTrial, Turn
 
 
 class Ending(StrEnum):

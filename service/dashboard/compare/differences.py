@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.evidence.wording import DASH
+from service.evidence.in_words.wording import DASH
 
 NAMING = ("name", "metric", "search_space", "job_id")
 """Fields by which the entries of a list are told apart, the first that all of them have."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from service.domain import Direction
 from service.evidence.best_values import BestTrial
-from service.evidence.types import Evidence
-from service.evidence.wording import (
+from service.evidence.in_words.wording import (
     DASH,
     cost_words,
     device_time,
@@ -19,7 +18,8 @@ from service.evidence.wording import (
     signed_share,
     spread,
 )
-from service.evidence.words import Answer
+from service.evidence.in_words.words import Answer
+from service.evidence.types import Evidence
 from service.store.models import Job
 from service.use_cases.progress import JobProgress
 

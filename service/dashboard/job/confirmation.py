@@ -11,8 +11,8 @@ from service.dashboard.scale import Scale, Tick
 from service.domain import Direction
 from service.evidence.branches import Branches
 from service.evidence.comparison.confirm import differences_of
+from service.evidence.in_words.wording import chance, number, signed_share, spread
 from service.evidence.types import ConfirmationResult, ConfirmedConfig, Evidence, SeedResult
-from service.evidence.wording import chance, number, signed_share, spread
 from service.store.repositories import ListedTrial
 
 Role: TypeAlias = Literal["compares", "chose", "aside", "found"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from service.evidence.insight_words import (
+from service.evidence.in_words.insight_words import (
     early_late_words,
     importance_words,
     range_words,

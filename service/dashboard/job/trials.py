@@ -37,7 +37,7 @@ from service.store.repositories import (
     TrialOrder,
     TrialQuery,
 )
-from service.store.repositories.outputs import OutputRepository
+from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Session
 from service.use_cases.progress import JobProgress, progress_of
 from service.use_cases.steer import RETRIABLE

@@ -8,10 +8,10 @@ from typing import Literal
 
 from service.domain import Direction, JobState, Phase
 from service.evidence.best_values import BestTrial
-from service.evidence.speed import ratios_words, step_words
+from service.evidence.in_words.speed import ratios_words, step_words
+from service.evidence.in_words.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
+from service.evidence.in_words.words import AT_EQUAL, Answer, answer_by_values, answer_of
 from service.evidence.types import Evidence
-from service.evidence.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
-from service.evidence.words import AT_EQUAL, Answer, answer_by_values, answer_of
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."

@@ -12,7 +12,7 @@ from service.api.dependencies import CallerDependency, Now, ReadSession, Setting
 from service.api.lists.job_filters import JobFilters
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import decode_place, encode_place
-from service.api.routers.jobs import SORTED_BY
+from service.api.routers.of_jobs.jobs import SORTED_BY
 from service.dashboard.job_list.address import ListAddress
 from service.dashboard.job_list.view import ORDERS, job_row
 from service.dashboard.rendering import page

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from service.api.figures.trials import phase_labels
 from service.dashboard.budget_bar import BarSegment, bar_of
 from service.dashboard.job import view as job_view
+from service.evidence.in_words.words import Answer
 from service.evidence.types import EvidenceStatus
-from service.evidence.words import Answer
 from service.store.models import Job
 from service.store.repositories import JobOrder
 from service.use_cases.progress import JobProgress

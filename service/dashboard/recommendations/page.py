@@ -16,9 +16,9 @@ from service.dashboard.recommendations import view
 from service.dashboard.recommendations.asked import NAMES, PATH, Address, Asked
 from service.dashboard.rendering import page
 from service.errors import UnknownName
+from service.evidence.in_words.wording import optimizer_title
+from service.evidence.in_words.words import evidence_lines
 from service.evidence.recommended import recommendation_from_json
-from service.evidence.wording import optimizer_title
-from service.evidence.words import evidence_lines
 from service.store.repositories import (
     Answer,
     JobRepository,

@@ -11,10 +11,10 @@ import yaml
 
 from service.dashboard.recommendations.asked import LABELS
 from service.evidence.best_values import BestTrial, best_of
+from service.evidence.in_words.words import Answer, answer_of
 from service.evidence.recommended import PasteableConfig, RecommendedConfig, recommendation_from_json
 from service.evidence.snippet import python_snippet
 from service.evidence.types import Evidence
-from service.evidence.words import Answer, answer_of
 from service.store.models import RecommendationRow
 from service.store.repositories import Answer as FoundAnswer
 from service.store.repositories import KnownValues, RecommendationQuery

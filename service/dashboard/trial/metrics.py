@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from service.api.figures import axis_type, thin
-from service.evidence.wording import DASH, duration, mebibytes, number
-from service.store.repositories.measurements import StoredMeasurement
+from service.evidence.in_words.wording import DASH, duration, mebibytes, number
+from service.store.repositories.of_trials.measurements import StoredMeasurement
 
 WIDTH, HEIGHT = 120.0, 32.0
 """Of a small chart, in units of its own."""

@@ -10,11 +10,11 @@ from fastapi.responses import HTMLResponse
 from service.api.dependencies import ReadSession
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
-from service.api.routers.output import Wanted
+from service.api.routers.of_trials.output import Wanted
 from service.dashboard.rendering import page
 from service.dashboard.trial.address import trial_number
 from service.store.repositories import JobRepository, TrialRepository
-from service.store.repositories.outputs import OutputRepository
+from service.store.repositories.of_trials.outputs import OutputRepository
 
 LINES_SHOWN = 500
 

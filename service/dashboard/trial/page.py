@@ -16,23 +16,23 @@ from service.api.figures.trial_curve import CurveAxis, CurveScale, thin_curve
 from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
-from service.api.routers.output import Wanted
+from service.api.routers.of_trials.output import Wanted
 from service.dashboard.live_parts import live_parts
 from service.dashboard.rendering import page
 from service.dashboard.trial import metrics, view
 from service.dashboard.trial.address import trial_number
 from service.domain import Direction, Phase, TrialState, side_of
-from service.evidence.trial_words import Repeated, Standing, account_of, facts_of
+from service.evidence.in_words.trial_words import Repeated, Standing, account_of, facts_of
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
-from service.store.repositories.measurements import StoredMeasurement
-from service.store.repositories.outputs import OutputRepository
-from service.store.repositories.trial_relations import PlaceAmongOthers, TrialRelationRepository
+from service.store.repositories.of_trials.measurements import StoredMeasurement
+from service.store.repositories.of_trials.outputs import OutputRepository
+from service.store.repositories.of_trials.trial_relations import PlaceAmongOthers, TrialRelationRepository
 from service.store.session import Session
 from service.use_cases.steer import RETRIABLE
-from service.use_cases.trial_curves import Origin, best_of_baselines, best_of_side, origin_of, trial_curve
-from service.use_cases.trial_pasting import config_to_paste
+from service.use_cases.trials.trial_curves import Origin, best_of_baselines, best_of_side, origin_of, trial_curve
+from service.use_cases.trials.trial_pasting import config_to_paste
 
 LINES_SHOWN = 100
 """Of what its ranks print; the page of its output has more."""

@@ -12,9 +12,9 @@ from search_spaces.edges import edges
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.caveats import AS_MUCH_TIME
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, Severity, TrialOutcome
+from service.evidence.in_words.wording import duration, number, optimizer_title, share, spread
 from service.evidence.insights import SideInsights
 from service.evidence.types import MIN_TRIED, ConfirmationResult, ConfirmedConfig
-from service.evidence.wording import duration, number, optimizer_title, share, spread
 
 NOT_REPRODUCED = 0.05
 """Loss of a baseline's config with new seeds, as a share of the value that it was found with, that matters; the best of

@@ -15,7 +15,7 @@ from service.errors import NotFound
 from service.scheduler.output.lines import lines_of
 from service.scheduler.output.reading import Piece, kept_names
 from service.store.session import DATABASE_ERRORS, Database
-from service.use_cases.rank_output import Printed, bytes_per_rank_of, keep_output, kept_up_to
+from service.use_cases.trials.rank_output import Printed, bytes_per_rank_of, keep_output, kept_up_to
 
 logger = logging.getLogger(__name__)
 

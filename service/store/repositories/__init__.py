@@ -16,23 +16,15 @@ from service.store.repositories.insights import InsightsRepository
 from service.store.repositories.job_lists import Archived, JobListRepository, JobOrder, JobQuery, TagFilter
 from service.store.repositories.jobs import EventRepository, JobRepository
 from service.store.repositories.keyset import Place, Sortable
-from service.store.repositories.measurements import MeasurementRepository
-from service.store.repositories.operation import OperationFigures, OperationRepository
-from service.store.repositories.recommendations import (
-    Answer,
-    KnownValues,
-    RecommendationQuery,
-    RecommendationRepository,
-)
-from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
-from service.store.repositories.trial_columns import (
+from service.store.repositories.of_trials.measurements import MeasurementRepository
+from service.store.repositories.of_trials.trial_columns import (
     DrawnTrials,
     EndedTrial,
     ListedTrial,
     Remark,
     TrialColumnsRepository,
 )
-from service.store.repositories.trial_lists import (
+from service.store.repositories.of_trials.trial_lists import (
     BY_NUMBER,
     PARAMETER_PREFIX,
     FoundNumbers,
@@ -45,7 +37,7 @@ from service.store.repositories.trial_lists import (
     TrialOrder,
     TrialQuery,
 )
-from service.store.repositories.trials import (
+from service.store.repositories.of_trials.trials import (
     CompletedTrial,
     LeadingTrial,
     PlottedTrial,
@@ -53,6 +45,14 @@ from service.store.repositories.trials import (
     TrialRepository,
     TrialSummary,
 )
+from service.store.repositories.operation import OperationFigures, OperationRepository
+from service.store.repositories.recommendations import (
+    Answer,
+    KnownValues,
+    RecommendationQuery,
+    RecommendationRepository,
+)
+from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.workers import ClusterShareRepository, WorkerRepository
 
 __all__ = [

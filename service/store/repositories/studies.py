@@ -15,7 +15,7 @@ from search_spaces import Scalar
 from service.domain import FailureReason, JobState, Objective, Phase, Side, TrialState, side_of
 from service.specification.job import JobSpecification
 from service.store.models import Event, Job, RecommendationRow, Trial
-from service.store.repositories.measurements import MeasurementRepository
+from service.store.repositories.of_trials.measurements import MeasurementRepository
 
 
 @dataclass(frozen=True, slots=True)

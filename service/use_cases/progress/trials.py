@@ -10,10 +10,10 @@ from datetime import datetime
 
 from service.domain import Phase, TrialState
 from service.evidence.best_values import BestTrial, best_of
+from service.evidence.in_words.words import Answer, answer_of
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.recommended import evidence_from_json
 from service.evidence.types import EvidenceStatus
-from service.evidence.words import Answer, answer_of
 from service.store.models import Job
 from service.store.repositories import (
     CompletedTrial,

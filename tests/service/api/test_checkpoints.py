@@ -12,7 +12,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from service.api.routers import checkpoints
+from service.api.routers.of_trials import checkpoints
 from service.api.schemas.common import Readiness
 from service.checkpoint_files import TrialCheckpoints
 from service.cli.commands import app

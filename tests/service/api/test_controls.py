@@ -10,7 +10,7 @@ import pytest
 
 from service.specification.job import Budget
 from service.store.session import Database
-from service.use_cases.estimates import ASSUMED_START_UP_SECONDS
+from service.use_cases.estimating.estimates import ASSUMED_START_UP_SECONDS
 from service.use_cases.run import ShareReport, report_share
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, submit

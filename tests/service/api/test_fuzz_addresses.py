@@ -13,21 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.api import events
-from service.api.routers import (
-    admin,
-    catalogue,
-    checkpoints,
-    health,
-    jobs,
-    kept_jobs,
-    measurements,
-    output,
-    plots,
-    recommendations,
-    trial_plots,
-    trials,
-    webhooks,
-)
+from service.api.routers import admin, catalogue, health, recommendations, webhooks
+from service.api.routers.of_jobs import jobs, kept_jobs, plots
+from service.api.routers.of_trials import checkpoints, measurements, output, trial_plots, trials
 from service.dashboard import routes as pages
 from service.store.repositories import EventRepository
 from service.store.session import Database

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from service.api.routers import output
+from service.api.routers.of_trials import output
 from service.cli.commands import app
 from service.client import Client
 from service.domain import FailureReason, OutputStream, TrialState
 from service.store.session import Database
-from service.use_cases.rank_output import Printed, keep_output
+from service.use_cases.trials.rank_output import Printed, keep_output
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial
 from tests.support.waiting import PATIENCE_SECONDS
 

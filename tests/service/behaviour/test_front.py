@@ -9,8 +9,8 @@ import pytest
 
 from service.client import Client
 from service.domain import DeliveryState, Direction, JobState, Phase, TrialState
+from service.evidence.in_words.words import evidence_lines
 from service.evidence.pareto_front import dominates
-from service.evidence.words import evidence_lines
 from service.specification.job import JobSpecification
 from tests.support.service.answers import assert_measured, train_with_snippet
 from tests.support.service.live import running

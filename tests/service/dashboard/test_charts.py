@@ -21,7 +21,7 @@ from service.domain import Direction, FailureReason, Phase, TrialState
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.models import Event
-from service.store.repositories.chart_rows import ChartConfig, ChartTrial, CurvePoint, LaneTrial, Turn
+from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTrial, CurvePoint, LaneTrial, Turn
 from service.store.session import Database
 from service.use_cases.steer import retry_trial
 from tests.support.service.scenarios import begin_trial, claimed_job, fork_trial, measure_curve

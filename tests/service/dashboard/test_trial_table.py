@@ -23,7 +23,7 @@ from service.store.repositories import (
     TrialOrder,
     TrialQuery,
 )
-from service.store.repositories.outputs import OutputRepository
+from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Database
 from tests.support.service.scenarios import claimed_job, store_trials
 

@@ -10,7 +10,7 @@ from search_spaces import preset
 from service.dashboard.trial.metrics import Group, group_of, measured_words, spark_lines, tile_groups
 from service.dashboard.trial.view import cost_rows, parameter_rows
 from service.store.packing import pack
-from service.store.repositories.measurements import StoredMeasurement
+from service.store.repositories.of_trials.measurements import StoredMeasurement
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 

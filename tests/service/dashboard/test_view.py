@@ -11,6 +11,7 @@ from service.dashboard import budget_bar, moments
 from service.dashboard.job import view
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
+from service.evidence.in_words.words import Answer
 from service.evidence.types import (
     ConfirmationResult,
     ConfirmedConfig,
@@ -21,7 +22,6 @@ from service.evidence.types import (
     Verdict,
     Winner,
 )
-from service.evidence.words import Answer
 from service.use_cases.progress import JobProgress
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from service.evidence.insight_words import (
+from service.evidence.in_words.insight_words import (
     early_late_words,
     importance_words,
     range_words,

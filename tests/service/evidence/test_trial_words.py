@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, TrialRequest, TrialState
-from service.evidence.trial_words import Repeated, Standing, TrialAccount, TrialFacts, account_of
+from service.evidence.in_words.trial_words import Repeated, Standing, TrialAccount, TrialFacts, account_of
 
 TRIAL = TrialFacts(state=TrialState.COMPLETED, reason=None, step=200, num_steps=200, runs=1)
 

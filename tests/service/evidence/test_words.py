@@ -6,8 +6,17 @@ import math
 
 import pytest
 
-from service.evidence.wording import device_hours, device_time, duration, number, share, signed_share, time_left, times
-from service.evidence.words import luck_words
+from service.evidence.in_words.wording import (
+    device_hours,
+    device_time,
+    duration,
+    number,
+    share,
+    signed_share,
+    time_left,
+    times,
+)
+from service.evidence.in_words.words import luck_words
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,9 @@ from pydantic import ValidationError
 from starlette.types import Message
 
 from service.api import dependencies, events
-from service.api.routers import admin, catalogue, health, jobs, recommendations, trials
+from service.api.routers import admin, catalogue, health, recommendations
+from service.api.routers.of_jobs import jobs
+from service.api.routers.of_trials import trials
 from service.dashboard import log_in
 from service.dashboard.job import page as job_page
 from service.dashboard.job_list import page as job_list

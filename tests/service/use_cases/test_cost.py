@@ -106,7 +106,7 @@ def test_a_limit_without_a_price_is_refused_and_a_dry_run_tells_the_most(sqlite_
 
 def test_estimate_lines_name_the_cost(sqlite_database: Database) -> None:
     from service.specification.planning import plan_job
-    from service.use_cases.estimates import estimate_job
+    from service.use_cases.estimating.estimates import estimate_job
     from tests.support.service.scenarios import specification
 
     wanted = specification(budget={"num_trials": 4, "cost": 10.0})

@@ -17,8 +17,8 @@ from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.earlier_winners import MAX_WINNERS, fit, resolve_winners
-from service.use_cases.estimates import estimate_job
-from service.use_cases.model_fingerprint import field_with_winners, fingerprint_for_winners
+from service.use_cases.estimating.estimates import estimate_job
+from service.use_cases.estimating.model_fingerprint import field_with_winners, fingerprint_for_winners
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
 from service.use_cases.submit import create_job

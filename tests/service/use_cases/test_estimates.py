@@ -12,7 +12,7 @@ from service.specification.estimate import Estimate, StartUp
 from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import plan_job
 from service.store.session import Database
-from service.use_cases.estimates import ASSUMED_START_UP_SECONDS, estimate_job
+from service.use_cases.estimating.estimates import ASSUMED_START_UP_SECONDS, estimate_job
 from service.use_cases.leases import Lease
 from service.use_cases.run import TrialMeasurements, record_measurements
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification

@@ -17,7 +17,7 @@ from service.domain import Phase
 from service.specification.estimate import Estimate, MemoryEstimate, SpaceMemory
 from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import JobPlan, plan_job
-from service.use_cases.memory_estimates import MemoryPredictor, NotPredictable, estimate_memory
+from service.use_cases.estimating.memory_estimates import MemoryPredictor, NotPredictable, estimate_memory
 from shampoo import WeightAveraging
 from tests.support.service.scenarios import specification
 from tests.support.trainers import small_data

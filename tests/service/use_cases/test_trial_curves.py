@@ -5,11 +5,11 @@ from __future__ import annotations
 from service.domain import Direction, Phase, TrialState
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
-from service.store.repositories.trial_relations import CurvePoint, TrialRelationRepository
+from service.store.repositories.of_trials.trial_relations import CurvePoint, TrialRelationRepository
 from service.store.session import Database, Session
 from service.use_cases.leases import Lease
 from service.use_cases.run import add_trial
-from service.use_cases.trial_curves import BandPoint, band_points, origin_of, trial_curve
+from service.use_cases.trials.trial_curves import BandPoint, band_points, origin_of, trial_curve
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, fork_trial, measure, measure_curve
 from trainers.config import TrialConfig
 

@@ -8,8 +8,8 @@ from itertools import count
 
 from service.domain import FailureReason, OutputStream, TrialState
 from service.specification.identity import StoredIdentity
-from service.use_cases.rank_output import Printed, keep_output
 from service.use_cases.run import TrialMeasurements, finish_trial, record_measurements
+from service.use_cases.trials.rank_output import Printed, keep_output
 from tests.support.service.stories import Story
 from trainers.config import Diverged, Measurement
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from service.specification.planning import plan_job
-from service.use_cases.memory_estimates import estimate_memory
+from service.use_cases.estimating.memory_estimates import estimate_memory
 from tests.support.service.scenarios import specification
 from tests.support.waiting import LONG_PATIENCE_SECONDS, wait_until
 from trainers.processes.starting import TEMPLATE_MODULE, Started, Streams, kept_warm, start

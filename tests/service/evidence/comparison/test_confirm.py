@@ -13,11 +13,11 @@ from search_spaces import SearchSpace
 from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
 from service.evidence.comparison.confirm import compare_over_seeds, confirm
+from service.evidence.in_words.speed import ratio_words
+from service.evidence.in_words.words import answer_of, evidence_lines, status_words
 from service.evidence.recommend import recommend
 from service.evidence.recommended import recommendation_from_json
-from service.evidence.speed import ratio_words
 from service.evidence.types import MIN_TRIED, BaselineBest, EvidenceStatus, Verdict
-from service.evidence.words import answer_of, evidence_lines, status_words
 from tests.support.service.confirmed import FOUND, METRIC, PRUNED, finished_trial, recommendation_of, trained_again
 
 

@@ -19,7 +19,7 @@ from service.code.archive import CodeFile, pack
 from service.code.unpacked import laid_out
 from service.domain import JobState, TrialState
 from service.scheduler.output.files import directory_of
-from service.store.repositories.outputs import OutputRepository
+from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Database
 from service.use_cases.keeping.code import keep_code
 from tests.service.scheduler.test_job_run import specification

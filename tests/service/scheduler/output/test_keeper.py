@@ -13,11 +13,11 @@ from service.scheduler.output.keeper import OutputKeeper, secrets_of
 from service.scheduler.output.on_this_machine import LocalOutput, keep_what_was_left
 from service.settings import Settings
 from service.store.repositories import JobRepository, TrialRepository
-from service.store.repositories.outputs import CHUNK_BYTES, OutputRepository, StoredChunk
+from service.store.repositories.of_trials.outputs import CHUNK_BYTES, OutputRepository, StoredChunk
 from service.store.session import Database
 from service.use_cases.leases import note_disk_use
-from service.use_cases.rank_output import Printed, keep_output
 from service.use_cases.retention import thin
+from service.use_cases.trials.rank_output import Printed, keep_output
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job
 
 NOBODY = 2**22 + 1

@@ -14,7 +14,7 @@ from service.api.one_thread import OneThreadRoute
 from service.domain import FailureReason
 from service.errors import InvalidInput
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
-from service.use_cases.trial_curves import trial_curve
+from service.use_cases.trials.trial_curves import trial_curve
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 

@@ -9,8 +9,8 @@ import math
 from enum import StrEnum
 
 from service.domain import Currency
+from service.evidence.in_words.wording import duration, times
 from service.evidence.types import Evidence, ReachedBaseline, Verdict, Winner
-from service.evidence.wording import duration, times
 
 ALIKE = 0.05
 """Ratios of times of one pair of trials that differ from 1 by less than this are called alike."""

@@ -23,7 +23,7 @@ from service.api.schemas.output import OutputPage, OutputRead
 from service.domain import OutputStream
 from service.errors import InvalidInput, NotFound, ServiceBusy
 from service.store.repositories import TrialRepository
-from service.store.repositories.outputs import OutputRepository, StoredChunk
+from service.store.repositories.of_trials.outputs import OutputRepository, StoredChunk
 from service.store.session import DATABASE_ERRORS, Session
 
 CHUNKS_PER_PAGE = 50

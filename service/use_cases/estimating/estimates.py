@@ -1,7 +1,6 @@
 """The cost of a job, told before it is submitted: from its plan, and from the measurements of an earlier job like it.
 
-Nothing is trained. What memory a model's shape takes is told by `service.use_cases.memory_estimates`, in a process that
-has torch.
+Nothing is trained. What memory a model's shape takes is told by `memory_estimates`, in a process that has torch.
 """
 
 from __future__ import annotations

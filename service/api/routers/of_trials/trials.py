@@ -38,8 +38,8 @@ from service.store.repositories import (
     TrialRepository,
 )
 from service.use_cases import steer
-from service.use_cases.rank_output import last_lines
-from service.use_cases.trial_pasting import config_to_paste
+from service.use_cases.trials.rank_output import last_lines
+from service.use_cases.trials.trial_pasting import config_to_paste
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 from service.domain import FailureReason, JobState, TrialRequest, TrialState
-from service.evidence.wording import duration, number
+from service.evidence.in_words.wording import duration, number
 
 RETRY_TRAINS_TO_THE_END = "To see how it would have ended, retry it: it then trains to its last step and is not pruned."
 

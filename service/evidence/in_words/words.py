@@ -14,18 +14,8 @@ from service.domain import Currency, Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
 from service.evidence.branches import Branches
 from service.evidence.comparison.paired import SURE_SEEDS
-from service.evidence.speed import but_on_the_clock, speed_words
-from service.evidence.types import (
-    MIN_TRIED,
-    Alternative,
-    ConfirmationResult,
-    CurrencyComparison,
-    Evidence,
-    EvidenceStatus,
-    Verdict,
-    Winner,
-)
-from service.evidence.wording import (
+from service.evidence.in_words.speed import but_on_the_clock, speed_words
+from service.evidence.in_words.wording import (
     DASH,
     chance,
     duration,
@@ -35,6 +25,16 @@ from service.evidence.wording import (
     share,
     signed_share,
     spread,
+)
+from service.evidence.types import (
+    MIN_TRIED,
+    Alternative,
+    ConfirmationResult,
+    CurrencyComparison,
+    Evidence,
+    EvidenceStatus,
+    Verdict,
+    Winner,
 )
 
 AT_EQUAL = {

@@ -12,7 +12,7 @@ from service.evidence.best_values import BestTrial, best_of
 from service.evidence.recommended import evidence_from_json
 from service.store.models import Job, Trial
 from service.store.repositories import RecommendationRepository, TrialRepository
-from service.store.repositories.trial_relations import CurvePoint, TrialRelationRepository
+from service.store.repositories.of_trials.trial_relations import CurvePoint, TrialRelationRepository
 from service.store.session import Session
 
 MAX_BAND_TRIALS = 100

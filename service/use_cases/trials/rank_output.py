@@ -13,7 +13,7 @@ from datetime import datetime
 from service.domain import OutputStream, TrialState
 from service.store.models import Trial
 from service.store.repositories import JobRepository
-from service.store.repositories.outputs import NewChunk, OutputRepository, StoredChunk, trial_ids
+from service.store.repositories.of_trials.outputs import NewChunk, OutputRepository, StoredChunk, trial_ids
 from service.store.session import Session
 
 LEAST_BYTES_PER_RANK = 16 * 2**10

@@ -18,7 +18,7 @@ from service.api.paging import LARGEST_INT
 from service.api.schemas.jobs import MeasurementPage, MeasurementRead
 from service.errors import InvalidInput
 from service.store.repositories import MeasurementRepository, TrialRepository
-from service.store.repositories.measurements import StoredMeasurement
+from service.store.repositories.of_trials.measurements import StoredMeasurement
 
 MAX_MEASUREMENTS = 10_000
 MAX_METRICS = 100

@@ -1,0 +1,1 @@
+"""Routes of jobs: submitted, kept, and what their trials come to together."""

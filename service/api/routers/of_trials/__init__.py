@@ -1,0 +1,1 @@
+"""Routes of the trials of a job, and of what they leave behind."""
