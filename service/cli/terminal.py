@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.cells import cell_len
 from rich.console import Console, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.style import StyleType
@@ -26,6 +27,7 @@ from service.evidence.in_words.words import described
 from service.inert import inert, one_line
 
 WIDE_COLUMNS = 110
+COLUMN_GAP = 2
 
 _STYLES = {
     JobState.SUCCEEDED: "bold green",
@@ -43,9 +45,9 @@ def say(console: Console, text: str) -> None:
 
 def new_console() -> Console:
     """The console of standard output."""
-    # Rich takes 80 columns where there is no terminal, and would cut ids.
+    # Rich takes 80 columns where there is no terminal, and would cut what a program is about to read.
     console = Console()
-    return console if console.is_terminal else Console(width=200)
+    return console if console.is_terminal else Console(width=1000)
 
 
 class InertTable(Table):
@@ -164,29 +166,43 @@ def progress_panel(
 
 
 def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
-    """A row for each job; where `width` columns do not hold the time of creation, it is left out."""
+    """A row for each job; where `width` columns do not hold the time of creation, it is left out.
+
+    Names and reasons for waiting share what the other columns leave; no other column is ever cut.
+    """
     wide = width >= WIDE_COLUMNS
-    waits = any(job.waiting for job in jobs)
-    table = InertTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     headings = ["id", "name", "state", "trials", "best", "baseline"]
-    for heading in [*headings, *(["created (UTC)"] if wide else []), *(["waiting"] if wide and waits else [])]:
-        room = max(10, width - (90 if wide else 70)) if heading == "name" else None  # the other columns need the rest
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=room)
-    bests = [best for job in jobs for best in (job.progress.best, job.progress.baseline_best) if best is not None]
-    if seeds := sorted({best.num_new_seeds for best in bests if best.num_new_seeds}):
-        table.caption = f"* mean of {_listed(seeds)} new seeds; the others: one seed"
-        table.caption_justify = "left"
-    for job in jobs:
-        table.add_row(
+    if wide:
+        headings += ["created (UTC)", *(["waiting"] if any(job.waiting for job in jobs) else [])]
+    rows = [
+        (
             job.id,
-            job.name,
+            one_line(job.name),
             Text(state_words(job), style=_STYLES.get(job.state, "")),
             f"{job.progress.num_finished}/{job.num_trials}",
             _marked(job.progress.best),
             f"{_marked(job.progress.baseline_best)}{_whose(job)}",
-            *([f"{job.created_at:%Y-%m-%d %H:%M:%S}"] if wide else []),
-            *([job.waiting.reason if job.waiting else ""] if wide and waits else []),
-        )
+            f"{job.created_at:%Y-%m-%d %H:%M:%S}",
+            job.waiting.reason if job.waiting else "",
+        )[: len(headings)]
+        for job in jobs
+    ]
+    needed = {
+        heading: max(cell_len(str(cell)) for cell in (heading, *cells)) + COLUMN_GAP
+        for heading, *cells in zip(headings, *rows, strict=True)
+    }
+    left = width - sum(columns for heading, columns in needed.items() if heading not in ("name", "waiting"))
+    name = max(10, left - min(needed.get("waiting", 0), left // 2))
+    rooms = {"name": name, "waiting": max(len("waiting"), left - min(name, needed["name"]))}
+    table = InertTable(box=None, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
+    for heading in headings:
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=rooms.get(heading))
+    bests = [best for job in jobs for best in (job.progress.best, job.progress.baseline_best) if best is not None]
+    if seeds := sorted({best.num_new_seeds for best in bests if best.num_new_seeds}):
+        table.caption = f"* mean of {_listed(seeds)} new seeds; the others: one seed"
+        table.caption_justify = "left"
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -18,7 +18,7 @@ from service.store.repositories import (
 )
 from service.store.session import Session
 
-FIRST_MEASUREMENT = "the first measurement, up to which ranks start, read the data and train"
+FIRST_MEASUREMENT = "its first measurement; ranks start, read the data and train up to it"
 NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 

@@ -12,6 +12,7 @@ from service.specification.job import Budget
 from service.store.session import Database
 from service.use_cases.estimating.estimates import ASSUMED_START_UP_SECONDS
 from service.use_cases.run import ShareReport, report_share
+from service.use_cases.waiting import FIRST_MEASUREMENT
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, submit
 
@@ -131,7 +132,8 @@ def test_a_job_says_what_it_waits_for(http: httpx.Client, database: Database) ->
     assert lease is not None
     assert lease.job_id == first
     listed = {job["id"]: job["waiting"] for job in http.get("/v1/jobs").json()["items"]}
-    assert listed == {first: None, second: {"since": "2026-03-01T12:00:01Z", "for": "the only worker is busy"}}
+    assert listed[second] == {"since": "2026-03-01T12:00:01Z", "for": "the only worker is busy"}
+    assert listed[first]["for"] == FIRST_MEASUREMENT
     share = ShareReport("here:6379", 0, 0.5, now, "needs 4 GPUs, 3 free")
     with database.writing() as session:
         report_share(session, lease, share, now=NOW)
@@ -199,6 +201,8 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
     assert memory["limit_bytes"] is None
     assert bool(memory["spaces"]) != bool(memory["problem"])
     assert all(space["share_infeasible"] is None for space in memory["spaces"].values())
+    lines = estimate.pop("lines")
+    assert lines[0] == "8 trials (search 4, baseline 4) of up to 100 steps, 800 steps in all if none are pruned."
     assert estimate == {
         "num_trials": {"search": 4, "baseline": 4},
         "num_baseline_trials": {"adamw": 4},

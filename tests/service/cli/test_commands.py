@@ -26,6 +26,7 @@ from service.domain import JobState, Phase
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
+from service.use_cases.waiting import FIRST_MEASUREMENT
 from tests.service.cli.conftest import read_job
 from tests.support.service.commands import run
 from tests.support.service.identities import built_identity
@@ -161,7 +162,7 @@ def test_watch_prints_what_changes_and_succeeds_with_the_job(
     result = run("watch", lease.job_id)
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
-    assert lines[0] == "running · 0/4 trials (none started)"
+    assert lines[0].startswith(f"running · 0/4 trials (none started) · {FIRST_MEASUREMENT} (waiting since ")
     one = "search value, one seed, trial"
     bests = f"best validation_loss 0.5000 ({one} 0) · baseline 0.4000 ({one} 1)"
     assert any(bests in line for line in lines)

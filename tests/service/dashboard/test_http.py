@@ -23,6 +23,7 @@ from service.store.repositories import TrialRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
 from service.use_cases.steer import change_job
+from service.use_cases.waiting import FIRST_MEASUREMENT
 from tests.support.service.scenarios import (
     add_worker,
     begin_trial,
@@ -117,7 +118,7 @@ def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database
     lease = claim(sqlite_database, add_worker(sqlite_database), now=datetime.now(UTC))
     assert lease is not None
     for path in ("/", f"/jobs/{job_id}"):
-        assert "Waiting: the first measurement, up to which ranks start" in get(address + path).text
+        assert f"Waiting: {FIRST_MEASUREMENT}" in get(address + path).text
     begin_trial(sqlite_database, lease, 0)
     measure(sqlite_database, lease, 0, 10, 0.5)
     for path in ("/", f"/jobs/{job_id}"):
