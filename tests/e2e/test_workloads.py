@@ -214,7 +214,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "unknown option": (
         {"workload": {"name": "digits-mlp", "options": {"width": 3}}},
         "workload.options.width",
-        "unknown option of digits-mlp (known: dropout, hidden_sizes, label_smoothing), got 3",
+        "unknown option of digits-mlp (known: depth, dropout, hidden_sizes, label_smoothing, width), got 3",
     ),
     "unknown metric": (
         {"objectives": [{"metric": "val_loss"}]},
