@@ -13,8 +13,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
 
 from service.domain import DEFAULT_PROJECT, JobState
-from service.store.access_models import AuditEntry, Project, SigningKey, Token
-from service.store.models import Job, Trial
+from service.store.models import AuditEntry, Job, Project, SigningKey, Token, Trial
 from service.store.repositories.code import CodeRepository
 from service.store.repositories.deletions import DeletionRepository
 

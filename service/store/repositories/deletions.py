@@ -8,8 +8,7 @@ from datetime import datetime
 from sqlalchemy import Delete, delete, func, select
 from sqlalchemy.orm import Session
 
-from service.store.deletion_models import DeletedJob
-from service.store.models import Event, Job, MeasurementRow, RecommendationRow, Trial
+from service.store.models import DeletedJob, Event, Job, MeasurementRow, RecommendationRow, Trial
 
 
 class DeletionRepository:

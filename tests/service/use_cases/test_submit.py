@@ -82,7 +82,7 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
     ("fields", "field", "said"),
     [
         ({"workload": {"name": "nope"}}, "workload.name", "'nope'"),
-        ({"workload": {"name": "digits-mlp", "options": {"depth": 3}}}, "workload.options.depth", "3"),
+        ({"workload": {"name": "digits-mlp", "options": {"layers": 3}}}, "workload.options.layers", "3"),
         ({"objectives": [{"metric": "bleu"}]}, "objectives[0].metric", "'bleu'"),
         ({"search_space": "adam"}, "search_space", "'adam'"),
         ({"baseline": {"search_space": "adam"}}, "baselines[0].search_space", "'adam'"),

@@ -172,7 +172,7 @@ class ServiceProcesses:
         return run
 
     def rank_processes(self) -> list[psutil.Process]:
-        return [p for p in self.processes() if p.name().startswith("ray::Rank")]
+        return [process for process in self.processes() if _name(process).startswith("ray::Rank")]
 
     def directories(self) -> list[Path]:
         """Temporary directories of this service's workers."""
@@ -229,6 +229,13 @@ def _is_launcher(process: psutil.Process, workers: Set[int]) -> bool:
     with suppress(psutil.NoSuchProcess):
         return process.ppid() in workers and LAUNCHER in process.cmdline()
     return False
+
+
+def _name(process: psutil.Process) -> str:
+    """The name of a process, empty once it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return process.name()
+    return ""
 
 
 def _names_a_run(process: psutil.Process) -> bool:
