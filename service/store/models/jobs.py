@@ -141,7 +141,7 @@ class Job(Base):
     currency: Mapped[str | None] = mapped_column(String(3))
     """Of that price."""
     thinned_at: Mapped[datetime | None]
-    """When `service.use_cases.retention` last went through its trials and events."""
+    """When `service.use_cases.keeping.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Bytes of its checkpoints, temporary files and logs, and of what is kept of its ranks' output, when its worker
     last looked; None: it has never run."""
