@@ -156,7 +156,7 @@ class AuditRepository:
         self._session.flush()
 
     def page(
-        self, *, project: str | None = None, actor: str | None = None, before_id: int | None = None, limit: int
+        self, *, project: str | None, actor: str | None = None, before_id: int | None = None, limit: int
     ) -> Sequence[AuditEntry]:
         """Up to `limit` entries, newest first, beginning after the entry `before_id`."""
         statement = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit)

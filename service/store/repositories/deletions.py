@@ -63,7 +63,7 @@ class DeletionRepository:
     def delete_job(self, job_id: str) -> None:
         self._session.execute(delete(Job).where(Job.id == job_id))
 
-    def rank_seconds(self, project: str | None = None) -> float:
+    def rank_seconds(self, project: str | None) -> float:
         """Training time of all trials of deleted jobs times their ranks; `project` None: of any."""
         statement = select(func.coalesce(func.sum(DeletedJob.rank_seconds), 0.0))
         if project is not None:
