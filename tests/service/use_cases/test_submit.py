@@ -90,17 +90,17 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
                 "search_space": {
                     "optimizer": "shampoo",
                     "parameters": [
-                        {"type": "float", "name": "workload.depth", "low": 0.0, "high": 1.0, "default": 0.5}
+                        {"type": "float", "name": "workload.layers", "low": 0.0, "high": 1.0, "default": 0.5}
                     ],
                 }
             },
             "search_space.parameters[0].name",
-            "'depth'",
+            "'layers'",
         ),
         (
-            {"search_space": {"optimizer": "shampoo", "parameters": [], "fixed": {"workload.depth": 2}}},
-            "search_space.fixed.workload.depth",
-            "'depth'",
+            {"search_space": {"optimizer": "shampoo", "parameters": [], "fixed": {"workload.layers": 2}}},
+            "search_space.fixed.workload.layers",
+            "'layers'",
         ),
     ],
 )
