@@ -342,6 +342,6 @@ def follow_job(
     start = last_event_id if last_event_id is not None else after or 0
     if start > events.last_id():
         start = 0
-    if job.state.is_final and not events.after(start, job_id=job_id, limit=1):
+    if job.state.is_final and not events.after(start, project=None, job_id=job_id, limit=1):
         return Response(status_code=204)
     return EventStream(reader.feed, _stream(reader, start, job_id, is_over=job.state.is_final))

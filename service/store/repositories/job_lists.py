@@ -67,9 +67,9 @@ class JobQuery:
     """What is asked of jobs; a field that is None, or empty, leaves them all."""
 
     states: Sequence[JobState] = ()
+    sees: str | None
+    """The project that whoever asks sees alone; None: it sees them all."""
     project: str | None = None
-    sees: str | None = None
-    """The project that whoever asks sees alone."""
     owner: str | None = None
     workload: str | None = None
     model: str | None = None

@@ -56,7 +56,7 @@ def test_addresses_ask_for_something_else_beside_what_is_asked() -> None:
 
 def test_filters_offer_the_values_there_are_and_the_one_that_is_asked_for() -> None:
     known = [KnownValues("batch_size", [64, 128]), KnownValues("device", ["cpu"]), KnownValues("precision", [])]
-    found = view.choices(RecommendationQuery(batch_size=32), known)
+    found = view.choices(RecommendationQuery(project=None, batch_size=32), known)
     assert [(choice.name, choice.values, choice.chosen) for choice in found] == [
         ("batch_size", [32, 64, 128], 32),
         ("device", ["cpu"], None),

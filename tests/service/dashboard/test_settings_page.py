@@ -12,7 +12,7 @@ from service.access.caller import ANYBODY, Caller, Scope
 from service.access.tokens import TokenState, create_token, revoke_token
 from service.dashboard.settings_page.view import Door, door_of, project_row, size, tokens_of
 from service.settings import Access
-from service.store.access_models import Project
+from service.store.models import Project
 from service.store.repositories import ProjectRepository, TokenRepository, Usage
 from service.store.repositories.webhooks import WebhookRepository
 from service.store.session import Database

@@ -100,7 +100,7 @@ def test_progress_is_what_a_loop_over_all_trials_finds(database: Database, seed:
             assert claim(database, worker) is not None  # the oldest one waiting runs
     ids.append(submit(database))  # it has no trials yet
     with database.reading() as session:
-        jobs = JobRepository(session).page(limit=20)
+        jobs = JobRepository(session).page(project=None, limit=20)
         found = progress_of(session, jobs, now=NOW + timedelta(seconds=10))
         assert sorted(found) == sorted(ids)
         for job in jobs:
@@ -239,7 +239,7 @@ def test_many_jobs_take_as_many_statements_as_few(database: Database) -> None:
         return len(seen)
 
     with database.reading() as session:
-        jobs = JobRepository(session).page(limit=9)
+        jobs = JobRepository(session).page(project=None, limit=9)
         assert num_statements(session, jobs) == num_statements(session, jobs[:3]) == 3
 
 

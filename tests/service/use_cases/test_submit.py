@@ -11,7 +11,7 @@ import pytest
 import sqlalchemy.event
 from pydantic import ValidationError
 
-from service.domain import JobState, Phase, TrialState
+from service.domain import DEFAULT_PROJECT, JobState, Phase, TrialState
 from service.errors import IdempotencyKeyReused, InvalidInput, JobAlreadyFinished, NotFound
 from service.evidence.best_values import BestTrial
 from service.specification.job import JobSpecification
@@ -40,7 +40,9 @@ def _create(
     database: Database, spec: JobSpecification, *, key: str | None = None, now: datetime = NOW
 ) -> tuple[Job, bool]:
     with database.writing() as session:
-        return create_job(session, spec, name=None, tags={}, idempotency_key=key, now=now)
+        return create_job(
+            session, spec, name=None, tags={}, project=DEFAULT_PROJECT, owner=None, idempotency_key=key, now=now
+        )
 
 
 def test_a_new_job_is_queued_with_the_workloads_defaults_and_an_event(database: Database) -> None:
@@ -49,7 +51,7 @@ def test_a_new_job_is_queued_with_the_workloads_defaults_and_an_event(database: 
     assert (job.state, job.metric, job.direction) == (JobState.QUEUED, "validation_loss", "minimize")
     with database.reading() as session:
         assert JobRepository(session).get(job.id).created_at == NOW
-        (event,) = EventRepository(session).after(0, limit=10)
+        (event,) = EventRepository(session).after(0, project=None, limit=10)
     assert (event.kind, event.data["state"]) == ("job.state", "queued")
 
 
@@ -70,7 +72,9 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
     later, is_new = _create(database, specification(), key="k", now=NOW + timedelta(days=31))
     assert (later.id != first.id, is_new) == (True, True)
     with database.reading() as session:
-        with_keys = {job.id for job in JobRepository(session).page(limit=10) if job.idempotency_key is not None}
+        with_keys = {
+            job.id for job in JobRepository(session).page(project=None, limit=10) if job.idempotency_key is not None
+        }
     assert with_keys == {kept.id, later.id}
 
 
@@ -78,7 +82,7 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
     ("fields", "field", "said"),
     [
         ({"workload": {"name": "nope"}}, "workload.name", "'nope'"),
-        ({"workload": {"name": "digits-mlp", "options": {"depth": 3}}}, "workload.options.depth", "3"),
+        ({"workload": {"name": "digits-mlp", "options": {"layers": 3}}}, "workload.options.layers", "3"),
         ({"objectives": [{"metric": "bleu"}]}, "objectives[0].metric", "'bleu'"),
         ({"search_space": "adam"}, "search_space", "'adam'"),
         ({"baseline": {"search_space": "adam"}}, "baselines[0].search_space", "'adam'"),
@@ -123,7 +127,7 @@ def test_an_impossible_job_is_refused_naming_field_and_value(
     assert refused.value.field == field
     assert said in refused.value.message
     with database.reading() as session:
-        assert JobRepository(session).page(limit=1) == []
+        assert JobRepository(session).page(project=None, limit=1) == []
 
 
 @pytest.mark.parametrize(
