@@ -25,6 +25,7 @@ from service.cli.asking import (
 from service.cli.code_commands import app as code_app
 from service.cli.export_commands import app as export_app
 from service.cli.external_commands import app as external_app
+from service.cli.fingerprint_command import app as fingerprint_app
 from service.cli.import_commands import app as import_app
 from service.cli.operating.access_commands import app as access_app
 from service.cli.operating.backup_commands import app as backup_app
@@ -47,8 +48,9 @@ from trainers.installation.distribution import check_packages_here, version
 from trainers.installation.extras import SERVICE_EXTRA, require
 
 if TYPE_CHECKING:
-    from service.api.schemas.jobs import JobRead, TrialConfigRead
+    from service.api.schemas.jobs import JobRead
     from service.api.schemas.recommendations import RecommendationRead
+    from service.api.schemas.trials import TrialConfigRead
     from service.client import Client
 
 SERVICE_GONE = 3
@@ -104,6 +106,7 @@ app.add_typer(doctor_app)
 app.add_typer(completion_app)
 app.add_typer(show_app)
 app.add_typer(insights_app)
+app.add_typer(fingerprint_app)
 app.add_typer(catalogue_app)
 app.add_typer(trial_app)
 app.add_typer(webhook_app, name="webhook")
