@@ -13,6 +13,7 @@ from service.store import (  # noqa: F401 # their tables
     external_models,
     insight_models,
     output_models,
+    shape_models,
     webhook_models,
 )
 from service.store.migrations import VERSION_TABLE
