@@ -53,10 +53,15 @@ class PublishedPoint:
     def arguments(self) -> dict[str, FixedValue]:
         """All arguments of `Shampoo`."""
         given = {name: value for name, value in self.searched.items() if "." not in name and "[" not in name}
-        betas = (float(self.searched["betas[0]"]), float(self.searched["betas[1]"]))
+        betas = tuple(_number(self.searched[f"betas[{index}]"]) for index in range(2))
         nadam: dict[str, FixedValue] = {"beta3": betas[0] ** 2} if betas[0] > 0 else {}
         lr: dict[str, FixedValue] = {} if self.lr_classic is None else {"lr": self.lr_classic}
         return {**COMMON, **given, "betas": betas, **nadam, **self.own, **lr}
+
+
+def _number(value: Scalar) -> float:
+    assert isinstance(value, int | float), f"a point's beta is a number, got {value!r}"
+    return float(value)
 
 
 POINTS: tuple[PublishedPoint, ...] = (

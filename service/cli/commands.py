@@ -48,8 +48,9 @@ from trainers.installation.distribution import check_packages_here, version
 from trainers.installation.extras import SERVICE_EXTRA, require
 
 if TYPE_CHECKING:
-    from service.api.schemas.jobs import JobRead, TrialConfigRead
+    from service.api.schemas.jobs import JobRead
     from service.api.schemas.recommendations import RecommendationRead
+    from service.api.schemas.trials import TrialConfigRead
     from service.client import Client
 
 SERVICE_GONE = 3

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
-from service.store.shape_models import ModelShapeRow
+from service.store.models import ModelShapeRow
 from trainers.identity.values import ModelShape
 
 
