@@ -190,6 +190,7 @@ class AsyncClient(AsyncRequests):
     checkpoints = awaited(declared.checkpoints)
     recommendations = awaited(declared.recommendations)
     recommendation = awaited(declared.recommendation)
+    recommend = awaited(declared.recommend)
     insights = awaited(declared.insights)
     health = awaited(declared.health)
     report = awaited(declared.report)

@@ -51,6 +51,7 @@ class Client(Requests):
     checkpoints = answered(declared.checkpoints)
     recommendations = answered(declared.recommendations)
     recommendation = answered(declared.recommendation)
+    recommend = answered(declared.recommend)
     insights = answered(declared.insights)
     health = answered(declared.health)
     report = answered(declared.report)
