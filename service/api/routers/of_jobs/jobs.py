@@ -43,6 +43,9 @@ SORTED_BY: dict[JobOrder, type] = {
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 
+_JobPage = Page[JobRead]
+"""Held: pydantic forgets a class that nobody has, and takes longer to make it again than to write a page."""
+
 
 @router.post(
     "",
@@ -76,7 +79,7 @@ def list_jobs(
     after = None if page_token is None else decode_place(kind, page_token, SORTED_BY[order_by])
     rows = JobListRepository(session).page(query, order=order_by, after=after, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda job: encode_place(kind, order_by.place_of(job)))
-    page = Page[JobRead].model_construct(items=reader.all(session, found), next_page_token=token)
+    page = _JobPage.model_construct(items=reader.all(session, found), next_page_token=token)
     content = page.model_dump_json(
         by_alias=True, include={"items": {"__all__": set(view.fields)}, "next_page_token": True}
     )
