@@ -146,7 +146,7 @@ class Job(Base):
     """How often a trial of it has ended, or has gone on after its end: what was counted of those that have ended holds
     until this changes."""
     thinned_at: Mapped[datetime | None]
-    """When `service.use_cases.retention` last went through its trials and events."""
+    """When `service.use_cases.keeping.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Bytes of its checkpoints, temporary files and logs, and of what is kept of its ranks' output, when its worker
     last looked; None: it has never run."""

@@ -22,7 +22,8 @@ from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_place, encode_place
 from service.api.preparation import PreparedJob, permitted_job
-from service.api.schemas.jobs import JobChange, JobItem, JobRead, Page
+from service.api.schemas.common import Page
+from service.api.schemas.jobs import JobChange, JobItem, JobRead
 from service.api.strict_json import refuse_repeated_names
 from service.api.submission import SubmissionDependency
 from service.store.repositories import JobListRepository, JobOrder, JobRepository

@@ -1,0 +1,62 @@
+"""The requests about webhooks, each declared once for both clients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import quote
+
+from service.api.schemas.common import Page
+from service.api.schemas.webhooks import DeliveryRead, WebhookCreated, WebhookRead
+from service.client.calls import Call, Pages, nothing, page_of, reading
+
+PATH = "/v1/webhooks"
+
+
+def add_webhook(url: str, *, kinds: Sequence[str] = (), job_id: str | None = None) -> Call[WebhookCreated]:
+    """Has an address told of events; the answer alone has the secret with which messages are signed.
+
+    Args:
+        kinds: of the events; none: `job.state` and `job.recommendation`.
+        job_id: None: of all jobs of the project.
+
+    Raises:
+        ApiError: 409: the project has as many as it may; 422: the problem names the field.
+    """
+    body: dict[str, Any] = {"url": url, "job_id": job_id, **({"kinds": list(kinds)} if kinds else {})}
+    return Call(reading(WebhookCreated), "POST", PATH, body=body)
+
+
+def webhooks() -> Pages[WebhookRead]:
+    """The webhooks of the project, the oldest first."""
+    return Pages(page_of(Page[WebhookRead]), PATH)
+
+
+def enable_webhook(webhook_id: str) -> Call[WebhookRead]:
+    """Goes on with a webhook that was disabled after many failures. Raises: ApiError (404)."""
+    return Call(reading(WebhookRead), "POST", f"{_path_of(webhook_id)}/enable")
+
+
+def remove_webhook(webhook_id: str) -> Call[None]:
+    """Raises: ApiError (404)."""
+    return Call(nothing, "DELETE", _path_of(webhook_id))
+
+
+def deliveries(webhook_id: str) -> Pages[DeliveryRead]:
+    """What a webhook was sent, newest first. Raises: ApiError (404)."""
+    return Pages(page_of(Page[DeliveryRead]), f"{_path_of(webhook_id)}/deliveries")
+
+
+def redeliver(webhook_id: str, delivery_id: str) -> Call[DeliveryRead]:
+    """Has a message sent again. Raises: ApiError (404; 409: it waits to be sent)."""
+    path = f"{_path_of(webhook_id)}/deliveries/{quote(delivery_id, safe='')}/redeliver"
+    return Call(reading(DeliveryRead), "POST", path)
+
+
+def test_webhook(webhook_id: str) -> Call[DeliveryRead]:
+    """Has a webhook sent a message of the kind `webhook.test`. Raises: ApiError (404; 409: it is disabled)."""
+    return Call(reading(DeliveryRead), "POST", f"{_path_of(webhook_id)}/test")
+
+
+def _path_of(webhook_id: str) -> str:
+    return f"{PATH}/{quote(webhook_id, safe='')}"

@@ -1,0 +1,215 @@
+"""Predicts what a trial needs of a rank's memory at least, in a process of its own that builds models without data in
+them.
+
+    python -m trainers.memory.prediction
+
+reads a JSON object from each line of its standard input, `{"config": ..., "world_size": 1, "device_type": "cpu"}`, and
+answers with a line `{"bytes": ..., "device_bytes": ..., "num_train_examples": ...}`, or `{"problem": ...}` if there is
+no telling, with the `field` that is at fault where the config is. Predicted are
+the weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and
+the process itself come on top, so that what is said not to fit does not. With `"of": "activations"` in it, the answer
+is `{"bytes": ...}` of `trainers.memory.activations`, for which a step is run. With `data_roots`, paths must lie in
+them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from shampoo import Shampoo, WeightAveraging
+from shampoo.cost import estimate
+from shampoo.hyperparameters import NAMES
+from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.data.roots import DataRoots
+from trainers.memory.activations import activation_bytes
+from trainers.memory.peak import bytes_of_state
+from trainers.optimizers import build_trial_optimizer, parameter_groups
+from trainers.workload.protocol import Workload
+from trainers.workload.user_workload import explain
+from trainers.workloads.registry import check_data_roots, load
+
+MAX_MODELS = 8
+"""Kept at hand, by the workload's options."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Model:
+    workload: Workload
+    model: nn.Module
+    """Its tensors are on the meta device: shapes without data."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Bytes that a trial on one rank keeps in memory from step to step."""
+
+    weights: int
+    """Parameters and buffers."""
+    gradients: int
+    averages: int
+    """Averaged weights; of the snapshots of LAWA none, which come with time."""
+    optimizer: int
+    """The optimizer's state, from its first step on."""
+    scratch: int
+    """Working memory that the optimizer keeps between steps, at most."""
+
+
+def predicted_bytes(config: TrialConfig, *, world_size: int = 1, device_type: str = "cpu") -> int:
+    """Bytes that a rank of the trial needs at least. What ranks share is counted as if it were divided evenly.
+
+    Raises:
+        InvalidConfig: the workload or the optimizer refuses the config.
+        ValueError: the workload's groups of parameters do not fit the optimizer.
+    """
+    needs = needs_of(config, device_type=device_type)
+    mode, num_shards = config.parallelism.mode, 1
+    if mode != "ddp":
+        num_shards = config.parallelism.shard_size or world_size
+    is_divided = mode != "ddp" or config.optimizer.arguments.get("distributed") == "lossless"
+    return (needs.weights + needs.gradients + needs.averages) // num_shards + (needs.optimizer + needs.scratch) // (
+        world_size if is_divided else 1
+    )
+
+
+def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
+    """The trial's needs on one rank: model and optimizer are built as for training, without data in them.
+
+    Raises:
+        InvalidConfig: the workload or the optimizer refuses the config.
+        ValueError: the workload's groups of parameters do not fit the optimizer.
+    """
+    found = _model_of(config)
+    groups = parameter_groups(found.workload, found.model, config.optimizer)
+    counts: Counter[Tensor] = Counter()
+    for group in groups:
+        alike = group["params"]
+        group["params"] = list({(p.shape, p.dtype): p for p in alike}.values())  # the others cost as much
+        count = Counter((p.shape, p.dtype) for p in alike)
+        counts.update({p: count[p.shape, p.dtype] for p in group["params"]})
+    optimizer = build_trial_optimizer(config, groups, num_ranks=1)
+    inner, averages = optimizer, 0
+    if isinstance(optimizer, WeightAveraging):
+        inner = optimizer.optimizer
+        averages = sum(counts[p] * bytes_of_state(kept) for p, kept in optimizer.averages.items())
+    scratch = 0
+    if isinstance(inner, Shampoo):
+        scratch = max(_scratch_bytes(group, counts, device_type) for group in inner.param_groups)
+    else:  # torch's own make their state in the first step
+        for parameter in counts:
+            parameter.grad = torch.empty_like(parameter)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return Needs(
+        weights=_bytes([*found.model.parameters(), *found.model.buffers()]),
+        gradients=sum(count * parameter.nbytes for parameter, count in counts.items()),
+        averages=averages,
+        optimizer=sum(counts[p] * bytes_of_state(kept) for p, kept in inner.state.items()),
+        scratch=scratch,
+    )
+
+
+def _scratch_bytes(group: Mapping[str, Any], counts: Mapping[Tensor, int], device_type: str) -> int:
+    arguments = {name: group[name] for name in NAMES}
+    shapes: dict[torch.dtype, list[tuple[int, ...]]] = {}
+    for parameter in group["params"]:
+        shapes.setdefault(parameter.dtype, []).extend([tuple(parameter.shape)] * counts[parameter])
+    return max(
+        estimate(alike, dtype=dtype, device=device_type, **arguments).scratch_bytes for dtype, alike in shapes.items()
+    )
+
+
+def _model_of(config: TrialConfig) -> _Model:
+    return _model(config.workload, _options_of(config))
+
+
+def _options_of(config: TrialConfig) -> str:
+    return json.dumps(dict(config.workload_options), sort_keys=True)
+
+
+@lru_cache(maxsize=MAX_MODELS)
+def _check_roots(workload_name: str, options: str, data_roots: DataRoots) -> None:
+    check_data_roots(workload_name, json.loads(options), data_roots)
+
+
+@lru_cache(maxsize=MAX_MODELS)
+def _model(workload_name: str, options: str) -> _Model:
+    workload = load(workload_name, json.loads(options))
+    with torch.device("meta"):
+        return _Model(workload, without_data(workload.build_model()))
+
+
+def without_data(model: nn.Module) -> nn.Module:
+    """The model with all of its parameters on the meta device, those too that were made of values; shared ones stay
+    shared."""
+    moved: dict[nn.Parameter, nn.Parameter] = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
+            if not parameter.is_meta:
+                if parameter not in moved:
+                    moved[parameter] = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+                module.register_parameter(name, moved[parameter])
+    return model
+
+
+def _bytes(tensors: Iterable[Tensor]) -> int:
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
+    found = _model_of(config)
+    model_bytes = _bytes([*found.model.parameters(), *found.model.buffers()])
+    return activation_bytes(config, found.workload, model_bytes=model_bytes, world_size=world_size)
+
+
+def predict_an_example() -> None:
+    """Predicts for one small trial: torch imports for half a second when it makes its first model without data."""
+    for name in ("shampoo", "adamw"):
+        optimizer = OptimizerConfig(name)
+        predicted_bytes(
+            TrialConfig(workload="digits-mlp", optimizer=optimizer, num_steps=1, batch_size=1, evaluate_every=1)
+        )
+
+
+def _answer(line: str) -> dict[str, Any]:
+    asked = json.loads(line)
+    try:
+        config = TrialConfig.from_json(asked["config"])
+        if (data_roots := asked.get("data_roots")) is not None:
+            _check_roots(config.workload, _options_of(config), DataRoots.from_json(data_roots))
+        if asked.get("of") == "activations":
+            return {"bytes": _activation_bytes(config, world_size=asked["world_size"])}
+        is_cuda = asked["device_type"] == "cuda" and torch.cuda.is_available()
+        return {
+            "bytes": predicted_bytes(config, world_size=asked["world_size"], device_type=asked["device_type"]),
+            "device_bytes": torch.cuda.get_device_properties(0).total_memory if is_cuda else None,
+            "num_train_examples": _model_of(config).workload.num_train_examples,
+        }
+    except InvalidConfig as error:
+        return {"problem": error.message, "field": error.field}
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
+        return {"problem": explain(error)}
+
+
+def main() -> None:
+    """Answers until standard input ends."""
+    torch.set_num_threads(1)
+    # What a workload prints, however it does it, must not get between the answers.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    for line in sys.stdin:
+        answers.write(json.dumps(_answer(line)) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()
