@@ -194,7 +194,8 @@ def jobs(
     try:
         states = [JobState(given) for given in state or ()]
     except ValueError as error:
-        raise typer.BadParameter(f"{error}; known: {', '.join(JobState)}", param_hint="--state") from error
+        given = ", ".join(state or ())
+        raise typer.BadParameter(f"{given!r}; known: {', '.join(JobState)}", param_hint="--state") from error
     with client_at(url, token) as client:
         which = "all" if archived else "false"
         asked = client.jobs(states=states, workload=workload, model=model, tag=tag, text=text, archived=which)
