@@ -23,6 +23,7 @@ from shampoo.group_rules import is_trained, require_params
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
+from shampoo.state.transfer import require_same_layout, take_blocks
 
 States = MutableMapping[Tensor, dict[str, Any]]
 """The state of an optimizer, by parameter."""
@@ -59,6 +60,8 @@ class Allocation:
         self.positions: dict[Tensor, int] = {}
         """By tensor that is stepped, the position of its parameter among all of the optimizer's."""
         self._positions_of_all: dict[Tensor, int] = {}
+        self._made_for: dict[Tensor, tuple[torch.dtype, torch.device]] = {}
+        """The dtypes and devices of parameters when their state was made."""
         self._shares: dict[int, list[RankShare]] = {}
 
     def shares(self, number: int) -> Sequence[RankShare]:
@@ -77,6 +80,20 @@ class Allocation:
             self._positions_of_all[param] = len(self._positions_of_all)
             # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
             state[param] = {}
+
+    def require_as_made(self) -> None:
+        """Checks that parameters are what their state was made for.
+
+        Raises:
+            RuntimeError: one has been converted or moved since.
+        """
+        for param, (dtype, device) in self._made_for.items():
+            if param.dtype != dtype or param.device != device:
+                raise RuntimeError(
+                    f"a parameter of shape {tuple(param.shape)} is {param.dtype} on {param.device} now, and was "
+                    f"{dtype} on {device} when the optimizer made its state: convert and move the model first, and "
+                    "build the optimizer then"
+                )
 
     def add(self, members: Sequence[GroupMembers], state: States, placements: Placements | None = None) -> None:
         """Makes the state of registered parameters.
@@ -159,6 +176,40 @@ class Allocation:
                 found[index] = {name: by_number[int(name.rpartition(".")[2])] for name in state[param] if "." in name}
         return found
 
+    def pairs_to_copy(
+        self, keys: Mapping[Tensor, Any], saved: Mapping[Any, Mapping[str, Any]], state: States
+    ) -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
+        """The state in a checkpoint and here of each parameter that this rank has a state of.
+
+        Args:
+            keys: of all parameters in the checkpoint.
+            saved: the state there, by those keys.
+
+        Raises:
+            ValueError: the checkpoint lacks one, or has one of another layout.
+        """
+        pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
+        for param, key in keys.items():
+            target = state[param]
+            if not target:
+                continue
+            if key not in saved:
+                if not is_trained(param):
+                    continue
+                raise ValueError(
+                    f"checkpoint lacks the state of parameter {key}; if it was frozen there, load before it "
+                    "requires a gradient"
+                )
+            source = saved[key]
+            name = self.plan.part_name(param)
+            if name is not None:
+                if name not in source:
+                    raise ValueError(f"checkpoint lacks {name} of parameter {key}, it holds {sorted(source)}")
+                source = take_blocks(source[name], self.plan.blocks(param), parameter=key)
+            require_same_layout(source, target, parameter=key)
+            pairs.append((source, target))
+        return pairs
+
     def look_at_refreshes(self) -> None:
         """Brings every bucket's `all_refreshed` up to date."""
         for bucket in self.buckets():
@@ -171,6 +222,7 @@ class Allocation:
             self._shares.setdefault(number, []).append(RankShare(members.group, tensors, buckets))
             self.state_of.update(state_by_param(buckets))
         for param in members.params:
+            self._made_for[param] = param.dtype, param.device
             tensor = self.plan.of(param)
             if tensor is None:
                 continue

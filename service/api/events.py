@@ -27,7 +27,7 @@ from service.api.doors import Doors
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, LARGEST_BIGINT, PageSize
 from service.api.recent_events import RecentEvents
-from service.api.schemas.jobs import EventPage, EventRead
+from service.api.schemas.events import EventPage, EventRead
 from service.clock import Clock
 from service.domain import JobState
 from service.errors import ServiceBusy

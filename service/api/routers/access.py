@@ -26,7 +26,7 @@ from service.api.schemas.access import (
     TokenCreated,
     TokenRead,
 )
-from service.api.schemas.jobs import Page
+from service.api.schemas.common import Page
 from service.api.strict_json import refuse_repeated_names
 from service.errors import NotFound, ScopeMissing
 from service.store.models import Project

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import marshal
 from collections.abc import Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -27,12 +27,14 @@ from service.specification.price import Price
 from service.store.models.base import Base
 from service.store.packing import unpack
 
-MAX_REMEMBERED_LENGTH = 20_000
-"""Characters of the JSON of a specification that is kept parsed: most have about a thousand."""
+MAX_REMEMBERED_BYTES = 20_000
+"""Of a specification that is kept parsed: most have about a thousand."""
+_WITHOUT_REFERENCES = 2
+"""The version of `marshal` that gives equal bytes for equal content; it takes a fifth of the time that JSON takes."""
 
 
-def _parse(text: str) -> JobSpecification:
-    return JobSpecification.model_validate(json.loads(text))
+def _parse(content: bytes) -> JobSpecification:
+    return JobSpecification.model_validate(marshal.loads(content))
 
 
 _parsed = lru_cache(maxsize=1000)(_parse)
@@ -140,8 +142,11 @@ class Job(Base):
     """Of each rank, when the job was submitted; None: there was none."""
     currency: Mapped[str | None] = mapped_column(String(3))
     """Of that price."""
+    trial_ends: Mapped[int] = mapped_column(server_default="0", default=0)
+    """How often a trial of it has ended, or has gone on after its end: what was counted of those that have ended holds
+    until this changes."""
     thinned_at: Mapped[datetime | None]
-    """When `service.use_cases.retention` last went through its trials and events."""
+    """When `service.use_cases.keeping.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Bytes of its checkpoints, temporary files and logs, and of what is kept of its ranks' output, when its worker
     last looked; None: it has never run."""
@@ -154,9 +159,9 @@ class Job(Base):
         stored = self.stored_specification
         parsed: tuple[dict[str, Any], JobSpecification] | None = self.__dict__.get(_PARSED)
         if parsed is None or parsed[0] is not stored:  # it was refreshed
-            text = json.dumps(stored)
-            parse = _parsed if len(text) <= MAX_REMEMBERED_LENGTH else _parse
-            parsed = self.__dict__[_PARSED] = stored, parse(text)
+            content = marshal.dumps(stored, _WITHOUT_REFERENCES)
+            parse = _parsed if len(content) <= MAX_REMEMBERED_BYTES else _parse
+            parsed = self.__dict__[_PARSED] = stored, parse(content)
         return parsed[1]
 
     @specification.setter

@@ -18,7 +18,7 @@ from service.scheduler.checkpoint_storage import (
     remove_of_ended_trials,
     try_out,
 )
-from service.scheduler.worker import remove_checkpoints_of_finished_jobs
+from service.scheduler.removal import remove_checkpoints_of_finished_jobs
 from service.specification.job import JobSpecification
 from service.store.session import Database
 from service.use_cases.steer import cancel_job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,7 +11,7 @@ from playwright.sync_api import Page, expect
 from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_until_live
-from tests.support.service.accessible import assert_accessible
+from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories import Story
 
 NUMBERS = "() => [...document.querySelectorAll('#trials tbody tr')].map((row) => Number(row.dataset.number))"
@@ -175,7 +176,7 @@ def test_a_range_brushed_on_an_axis_filters_the_table_and_stands_in_the_address(
     left = len(_numbers(page))
     assert 0 < left < 20
     expect(lines).to_have_attribute("data-lines", str(left))
-    assert "parameter=lr%3D0.00" in page.url
+    expect(page).to_have_url(re.compile(r"parameter=lr%3D0\.00"))
     page.reload()
     section.scroll_into_view_if_needed()
     expect(lines).to_have_attribute("data-lines", str(left))

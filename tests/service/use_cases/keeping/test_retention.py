@@ -9,7 +9,7 @@ from service.domain import Direction, Phase, TrialState
 from service.scheduler.retention import thin_next
 from service.store.repositories import EventRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases.retention import SHARES, kept_steps, next_to_thin, thin
+from service.use_cases.keeping.retention import SHARES, kept_steps, next_to_thin, thin
 from service.use_cases.run import finish_job
 from service.use_cases.steer import change_budget, resume_job
 from tests.support.service.scenarios import (
