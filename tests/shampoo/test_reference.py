@@ -118,7 +118,7 @@ def test_factors_to_the_power_of_a_half_are_the_nearer_to_the_covariance(seed: i
 
     def root(A: Tensor) -> Tensor:
         values, Q = torch.linalg.eigh(A)
-        return Q @ torch.diag(values.clamp(min=0).sqrt()) @ Q.T
+        return torch.mm(Q * values.clamp(min=0).sqrt(), Q.T)
 
     # The best one in Frobenius norm is the leading singular pair of the covariance rearranged as (5·5, 4·4).
     rearranged = covariance.reshape(5, 4, 5, 4).permute(0, 2, 1, 3).reshape(25, 16)
