@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -33,7 +32,7 @@ def running(
     own = Settings(**values)  # type: ignore[arg-type] # pydantic checks them
     app = create_app(own, database, clock, data_are_here=data_are_here)
     server = Server(app)
-    with _Listener(port) as listener:
+    with socket.create_server(("127.0.0.1", port)) as listener:
         # As those to the service: else the body of an answer waits 40 ms until the client has confirmed its head.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
@@ -44,31 +43,6 @@ def running(
             server.should_exit = True
             thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive(), "the server did not stop"
-
-
-class _Listener(socket.socket):
-    """Listens on a port of this machine. On leaving it as a context, every connection that came in has ended.
-
-    A server's loop can end between accepting a connection and serving it. As the process goes on, such a connection
-    stays open, and a browser that has it in its pool asks it, for ever, in the next test on this port.
-    """
-
-    def __init__(self, port: int) -> None:
-        super().__init__()
-        self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
-        self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self.bind(("127.0.0.1", port))
-        self.listen(128)
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        connection, address = super().accept()
-        self._accepted.add(connection)
-        return connection, address
-
-    def __exit__(self, *exception: object) -> None:
-        super().__exit__(*exception)
-        for connection in list(self._accepted):
-            connection.close()
 
 
 def finished_job(
