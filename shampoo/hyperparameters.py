@@ -23,6 +23,7 @@ from shampoo.declarations import (
     POSITIVE,
     Declaration,
     Range,
+    as_number,
     declarations_of,
     used_by,
 )
@@ -34,6 +35,7 @@ EpsilonType: TypeAlias = Literal["relative", "absolute"]
 Solver: TypeAlias = Literal["eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr"]
 LargeDimMethod: TypeAlias = Literal["blocking", "diagonal", "one_sided"]
 AdjustLr: TypeAlias = Literal["match_rms_adamw", "original"]
+MatrixNorm: TypeAlias = Literal["spectral", "rows"]
 StateDtype: TypeAlias = Literal["float32", "bfloat16", "int8", "int4"]
 ProductDtype: TypeAlias = Literal["float32", "bfloat16"]
 LowPrecisionWeights: TypeAlias = Literal["nearest", "stochastic", "master"]
@@ -94,7 +96,8 @@ class Hyperparameters:
     the root and cholesky_qr for soap and kl. Between those that keep a basis and those that do not it shapes
     shampoo's state."""
     max_preconditioner_dim: Annotated[int, Range(low=2), MATRICES] = 1024
-    """Longest side of a block, >= 2; for longer sides see `large_dim_method`. Shapes the state."""
+    """Longest side of a block, >= 2; for longer sides see `large_dim_method`. A side over 32 times as long as the
+    product of the others has no full factor either. Shapes the state."""
     large_dim_method: Annotated[LargeDimMethod, MATRICES] = "blocking"
     """A side longer than `max_preconditioner_dim` is cut evenly (blocking), or has a diagonal factor (diagonal), or
     none (one_sided). Shapes the state."""
@@ -127,10 +130,15 @@ class Hyperparameters:
     pseudo_inverse: Annotated[bool, used_by("shampoo")] = False
     """Leave out the null space of a factor instead of damping it: eigenvalues up to `epsilon` have the root 0."""
     use_bias_correction: bool = True
-    """Divide averages (gradient, factors, squared gradients) by the sum of their weights."""
+    """Divide averages (gradient, factors, squared gradients) by the sum of their weights. Squared gradients of adam
+    grafting are divided always; those of rmsprop, which is the same without it, never."""
     adjust_lr_fn: Annotated[AdjustLr, used_by("spectral")] = "match_rms_adamw"
     """Scale of spectral's m×n step; match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original:
     √max(1, m/n)."""
+    standardize_rows: Annotated[bool, used_by("spectral")] = False
+    """Give the rows of what spectral orthogonalises mean 0 and variance 1 first. SWAN, if betas[0] is 0."""
+    matrix_norm: Annotated[MatrixNorm, used_by("spectral")] = "spectral"
+    """Norm in which spectral's step is steepest; rows: every row of a block has one length, as tables want."""
     state_dtype: Annotated[StateDtype, KRONECKER] = "float32"
     """Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors in that
     precision and its eigenvalues in float32. Shapes the state."""
@@ -186,10 +194,14 @@ class Hyperparameters:
                 raise ValueError(f"{name}={value!r} has no effect with preconditioner={self.preconditioner!r}")
         if self.one_sided and self.large_dim_method == "diagonal":
             raise ValueError("large_dim_method='diagonal' has no effect with one_sided=True")
+        for name in ("standardize_rows", "product_dtype"):
+            if self.matrix_norm == "rows" and getattr(self, name) != DEFAULTS[name]:
+                raise ValueError(f"{name}={getattr(self, name)!r} has no effect with matrix_norm='rows'")
         # Grafting makes up for the scale of a factor, unless ε is a number, or statistics are weighted one by one.
         in_factors = self.grafting_method == "none" or self.epsilon_type == "absolute" or self.low_precision_state
         in_factors = in_factors and self.preconditioner == "shampoo" and self.factor_beta < 1
-        if not (self.use_bias_correction or self.betas[0] > 0 or self.plain_method == "adam" or in_factors):
+        in_plain_steps = self.plain_method == "adam" and self.grafting_method == "none"
+        if not (self.use_bias_correction or self.betas[0] > 0 or in_plain_steps or in_factors):
             raise ValueError(
                 f"use_bias_correction={self.use_bias_correction} has no effect with betas={self.betas}, grafting="
                 f"{self.grafting_method!r}: no average that counts has a bias"
@@ -249,10 +261,8 @@ class Hyperparameters:
                     f"{name}={getattr(self, name)!r} needs distributed='lossless', got {self.distributed!r}"
                 )
         if self.reduce_gradients and self.num_ranks_per_group is not None:
-            raise ValueError(
-                f"num_ranks_per_group={self.num_ranks_per_group} has no effect with reduce_gradients=True: one group "
-                "is all ranks"
-            )
+            given = self.num_ranks_per_group
+            raise ValueError(f"num_ranks_per_group={given} has no effect with reduce_gradients=True, of one group")
 
     @classmethod
     def of_group(cls, group: Mapping[str, Any]) -> Self:
@@ -260,7 +270,7 @@ class Hyperparameters:
         missing = [name for name in NAMES if name not in group]
         if missing:
             raise ValueError(f"parameter group lacks {', '.join(missing)}")
-        return cls(**{name: group[name] for name in NAMES})
+        return cls(**{**{name: group[name] for name in NAMES}, "lr": as_number(group["lr"])})
 
     @property
     def refresh_period(self) -> int:
@@ -301,6 +311,11 @@ class Hyperparameters:
     def second_moment_beta(self) -> float:
         """The β of the average of squared gradients; meaningful for rmsprop, adam and soap."""
         return self.betas[1] if self.grafting_beta2 is None else self.grafting_beta2
+
+    @property
+    def corrects_adam(self) -> bool:
+        """True if Adam's steps correct the bias of squared gradients: in grafting always, as Meta's do."""
+        return self.use_bias_correction or self.grafting_method == "adam"
 
     @property
     def factor_beta(self) -> float:
@@ -362,20 +377,6 @@ class Hyperparameters:
     def sharing(self) -> dict[str, object]:
         """The hyperparameters of `SHARING`: fixed, too, but no part of a checkpoint."""
         return {name: getattr(self, name) for name in SHARING}
-
-    def require_structure(self, built: Mapping[str, object]) -> None:
-        """Checks that the state that was allocated for `built` still fits.
-
-        Raises:
-            ValueError: it does not; the message says what changed.
-        """
-        found = {**self.structure, **self.sharing}
-        for name, value in built.items():
-            if found[name] != value:
-                raise ValueError(
-                    f"{name} changed from {value!r} to {found[name]!r}: it shapes the optimizer state, "
-                    "so it needs a new optimizer"
-                )
 
 
 DECLARATIONS: Mapping[str, Declaration] = {one.name: one for one in declarations_of(Hyperparameters)}

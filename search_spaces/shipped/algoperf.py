@@ -1,9 +1,10 @@
-"""The five points of the Shampoo submission that won AlgoPerf's external tuning track, in this package's conventions.
+"""The five points each of the Shampoo submission that won AlgoPerf's external tuning track, and of the baseline that
+submissions had to beat, in this package's conventions.
 
-Source: mlcommons, submissions_algorithms; analysed in arXiv:2502.15015. Each stands with all that it says: what a space
-searches, the other arguments of the optimizer, the schedule's horizon, and what it asks of the model. The third point's
-momentum is damped, its learning rate 4.199: classic momentum takes 4.199 * (1 - 0.9685) = 0.132; likewise the fourth's
-is 1.2e-3 with a damped momentum of 0.5, in the classic form 6e-4.
+Source: mlcommons, submissions_algorithms; analysed in arXiv:2502.15015. Each of Shampoo's stands with all that it says:
+what a space searches, the other arguments of the optimizer, the schedule's horizon, and what it asks of the model. The
+third point's momentum is damped, its learning rate 4.199: classic momentum takes 4.199 * (1 - 0.9685) = 0.132; likewise
+the fourth's is 1.2e-3 with a damped momentum of 0.5, in the classic form 6e-4.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from search_spaces.parameters import Scalar
-from search_spaces.space import FixedValue, SearchSpace
+from search_spaces.shipped.adamw import ADAMW
+from search_spaces.shipped.shampoo import SHAMPOO, SHAMPOO_SGD
+from search_spaces.space import Assignment, FixedValue, SearchSpace
 
 COMMON: Mapping[str, FixedValue] = {
     "preconditioner": "shampoo",
@@ -141,6 +144,62 @@ POINTS: tuple[PublishedPoint, ...] = (
 )
 """In the order in which they reach AlgoPerf's targets soonest, each after those before it have failed: 1.65 tries on
 average with the workload in question left out, against 2.06 in a random order (a miss of all counts as 5)."""
+
+BASELINE_POINTS: tuple[Mapping[str, Scalar], ...] = (
+    {
+        "lr": 1.308e-3,
+        "betas[0]": 0.9731,
+        "betas[1]": 0.99812,
+        "weight_decay": 0.1638,
+        "schedule.warmup_fraction": 0.1,
+    },
+    {
+        "lr": 8.445e-4,
+        "betas[0]": 0.8896,
+        "betas[1]": 0.99785,
+        "weight_decay": 0.08135,
+        "schedule.warmup_fraction": 0.05,
+    },
+    # As the first one: in the submission they differ in dropout alone.
+    {
+        "lr": 1.308e-3,
+        "betas[0]": 0.9731,
+        "betas[1]": 0.99812,
+        "weight_decay": 0.1638,
+        "schedule.warmup_fraction": 0.1,
+    },
+    {
+        "lr": 4.958e-3,
+        "betas[0]": 0.8637,
+        "betas[1]": 0.6292,
+        "weight_decay": 0.1147,
+        "schedule.warmup_fraction": 0.02,
+    },
+    {
+        "lr": 1.749e-3,
+        "betas[0]": 0.9327,
+        "betas[1]": 0.99552,
+        "weight_decay": 0.0812,
+        "schedule.warmup_fraction": 0.02,
+    },
+)
+
+
+def portfolios() -> dict[str, tuple[Assignment, ...]]:
+    """The points as they are tried one after the other on each workload, by the name of their side; what they do not
+    say takes the default of the preset. What a point leaves to the workload (dropout, label smoothing) and variants of
+    the step that no preset has (Nesterov's, another exponent, a shorter horizon) are left out, on both sides: the
+    baseline is NadamW."""
+    grafted = {"adam": SHAMPOO, "sgd": SHAMPOO_SGD}
+    shampoo = [(grafted[str(point.searched["grafting"])], point.searched) for point in POINTS]
+    sides = {"algoperf-shampoo": shampoo, "algoperf-adamw": [(ADAMW, point) for point in BASELINE_POINTS]}
+    return {name: tuple(_assigned(space, point) for space, point in points) for name, points in sides.items()}
+
+
+def _assigned(space: SearchSpace, point: Mapping[str, Scalar]) -> Assignment:
+    searched = {parameter.name for parameter in space.parameters}
+    given = {name: value for name, value in point.items() if name in searched}
+    return space.assign(space.defaults(given, beyond_bounds=True))
 
 
 def algoperf_points(space: SearchSpace) -> list[dict[str, Scalar]]:

@@ -60,6 +60,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "pseudo_inverse": (True, False),
     "use_bias_correction": (False,),
     "adjust_lr_fn": ("original", "match_rms_adamw"),
+    "standardize_rows": (True, False),
+    "matrix_norm": ("rows", "spectral"),
     "state_dtype": ("float32", "bfloat16", "int8", "int4"),
     "product_dtype": ("bfloat16", "float32"),
     "low_precision_weights": ("stochastic", "master"),
@@ -99,6 +101,8 @@ EXPECTED: dict[str, tuple[str, str, str, str, str]] = {
     "pseudo_inverse": (LIVE, REFUSED, REFUSED, REFUSED, REFUSED),
     "use_bias_correction": (LIVE,) * 5,
     "adjust_lr_fn": (REFUSED, REFUSED, REFUSED, LIVE, REFUSED),
+    "standardize_rows": (REFUSED, REFUSED, REFUSED, LIVE, REFUSED),
+    "matrix_norm": (REFUSED, REFUSED, REFUSED, LIVE, REFUSED),
     "state_dtype": (STATE, STATE, STATE, REFUSED, REFUSED),
     "product_dtype": (LIVE, LIVE, LIVE, LIVE, REFUSED),
     "low_precision_weights": (STATE,) * 5,
@@ -227,7 +231,7 @@ def _cases(name: str, argument: str) -> list[tuple[Any, Any]]:
 
 
 def test_every_argument_of_the_class_has_values_and_expectations() -> None:
-    arguments = set(inspect.signature(Shampoo).parameters) - {"params"}
+    arguments = set(inspect.signature(Shampoo).parameters) - {"params", "unknown"}
     assert set(VALUES) == arguments
     assert set(EXPECTED) == arguments - {"preconditioner"}  # which is the column
 

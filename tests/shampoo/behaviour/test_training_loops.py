@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler, swa_utils
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
 
 from shampoo import Shampoo
 from tests.support.shampoo.members import REPRESENTATIVES, member
@@ -153,6 +153,32 @@ def test_one_cycle_may_move_the_momentum_too(name: str) -> None:
     assert torch.equal(params[0], constant[0])
 
 
+def test_one_cycle_without_an_average_is_told_to_leave_the_momentum_alone() -> None:
+    params = parameters([(6, 7)])
+    optimizer = Shampoo(params, preconditioner="none", grafting="sgd", betas=(0.0, 0.999), momentum=0.9)
+    OneCycleLR(optimizer, max_lr=0.1, total_steps=10)
+    with pytest.raises(ValueError, match=r"betas\[0\] > 0 changed .* unless told cycle_momentum=False"):
+        train(optimizer, params, range(1))
+    train(Shampoo(params), params, range(1))
+
+
+@pytest.mark.parametrize("name", ["shampoo_adam", "kl"])
+def test_a_learning_rate_in_a_tensor_is_read_at_every_step(name: str) -> None:
+    params, others = parameters([(6, 7)]), parameters([(6, 7)])
+    lr = torch.tensor(0.125)
+    optimizer = Shampoo(params, **{**member(name), "lr": lr})
+    other = Shampoo(others, **{**member(name), "lr": 0.125})
+    schedule, another = StepLR(optimizer, 1, gamma=0.5), StepLR(other, 1, gamma=0.5)
+    for step in range(3):
+        train(optimizer, params, range(step, step + 1))
+        train(other, others, range(step, step + 1))
+        schedule.step()
+        another.step()
+    assert lr == 1 / 64  # torch's schedules write into it
+    assert torch.equal(params[0], others[0])
+    assert optimizer.state_dict()["param_groups"] == other.state_dict()["param_groups"]
+
+
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_gradient_scaling_skips_a_step_that_overflows_and_leaves_the_state_untouched(name: str) -> None:
     model, unscaled = _model(), _model()
@@ -184,12 +210,15 @@ def test_gradient_scaling_skips_a_step_that_overflows_and_leaves_the_state_untou
     assert not any(int(optimizer.state[param]["num_skipped"]) for param in model.parameters())
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_compiled_model_trains_as_it_does_uncompiled(backend: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [("aot_eager", "soap"), *(("eager", name) for name in ("shampoo_adam", "soap", "kl", "spectral", "adam"))],
+)
+def test_a_compiled_model_trains_as_it_does_uncompiled(backend: str, name: str) -> None:
     model, plain = _model(), _model()
     torch.compiler.reset()
     compiled: Any = torch.compile(model, backend=backend)
-    optimizer, other = Shampoo(compiled.parameters(), **member("soap")), Shampoo(plain.parameters(), **member("soap"))
+    optimizer, other = Shampoo(compiled.parameters(), **member(name)), Shampoo(plain.parameters(), **member(name))
     for step in range(6):
         for owner, net in ((optimizer, compiled), (other, plain)):
             owner.zero_grad()

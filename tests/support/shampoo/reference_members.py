@@ -6,7 +6,8 @@ average the gradient and may add momentum:
     F = (β3 M + (1 − β3) G) / (1 − β3 β1^(t−1));   M ← β1 M + (1 − β1) G;   F = G for β1 = 0
     P = the member's direction from F;   B ← μB + P;  P ← B, with Nesterov P + μB
 
-`use_bias_correction` = False leaves out every division by a sum of weights. Relative ε stands for ε λmax.
+`use_bias_correction` = False leaves out every division by a sum of weights but adam grafting's own. Relative ε stands
+for ε λmax.
 
 plain, and grafting's N(F). V ← V + G⊙G (adagrad) or V ← β V + (1 − β) G⊙G (rmsprop, adam; adam: V̂ = V/(1 − β^t)):
 
@@ -42,6 +43,9 @@ other sides:
 
 spectral (Muon): P = scale · O(F), F seen as m × n with m = d_1; O is Newton-Schulz, five steps; scale 0.2·√max(m, n)
 ("match_rms_adamw") or √max(1, m/n) ("original").
+
+    standardize_rows   O(X), X = (F − mean)/deviation of each row of F, 0 for a row of one value
+    matrix_norm rows   P = c·F_i/RMS(F_i) for each row i of F, 0 for a row of zeros; c = 0.2 or 1
 
 Q' is the eigenvectors of the factor A; from the second refresh on with solver qr and cholesky_qr it is the Q of A·Q
 with the columns of the old Q in descending order of diag(Qᵀ A Q): one step of subspace iteration. The eigenvalues that
@@ -167,7 +171,7 @@ class Block:
             return F
         beta = 1.0 if method == "adagrad" else s["grafting_beta2"]
         self.V = average(self.V, G * G, beta)
-        corrected = method == "adam" and s["use_bias_correction"]
+        corrected = method == "adam" and (s["use_bias_correction"] or s["grafting"] == "adam")
         direction: Tensor = F / ((self.V / (1 - beta**t if corrected else 1)).sqrt() + s["grafting_epsilon"])
         return direction
 
@@ -333,7 +337,15 @@ class SpectralBlock(Block):
     def direction(self, F: Tensor, G: Tensor, t: int) -> Tensor:
         X = F.reshape(self.shape[0], -1)
         m, n = X.shape
-        scale = 0.2 * math.sqrt(max(m, n)) if self.s["adjust_lr_fn"] == "match_rms_adamw" else math.sqrt(max(1, m / n))
+        matches_adamw = self.s["adjust_lr_fn"] == "match_rms_adamw"
+        if self.s["matrix_norm"] == "rows":
+            length = X.square().mean(dim=1, keepdim=True).sqrt()
+            return (0.2 if matches_adamw else 1.0) * torch.where(length > 0, X / length, 0.0).reshape(self.shape)
+        if self.s["standardize_rows"]:
+            X = X - X.mean(dim=1, keepdim=True)
+            deviation = X.std(dim=1, keepdim=True, correction=0)
+            X = torch.where(deviation > 0, X / deviation, 0.0)
+        scale = 0.2 * math.sqrt(max(m, n)) if matches_adamw else math.sqrt(max(1, m / n))
         return (scale * newton_schulz(X)).reshape(self.shape)
 
 
