@@ -25,6 +25,7 @@ from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.recommended import PasteableConfig, RecommendedConfig, status_of
 from service.evidence.setbacks import setback_caveats
+from service.evidence.transfers import MovedStart, transfer_results
 from service.evidence.types import (
     EQUAL_WITHIN,
     BaselineBest,
@@ -60,6 +61,7 @@ def recommend(
     parameter_groups: Sequence[ParameterGroup] = (),
     spaces: Mapping[Side, SearchSpace] | None = None,
     currency: Currency = Currency.STEPS,
+    starts: Sequence[MovedStart] = (),
 ) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
 
@@ -83,6 +85,7 @@ def recommend(
             nothing is said of the luck of the searches, nor of the probability that a config is the best.
         currency: what the verdict's two configs have spent equally much of; tokens, where none are counted, as
             examples.
+        starts: configs moved from other models with which the search began.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)
@@ -147,6 +150,7 @@ def recommend(
         comparisons=comparisons,
         baselines=_baselines(trials, result, choosing, direction),
         side_seconds=side_seconds,
+        transfers=transfer_results(starts, trials, direction),
         branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction),
     )
     if baseline is not None and evidence.has_few_trials:

@@ -9,6 +9,7 @@ from typing import Any
 from service.domain import Currency, Direction, Phase, Side, TrialState
 from service.evidence.branches import Branches
 from service.evidence.pareto_front import FrontPoint
+from service.evidence.transfers import TransferResult
 
 EQUAL_WITHIN = 0.005
 """Relative difference of the objective below which search and baseline count as equal."""
@@ -334,6 +335,8 @@ class Evidence:
     side_seconds: dict[Side, float] = field(default_factory=dict)
     """Seconds that the trials of search and of each baseline trained, without those of the confirmation. Empty: the job
     ended before these were kept."""
+    transfers: list[TransferResult] = field(default_factory=list)
+    """What became of configs that were moved from other tuned models, with which the search began."""
     branches: Branches | None = None
     """Of the search's space, by the first parameter whose choices open others; None: it has none."""
 

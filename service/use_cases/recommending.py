@@ -11,6 +11,8 @@ from service.domain import TrialState
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig
+from service.evidence.transfers import MovedStart
+from service.specification.job import MovedConfig
 from service.specification.length import currency_of
 from service.specification.phases import confirmation_of, spaces_of
 from service.specification.planning import confirmation_seeds
@@ -37,6 +39,11 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
         parameter_groups=parameter_groups_of(job),
         spaces=spaces,
         currency=currency_of(job.specification, spaces),
+        starts=[
+            MovedStart(entry.source, entry.distance, entry.parameters)
+            for entry in job.specification.pinned
+            if isinstance(entry, MovedConfig)
+        ],
     )
     if recommendation is None:
         return False

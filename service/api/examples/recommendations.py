@@ -140,6 +140,15 @@ RECOMMENDATION: dict[str, Any] = {
         "alternatives": [],
         "search_interval": [0.1402, 0.2173],
         "branches": None,
+        "transfers": [
+            {
+                "source": "digits-mlp, batch size 128",
+                "distance": 1.0,
+                "number": 1,
+                "value": 0.0731,
+                "behind": 0.0473,
+            }
+        ],
         "currency": "steps",
         "comparisons": [
             _comparison("steps", spent=200.0, value=0.0713, improvement=0.1814, low=0.1791, high=0.1837),

@@ -6,7 +6,7 @@ Numbers are rounded in one way: measured values to four significant digits, shar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -26,6 +26,7 @@ from service.evidence.in_words.wording import (
     signed_share,
     spread,
 )
+from service.evidence.transfers import TransferResult
 from service.evidence.types import (
     MIN_TRIED,
     Alternative,
@@ -294,8 +295,24 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     lines += [*_probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
     lines += [] if (speed := speed_words(evidence)) is None else [speed]
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
+    lines += transfer_lines(evidence.transfers)
     lines += [*_front_lines(evidence, num_front), _trials_line(evidence), *_seconds_lines(evidence)]
     return [*lines, *evidence.caveats]
+
+
+def transfer_lines(transfers: Sequence[TransferResult]) -> list[str]:
+    """How the configs did that were moved from other models: each with its distance and what came of it."""
+    found: list[str] = []
+    for one in transfers:
+        if one.value is None:
+            came = "was not trained to its end"
+        elif one.behind == 0:
+            came = f"reached {number(one.value)}, the best of the search"
+        else:
+            gap = "" if one.behind is None else f", {share(one.behind)} behind the best of the search"
+            came = f"reached {number(one.value)}{gap}"
+        found.append(f"Trial {one.number}, moved from {one.source} ({one.distance:.1f} octaves away), {came}.")
+    return found
 
 
 def _probability_lines(evidence: Evidence) -> list[str]:
