@@ -129,6 +129,9 @@ def submit(
     code: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Send this directory, and import the job's module:Class from it.")
     ] = None,
+    requirements: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Beside --code: what it needs from pip, as requirements.txt.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check it, and say what it would cost at most.")
@@ -138,7 +141,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submits a job."""
-    from service.cli.job_file import apply_settings, read_job_file, with_code
+    from service.cli.job_file import apply_settings, read_job_file, read_requirements, with_code
     from service.cli.job_file_faults import faults_in
     from service.specification.estimate_lines import estimate_lines
 
@@ -146,6 +149,8 @@ def submit(
     with client_at(url, token) as client, faults_in(job_file, setting or []):
         if code is not None:
             content = with_code(content, client.send_code(code).sha256)
+        if requirements is not None:
+            content = with_code(content, requirements=read_requirements(requirements))
         if dry_run:
             estimate = client.estimate(content)
             if as_json:
@@ -198,7 +203,7 @@ def jobs(
         say_json_list(found)
     elif found:
         console = terminal.new_console()
-        console.print(terminal.jobs_table(found, width=console.width))
+        terminal.show(console, terminal.jobs_table(found, width=console.width))
     else:
         say("no jobs", err=True)
 
@@ -216,7 +221,18 @@ def recommend(
     name: Annotated[
         str | None, typer.Argument(help="Your own name of a model, or a workload's, e.g. digits-mlp.")
     ] = None,
-    fingerprint: Annotated[str | None, typer.Option(help="That of the model with this fingerprint.")] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(
+            help="That of the model with this fingerprint; or a FILE of `shampoo-tuner fingerprint`: configs for a "
+            "model that was never tuned."
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="With a FILE: examples in a step, of all ranks.")
+    ] = None,
+    num_steps: Annotated[int | None, typer.Option(min=1, help="With a FILE: of the whole training.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="With a FILE: configs that are wanted.")] = 5,
     job: Annotated[str | None, typer.Option(help="That of this job, instead of the best answer.")] = None,
     trial: Annotated[
         int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
@@ -235,8 +251,19 @@ def recommend(
         raise typer.BadParameter("needs --job", param_hint="--trial")
     if sum(asked is not None for asked in (name, fingerprint, job)) != 1:
         raise typer.BadParameter("give either a name, or --fingerprint, or --job", param_hint="NAME")
-    from service.cli.answers import best_by_fingerprint, best_by_name
+    from service.cli.answers import best_by_fingerprint, best_by_name, say_untuned
 
+    path = None if fingerprint is None else Path(fingerprint)
+    if path is not None and path.is_file():
+        if batch_size is None or num_steps is None:
+            raise typer.BadParameter(
+                "a file of a model needs --batch-size and --num-steps, too", param_hint="--fingerprint"
+            )
+        with client_at(url, token) as client:
+            say_untuned(client, path, batch_size=batch_size, num_steps=num_steps, num_trials=trials, as_json=as_json)
+        return
+    if batch_size is not None or num_steps is not None:
+        raise typer.BadParameter("needs --fingerprint FILE", param_hint="--batch-size, --num-steps")
     found: RecommendationRead | TrialConfigRead
     with client_at(url, token) as client:
         if job is not None:

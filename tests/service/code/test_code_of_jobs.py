@@ -50,7 +50,7 @@ def test_the_same_code_is_sent_and_stored_once(
     with Client(str(http.base_url)) as client:
         first = client.send_code(tmp_path)
         assert (first.num_files, first.num_bytes) == (1, 5)
-        monkeypatch.setattr("service.client.code.PATH", "/v1/nothing-is-posted-here")
+        monkeypatch.setattr("service.client.declared.code.PATH", "/v1/nothing-is-posted-here")
         with pytest.raises(ApiError):
             client.send_code(tmp_path)
         monkeypatch.undo()
@@ -143,6 +143,8 @@ def test_code_is_of_its_project(sqlite_database: Database, http: httpx.Client) -
             for name in ("LD_PRELOAD", "PYTHONPATH", "SHAMPOO_TUNER_DATA_DIR", "RAY_ADDRESS", "ray_address", "PATH")
         ),
         ({"sha256": "0" * 64, "environment": {"A=B": "1"}}, "code.environment", "must be letters"),
+        ({"sha256": "0" * 64, "requirements": ["timm", "--index-url=x"]}, "code.requirements", "(number 2) is no"),
+        ({"sha256": "0" * 64, "requirements": ["timm @ https://x.org/y.whl"]}, "code.requirements", "from an index"),
     ],
 )
 def test_a_job_that_would_change_the_service_is_refused(
