@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from service.api import examples
-from tests.support.service.accessible import assert_accessible
+from tests.support.service.pages.accessible import assert_accessible
 
 FORM = {
     "fingerprint": json.dumps(examples.UNTUNED_QUESTION["fingerprint"]),
