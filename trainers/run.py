@@ -3,6 +3,7 @@
     python -m trainers.run config.json
     torchrun --nproc-per-node 2 -m trainers.run config.json --checkpoint-directory checkpoints
     torchrun --nproc-per-node 4 -m trainers.run config.json --set parallelism.mode=fsdp2 --set seed=1
+    torchrun --nproc-per-node 1 -m trainers.run '{"workload": "digits-mlp", ...}'
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
 (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on from its newest
@@ -105,17 +106,19 @@ def _join(options: argparse.Namespace) -> RankContext:
     )
 
 
-def read_config(path: Path, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
-    """The config in a file, with the changes of the command line.
+def read_config(given: str, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
+    """The config in a file, or in the argument itself where that begins with a brace, with the changes of the command
+    line.
 
     Raises:
         InvalidConfig: it is none, or none any more with a change; the message names the field.
         OSError: it cannot be read.
     """
+    is_json = given.lstrip().startswith("{")
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(given if is_json else Path(given).read_bytes())
     except ValueError as error:
-        raise InvalidConfig(str(path), f"is not JSON: {error}") from error
+        raise InvalidConfig("config" if is_json else given, f"is not JSON: {error}") from error
     for field, value in changes:
         set_at(data, field, value)
     return TrialConfig.from_json(data)
@@ -149,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Trains one config and prints one JSON object per measurement.",
         epilog="Exit status: 0 done, 2 config refused, 3 diverged, 4 another rank lost, 1 any other failure.",
     )
-    parser.add_argument("config", type=Path, help="JSON file with a trial config")
+    parser.add_argument("config", help="JSON file with a trial config, or the JSON itself")
     parser.add_argument(
         "--set",
         type=_change,

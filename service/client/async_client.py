@@ -189,6 +189,8 @@ class AsyncClient(AsyncRequests):
     checkpoints = awaited(declared.checkpoints)
     recommendations = awaited(declared.recommendations)
     recommendation = awaited(declared.recommendation)
+    one_recommendation = awaited(declared.one_recommendation)
+    written_recommendation = awaited(declared.written_recommendation)
     insights = awaited(declared.insights)
     health = awaited(declared.health)
     report = awaited(declared.report)

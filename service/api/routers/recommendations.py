@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Path, Query, Response
 
 from service.api import problems
 from service.api.conditional import UNCHANGEABLE, TaggedDependency
@@ -12,6 +12,8 @@ from service.api.dependencies import CallerDependency, JobId, ReadSession
 from service.api.one_thread import OneThreadRoute
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
 from service.errors import NotFound
+from service.evidence.formats.written import Format, Written, written
+from service.evidence.recommended import recommendation_from_json
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
 from service.use_cases.answers import find_answers, values_elsewhere
 from trainers.config import MAX_COUNT
@@ -21,6 +23,9 @@ router = APIRouter(prefix="/v1", tags=["recommendations"], route_class=OneThread
 Name = Query(min_length=1, max_length=200)
 Digest = Query(min_length=1, max_length=64)
 Count = Query(ge=1, le=MAX_COUNT)
+RecommendationId = Annotated[
+    str, Path(description="The recommendation's id.", examples=["rec_01KAJ5QW1Z9Y8X7V6T5S4R3Q2P"])
+]
 
 
 @router.get(
@@ -86,6 +91,38 @@ def list_recommendations(
         else [KnownValuesRead.model_validate(known) for known in values_elsewhere(session, query)],
     )
     return tagged.answer(answer)
+
+
+@router.get(
+    "/recommendations/{recommendation_id}",
+    summary="Read a recommendation",
+    response_model=RecommendationRead,
+    responses={**UNCHANGEABLE, **problems.documented(404, 422, 503)},
+)
+def read_one_recommendation(
+    session: ReadSession, caller: CallerDependency, tagged: TaggedDependency, recommendation_id: RecommendationId
+) -> Response:
+    """One recommendation, whether or not a newer one has taken its place."""
+    found = RecommendationRepository(session).get(recommendation_id, project=caller.sees)
+    return tagged.answer(RecommendationRead.of(found.row, is_superseded=found.is_superseded))
+
+
+@router.get(
+    "/recommendations/{recommendation_id}/formats/{format}",
+    summary="Write a recommendation in another format",
+    response_model=Written,
+    responses=problems.documented(404, 422, 503),
+)
+def write_recommendation(
+    session: ReadSession,
+    caller: CallerDependency,
+    recommendation_id: RecommendationId,
+    form: Annotated[Format, Path(alias="format", description="The format.")],
+) -> Written:
+    """The recommended config as Python, JSON or YAML, as the command that trains it again, or in the words of another
+    optimizer package, with a list of what of it cannot be said there."""
+    found = RecommendationRepository(session).get(recommendation_id, project=caller.sees)
+    return written(recommendation_from_json(found.row.content), form)
 
 
 @router.get(

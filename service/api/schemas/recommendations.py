@@ -9,8 +9,9 @@ from pydantic import ConfigDict, Field
 
 from service.api import examples
 from service.api.schemas.common import ReadModel
+from service.evidence.formats.snippet import python_snippet
+from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
-from service.evidence.snippet import python_snippet
 
 if TYPE_CHECKING:
     from service.store import models
@@ -64,6 +65,9 @@ class RecommendationRead(RecommendedConfig):
     """Null: it was found before this was kept."""
     python: str
     """The same as Python to paste."""
+    torchrun: str | None = None
+    """A line for a shell that trains it again, as its trial was trained; null: it was made before its ranks were kept,
+    or its trial began from another one's checkpoint."""
     created_at: datetime
     """When it was made."""
 
@@ -78,6 +82,7 @@ class RecommendationRead(RecommendedConfig):
             key=RecommendationKey.model_validate(stored),
             environment=None if stored.environment is None else EnvironmentRead.model_validate(stored.environment),
             python=python_snippet(recommended),
+            torchrun=torchrun_line(recommended),
             created_at=stored.created_at,
             **dict(recommended),
         )
