@@ -23,6 +23,7 @@ from shampoo.group_rules import is_trained, require_params
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
+from shampoo.state.transfer import require_same_layout, take_blocks
 
 States = MutableMapping[Tensor, dict[str, Any]]
 """The state of an optimizer, by parameter."""
@@ -158,6 +159,40 @@ class Allocation:
             if by_number:
                 found[index] = {name: by_number[int(name.rpartition(".")[2])] for name in state[param] if "." in name}
         return found
+
+    def pairs_to_copy(
+        self, keys: Mapping[Tensor, Any], saved: Mapping[Any, Mapping[str, Any]], state: States
+    ) -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
+        """The state in a checkpoint and here of each parameter that this rank has a state of.
+
+        Args:
+            keys: of all parameters in the checkpoint.
+            saved: the state there, by those keys.
+
+        Raises:
+            ValueError: the checkpoint lacks one, or has one of another layout.
+        """
+        pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
+        for param, key in keys.items():
+            target = state[param]
+            if not target:
+                continue
+            if key not in saved:
+                if not is_trained(param):
+                    continue
+                raise ValueError(
+                    f"checkpoint lacks the state of parameter {key}; if it was frozen there, load before it "
+                    "requires a gradient"
+                )
+            source = saved[key]
+            name = self.plan.part_name(param)
+            if name is not None:
+                if name not in source:
+                    raise ValueError(f"checkpoint lacks {name} of parameter {key}, it holds {sorted(source)}")
+                source = take_blocks(source[name], self.plan.blocks(param), parameter=key)
+            require_same_layout(source, target, parameter=key)
+            pairs.append((source, target))
+        return pairs
 
     def look_at_refreshes(self) -> None:
         """Brings every bucket's `all_refreshed` up to date."""

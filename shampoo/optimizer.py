@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, TypeVar, overload
 
 import torch
@@ -34,7 +34,7 @@ from shampoo.group_rules import (
 )
 from shampoo.hyperparameters import NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
+from shampoo.state.transfer import copy_state, own_memory
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.group_step import GroupStep
 from shampoo.step.weights import gradient_of
@@ -320,35 +320,14 @@ class Shampoo(Optimizer):
         state_dict = torch_internals.before_loading(self, state_dict)
         saved_groups: list[dict[str, Any]] = state_dict["param_groups"]
         require_saved_groups(saved_groups, self.param_groups, self._structures)
-        saved_as = {
+        keys = {
             param: key
             for group, saved in zip(self.param_groups, saved_groups, strict=True)
             for param, key in zip(group["params"], saved["params"], strict=True)
-            if key in state_dict["state"]
         }
+        saved_as = {param: key for param, key in keys.items() if key in state_dict["state"]}
         self._allocation.thaw_saved(saved_as, self._hyperparameters, self.state)
-        pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
-        plan = self._allocation.plan
-        for group, saved in zip(self.param_groups, saved_groups, strict=True):
-            for param, key in zip(group["params"], saved["params"], strict=True):
-                target = self.state[param]
-                if not target:
-                    continue
-                if key not in state_dict["state"]:
-                    if not is_trained(param):
-                        continue
-                    raise ValueError(
-                        f"checkpoint lacks the state of parameter {key}; if it was frozen there, load before it "
-                        "requires a gradient"
-                    )
-                source = state_dict["state"][key]
-                name = plan.part_name(param)
-                if name is not None:
-                    if name not in source:
-                        raise ValueError(f"checkpoint lacks {name} of parameter {key}, it holds {sorted(source)}")
-                    source = take_blocks(source[name], plan.blocks(param), parameter=key)
-                require_same_layout(source, target, parameter=key)
-                pairs.append((source, target))
+        pairs = self._allocation.pairs_to_copy(keys, state_dict["state"], self.state)
         for source, target in pairs:
             copy_state(source, target)
         for group, saved in zip(self.param_groups, saved_groups, strict=True):

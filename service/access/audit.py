@@ -7,7 +7,7 @@ from datetime import datetime
 
 from service.access.caller import Caller
 from service.domain import DEFAULT_PROJECT
-from service.store.access_models import AuditEntry
+from service.store.models import AuditEntry
 from service.store.repositories import AuditRepository
 from service.store.session import Session
 

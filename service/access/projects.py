@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from service.errors import Conflict, InvalidInput, UnknownName
-from service.store.access_models import Project
+from service.store.models import Project
 from service.store.repositories import ProjectRepository
 from service.store.session import Session
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from service.domain import JobState
 from service.errors import QuotaExceeded
-from service.store.access_models import Project
+from service.store.models import Project
 from service.store.repositories import ProjectRepository
 from service.store.session import Session
 

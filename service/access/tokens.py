@@ -20,7 +20,7 @@ from enum import StrEnum
 from service.access.caller import Caller, Scope
 from service.domain import DEFAULT_PROJECT
 from service.errors import Conflict, InvalidInput, ServiceError, UnknownName
-from service.store.access_models import Token
+from service.store.models import Token
 from service.store.repositories import ProjectRepository, TokenRepository
 from service.store.session import Session
 

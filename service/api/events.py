@@ -27,7 +27,7 @@ from service.api.doors import Doors
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, LARGEST_BIGINT, PageSize
 from service.api.recent_events import RecentEvents
-from service.api.schemas.jobs import EventPage, EventRead
+from service.api.schemas.events import EventPage, EventRead
 from service.clock import Clock
 from service.domain import JobState
 from service.errors import ServiceBusy
@@ -342,6 +342,6 @@ def follow_job(
     start = last_event_id if last_event_id is not None else after or 0
     if start > events.last_id():
         start = 0
-    if job.state.is_final and not events.after(start, job_id=job_id, limit=1):
+    if job.state.is_final and not events.after(start, project=None, job_id=job_id, limit=1):
         return Response(status_code=204)
     return EventStream(reader.feed, _stream(reader, start, job_id, is_over=job.state.is_final))

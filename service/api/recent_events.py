@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from fastapi.sse import format_sse_event
 
-from service.api.schemas.jobs import EventRead
+from service.api.schemas.events import EventRead
 from service.store.repositories import EventRepository
 from service.store.session import Session
 

@@ -24,6 +24,7 @@ from service.cli.asking import (
 from service.cli.code_commands import app as code_app
 from service.cli.export_commands import app as export_app
 from service.cli.external_commands import app as external_app
+from service.cli.fingerprint_command import app as fingerprint_app
 from service.cli.import_commands import app as import_app
 from service.cli.operating.access_commands import app as access_app
 from service.cli.operating.backup_commands import app as backup_app
@@ -103,6 +104,7 @@ app.add_typer(completion_app)
 app.add_typer(show_app)
 app.add_typer(recommendation_app)
 app.add_typer(insights_app)
+app.add_typer(fingerprint_app)
 app.add_typer(catalogue_app)
 app.add_typer(trial_app)
 app.add_typer(webhook_app, name="webhook")

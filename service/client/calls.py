@@ -10,7 +10,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from service.api.schemas.jobs import Page
+from service.api.schemas.common import Page
 
 Result = TypeVar("Result")
 Item = TypeVar("Item")

@@ -12,7 +12,8 @@ import httpx
 
 from service.api.schemas.checkpoints import CheckpointRead
 from service.api.schemas.code import CodeRead
-from service.api.schemas.jobs import EventRead, JobRead
+from service.api.schemas.events import EventRead
+from service.api.schemas.jobs import JobRead
 from service.api.schemas.output import OutputRead
 from service.client import access as about_access
 from service.client import code as about_code

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.api.schemas.code import CodeItem, CodeRead
-from service.api.schemas.jobs import Page
+from service.api.schemas.common import Page
 from service.client.calls import Call, Pages, nothing, page_of, reading
 from service.errors import InvalidInput
 

@@ -7,7 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from service.api.schemas.jobs import JobRead, TrialRead
+from service.api.schemas.jobs import JobRead
+from service.api.schemas.trials import TrialRead
 from service.client.client import Client
 from service.domain import TrialState
 from service.errors import ServiceError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from service.api.schemas.jobs import Page
+from service.api.schemas.common import Page
 from service.api.schemas.webhooks import DeliveryRead, WebhookCreated, WebhookRead
 from service.client.calls import Call, Pages, nothing, page_of, reading
 

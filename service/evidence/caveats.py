@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces import SearchSpace
 from service.domain import Currency, Objective, Phase, Side, TrialState
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.range_edges import edge_caveats
-from service.evidence.types import ConfirmationResult, CurrencyComparison, FinishedTrial, Winner
+from service.evidence.types import ConfirmationResult, CurrencyComparison, Winner
 
 ONE_SEED = (
     "The values are those of the search, of one seed each, and the best of many is partly luck: "

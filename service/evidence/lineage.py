@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.evidence.types import FinishedTrial, Stage, Winner
+from service.evidence.finished_trial import FinishedTrial
+from service.evidence.types import Stage, Winner
 
 
 def lineage_of(trial: FinishedTrial, trials: Sequence[FinishedTrial], *, last_step: int) -> list[Stage]:

@@ -16,6 +16,7 @@ from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds
 from service.evidence.comparison.equal_spending import Pair, compare_at_equal_spending
 from service.evidence.comparison.reached import reached_baseline
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.lineage import caveat_of_lineage, lineage_of
 from service.evidence.luck.job_branches import branches_of
 from service.evidence.luck.job_luck import sides_of, with_luck
@@ -31,7 +32,6 @@ from service.evidence.types import (
     ConfirmedConfig,
     CurrencyComparison,
     Evidence,
-    FinishedTrial,
     Verdict,
     Winner,
 )

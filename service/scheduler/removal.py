@@ -1,7 +1,8 @@
-"""The thread of a worker that removes what deleted jobs have left: files first, then rows, a little at a time.
+"""Removal of what jobs have left that were deleted, or ended while no run had them.
 
-A worker that is killed in the middle leaves the rest to the next look of any worker. A job's log lies where its runs
-were: each worker removes those on its own machine.
+A thread of a worker removes deleted jobs: files first, then rows, a little at a time. A worker that is killed in the
+middle leaves the rest to the next look of any worker. A job's log lies where its runs were: each worker removes those
+on its own machine.
 """
 
 from __future__ import annotations
@@ -10,13 +11,15 @@ import logging
 import threading
 
 from service.clock import Clock, utc_now
+from service.errors import NotFound
 from service.scheduler import disk
-from service.scheduler.checkpoint_storage import checkpoints_of, remove
+from service.scheduler.checkpoint_storage import checkpoints_of, directories_in, remove
 from service.settings import Settings
-from service.store.repositories import DeletionRepository
+from service.store.repositories import DeletionRepository, JobRepository
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.keeping.code import has_unused_code, remove_unused_code
 from service.use_cases.keeping.deletion import next_to_remove, remove_some
+from trainers.storage import Place, StoreFailed
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks for a job."""
@@ -80,3 +83,36 @@ def remove_logs_of_deleted_jobs(database: Database, settings: Settings) -> None:
         return  # they go at the next call
     for job_id in deleted:
         disk.remove_log(settings.data_dir, job_id)
+
+
+def remove_what_jobs_left(database: Database, settings: Settings) -> None:
+    """Removes checkpoints of jobs that have ended, and logs on this machine of those that were deleted."""
+    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
+    remove_logs_of_deleted_jobs(database, settings)
+
+
+def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) -> None:
+    """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance, or deleted
+    while a run was still leaving.
+
+    Those of unknown jobs stay: they can be another database's.
+    """
+    try:
+        names = directories_in(checkpoints)
+    except StoreFailed as error:
+        logger.warning("cannot see which checkpoints are left: %s", error)
+        return  # they go at the next call
+    for name in names:
+        if not name.startswith("job_"):
+            continue
+        try:
+            with database.reading() as session:
+                try:
+                    can_go = JobRepository(session).get(name).state.is_final
+                except NotFound:
+                    can_go = bool(DeletionRepository(session).among([name]))
+        except DATABASE_ERRORS as error:
+            logger.warning("cannot see whose checkpoints can go: %s", error)
+            return  # they go at the next call
+        if can_go:
+            remove(checkpoints_of(checkpoints, name))

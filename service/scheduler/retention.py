@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from service.clock import Clock, utc_now
 from service.store.session import DATABASE_ERRORS, Database
-from service.use_cases.retention import next_to_thin, thin
+from service.use_cases.keeping.retention import next_to_thin, thin
 
 LOOK_SECONDS = 600.0
 """Seconds between two looks for a job."""

@@ -11,47 +11,36 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-import psutil
-
 from service.clock import utc_now
 from service.domain import JobState
-from service.errors import NotFound
 from service.monitoring.logs import bound, set_up_logs
 from service.scheduler import disk
-from service.scheduler.checkpoint_storage import (
-    CheckpointsUnusable,
-    checkpoints_of,
-    directories_in,
-    remove,
-    try_out,
-)
+from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_directories
+from service.scheduler.checkpoint_storage import CheckpointsUnusable, checkpoints_of, try_out
 from service.scheduler.cluster import process_tree, worker_template
-from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
+from service.scheduler.cluster.run_environment import run_environment
 from service.scheduler.external import beside as external_runs
 from service.scheduler.external.beside import ExternalRuns
-from service.scheduler.launcher import Launcher, RunProcess
+from service.scheduler.launcher import Launcher
 from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
-from service.scheduler.removal import keep_removing, remove_logs_of_deleted_jobs
+from service.scheduler.removal import keep_removing, remove_what_jobs_left
 from service.scheduler.retention import keep_thinning
+from service.scheduler.run_process import describe_crash, held_pipe, make_directory, start_run, supervise
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
-from service.store.repositories import DeletionRepository, JobRepository
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
 from service.webhooks.delivering import keep_delivering
-from trainers.storage import Place, StoreFailed, masked
+from trainers.storage import StoreFailed, masked
 
 T = TypeVar("T")
 
@@ -59,15 +48,10 @@ logger = logging.getLogger(__name__)
 
 BEATS_PER_LEASE = 4
 """Renewals of a lease in the time after which it would expire."""
-STOP_SECONDS = 15.0
-"""Seconds that a run may take to stop before it is killed."""
 DATABASE_OUTAGE_SECONDS = 3600.0
 """Seconds that the database may be out of reach before the worker gives up: a restart, a move to another machine."""
 HOUSEKEEPING_SECONDS = 10.0
 """Seconds between two looks of a worker at the files of its run."""
-LOG_TAIL_BYTES = 2000
-DIRECTORY_PREFIX = "shampoo-"
-RUN_MODULE = "service.scheduler.job_run"
 
 
 def run_worker(settings: Settings, *, stop: threading.Event) -> None:
@@ -269,7 +253,7 @@ def _run_to_its_end(
                     note(run.pid)
             else:
                 run = start_run(lease, settings, directory, stdin=stdin, output=output.fileno(), launcher=launcher)
-            status = _supervise(run, stop)
+            status = supervise(run, stop)
     finally:
         if not is_external:  # it starts nothing
             process_tree.end(lambda: process_tree.descendants() - others - external.processes())
@@ -293,154 +277,6 @@ def _keep_house(job_id: str, settings: Settings, directory: Path, database: Data
                 note_disk_use(session, job_id, num_bytes)
         except (OSError, StoreFailed, *DATABASE_ERRORS) as error:
             logger.warning("cannot look after the files of job %s: %s", job_id, error)
-
-
-@contextmanager
-def held_pipe() -> Iterator[int]:
-    """The reading end of a pipe that nobody writes to: its end of file tells a run that this process is gone."""
-    end, held = os.pipe()
-    try:
-        yield end
-    finally:
-        os.close(end)
-        os.close(held)
-
-
-def start_run(
-    lease: Lease,
-    settings: Settings,
-    directory: Path,
-    *,
-    stdin: int,
-    output: int,
-    launcher: Launcher | None,
-    module: str = RUN_MODULE,
-) -> RunProcess:
-    """Starts the process of a run, in a session of its own: a Ctrl-C in the terminal reaches the worker alone."""
-    arguments = [
-        *("--job", lease.job_id, "--worker", lease.worker_id, "--attempt", str(lease.attempt)),
-        *("--directory", str(directory)),
-    ]
-    environment = {**os.environ, **run_environment(settings, directory)}
-    if launcher is not None:
-        run = launcher.launch(RUN_MODULE, arguments, environment=environment, stdin=stdin, output=output)
-        if run is not None:
-            return run
-    return subprocess.Popen(
-        [sys.executable, "-m", module, *arguments],
-        stdin=stdin,
-        stdout=output,
-        stderr=output,
-        env=environment,
-        start_new_session=True,
-    )
-
-
-def _supervise(run: RunProcess, stop: threading.Event) -> int:
-    """Waits for a run, and stops it when the worker is to stop; its exit status."""
-    while not stop.is_set():
-        try:
-            return run.wait(timeout=0.1)
-        except subprocess.TimeoutExpired:
-            continue
-    run.terminate()
-    try:
-        return run.wait(timeout=STOP_SECONDS)
-    except subprocess.TimeoutExpired:
-        run.kill()
-        return run.wait()
-
-
-def describe_crash(status: int, log: Path, log_start: int) -> str:
-    """Describes a run that died: how, and the end of what it logged."""
-    how = f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
-    with log.open("rb") as file:
-        end = file.seek(0, os.SEEK_END)
-        file.seek(max(log_start, end - LOG_TAIL_BYTES))
-        tail = file.read().decode(errors="replace").strip()
-    return f"{how}; its log ends: {tail}" if tail else how
-
-
-def make_directory() -> Path:
-    """A new directory for a run's temporary files; the name tells whose it is."""
-    parent = Path(tempfile.gettempdir())
-    if len(str(parent)) > 20:  # Ray puts sockets deep below, and their paths must stay below 108 characters
-        parent = Path("/tmp")  # mkdtemp makes it private
-    return Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
-
-
-def end_abandoned_runs() -> None:
-    """Ends what workers on this machine that were killed have left running.
-
-    A run that sees its worker gone ends by itself; it gets the time to give its job back, so that nobody has to wait
-    for the end of the lease. To be called before this worker starts any.
-    """
-
-    def abandoned() -> set[psutil.Process]:
-        return process_tree.marked(DIRECTORY_VARIABLE, lambda directory: is_abandoned(Path(directory)))
-
-    deadline = time.monotonic() + STOP_SECONDS
-    while any(map(_is_run, abandoned())) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    process_tree.end(abandoned)
-
-
-def _is_run(process: psutil.Process) -> bool:
-    try:
-        command = " ".join(process.cmdline())  # one that was forked shows it as one argument
-        return any(module in command for module in (RUN_MODULE, external_runs.MODULE))
-    except psutil.Error:
-        return False
-
-
-def remove_abandoned_directories() -> None:
-    """Removes the temporary files of workers on this machine that were killed together with their run.
-
-    To be called before this worker makes any: a container gives each worker in turn the same process id.
-    """
-    for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:  # see make_directory
-        for directory in parent.glob(f"{DIRECTORY_PREFIX}*-*"):
-            if is_abandoned(directory):
-                shutil.rmtree(directory, ignore_errors=True)
-
-
-def is_abandoned(directory: Path) -> bool:
-    """True if the worker that made a run's directory is gone; to be asked before this worker makes any."""
-    owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
-    return owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner)))
-
-
-def remove_what_jobs_left(database: Database, settings: Settings) -> None:
-    """Removes checkpoints of jobs that have ended, and logs on this machine of those that were deleted."""
-    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
-    remove_logs_of_deleted_jobs(database, settings)
-
-
-def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) -> None:
-    """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance, or deleted
-    while a run was still leaving.
-
-    Those of unknown jobs stay: they can be another database's.
-    """
-    try:
-        names = directories_in(checkpoints)
-    except StoreFailed as error:
-        logger.warning("cannot see which checkpoints are left: %s", error)
-        return  # they go at the next call
-    for name in names:
-        if not name.startswith("job_"):
-            continue
-        try:
-            with database.reading() as session:
-                try:
-                    can_go = JobRepository(session).get(name).state.is_final
-                except NotFound:
-                    can_go = bool(DeletionRepository(session).among([name]))
-        except DATABASE_ERRORS as error:
-            logger.warning("cannot see whose checkpoints can go: %s", error)
-            return  # they go at the next call
-        if can_go:
-            remove(checkpoints_of(checkpoints, name))
 
 
 def main() -> None:

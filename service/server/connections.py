@@ -34,6 +34,12 @@ def max_connections() -> int:
     return MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else max(1, min(MOST_CONNECTIONS, soft - SPARE_FILES))
 
 
+class PatientServerState(ServerState):
+    """Uvicorn's state of a server, with whether it stops."""
+
+    is_stopping = False
+
+
 class PatientProtocol(H11Protocol):
     """Uvicorn's protocol with deadlines for what comes in, and problems instead of plain text."""
 
@@ -45,12 +51,14 @@ class PatientProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._server_state = server_state
         self._awaited: tuple[object, object] | None = None
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
         super().connection_made(transport)
-        if len(self.connections) > max_connections():
+        # Uvicorn closes what it has when it begins to stop; one that it was about to accept then, it would wait for.
+        if len(self.connections) > max_connections() or self._is_stopping:
             transport.abort()
             return
         self._watch()
@@ -79,6 +87,10 @@ class PatientProtocol(H11Protocol):
             for event in (h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=body)):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
+
+    @property
+    def _is_stopping(self) -> bool:
+        return isinstance(self._server_state, PatientServerState) and self._server_state.is_stopping
 
     def _watch(self) -> None:
         """Has the connection close at the deadline of what it is in the middle of saying."""

@@ -24,7 +24,7 @@ from service.api.events import EventFeed
 from service.clock import utc_now
 from service.errors import ServiceError
 from service.server.app import create_app
-from service.server.connections import PatientProtocol
+from service.server.connections import PatientProtocol, PatientServerState
 from service.settings import ENV_PREFIX, Access, Settings
 from service.store.migrate import current_revision, migrate, why_not_migrated
 from service.store.repositories import TokenRepository
@@ -177,7 +177,11 @@ def know_file_token(path: Path, database: Database) -> None:
 
 
 class Server(uvicorn.Server):
-    """Serves the application; leaves signals to its caller, and ends streams of events before it waits for requests."""
+    """Serves the application; leaves signals to its caller, and ends streams of events before it waits for requests.
+
+    When it has stopped, no connection is left: a browser would send its next request on one that nobody reads, and wait
+    for ever where another server has the address by then.
+    """
 
     def __init__(self, app: FastAPI) -> None:
         settings: Settings = app.state.settings
@@ -194,6 +198,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
         super().__init__(config)
+        self._state = self.server_state = PatientServerState()
         self._feed: EventFeed = app.state.feed
 
     @contextlib.contextmanager
@@ -202,7 +207,11 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._feed.close()
+        self._state.is_stopping = True
         await super().shutdown(sockets)
+        for connection in list(self._state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # a transport closes its socket in the loop's next turn
 
 
 async def _run(

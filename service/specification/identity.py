@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from service.specification.planning import JobPlan
-from trainers.identity.values import TrialIdentity, digest_of
+from trainers.identity.values import ModelShape, TrialIdentity, digest_of, fingerprint_of_workload
 from trainers.workload.description import OptionRole
 
 
@@ -27,12 +27,15 @@ class StoredIdentity:
     """None: there is no telling."""
     environment: dict[str, Any]
     """A `trainers.identity.values.Environment` as JSON."""
+    shape: ModelShape | None = None
+    """Of the model; None: it has no parameters."""
 
 
 def stored_identity(plan: JobPlan, told: TrialIdentity) -> StoredIdentity:
     """The identity of a trial of the job, from what rank 0 told of it."""
     data_digest = None if told.data is None else digest_of([told.data, _options(plan, "data")])
-    return StoredIdentity(fingerprint_of(plan, told.model), data_digest, dataclasses.asdict(told.environment))
+    environment = dataclasses.asdict(told.environment)
+    return StoredIdentity(fingerprint_of(plan, told.model), data_digest, environment, told.shape)
 
 
 def fingerprint_of(plan: JobPlan, model: str) -> str:
@@ -41,7 +44,7 @@ def fingerprint_of(plan: JobPlan, model: str) -> str:
     Args:
         model: its `trainers.identity.model.model_digest`.
     """
-    return digest_of([plan.workload.name, model, _options(plan, "model")])
+    return fingerprint_of_workload(plan.workload.name, model, _options(plan, "model"))
 
 
 def _options(plan: JobPlan, role: OptionRole) -> dict[str, JsonValue]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
@@ -120,7 +121,9 @@ def is_unavailable(error: Exception) -> bool:
 
 def _create_engine(url: str, num_connections: int) -> Engine:
     parsed = make_url(url)
+    # Pydantic's reader takes a third of the time of Python's own, which was a tenth of what a list of jobs costs.
     pool: dict[str, Any] = {"poolclass": QueuePool, "pool_size": num_connections, "max_overflow": 0}
+    pool["json_deserializer"] = from_json
     if parsed.get_backend_name() != "sqlite":
         return create_engine(parsed, pool_pre_ping=True, **pool)
     if parsed.database and parsed.database != ":memory:":

@@ -11,7 +11,7 @@ from pydantic import JsonValue
 from search_spaces import Categorical, Integer, Parameter, Scalar, SearchSpace
 from search_spaces.optimizers import ARGUMENTS
 from search_spaces.parameters import is_active, is_same
-from service.domain import DEFAULT_PROJECT, JobState, Phase, Side
+from service.domain import JobState, Phase, Side
 from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, Pinned
 from service.specification.planning import JobPlan
 from service.store.models import Job
@@ -25,7 +25,7 @@ JOBS_LOOKED_AT = 50
 
 
 def resolve_winners(
-    session: Session, plan: JobPlan, fingerprint: str | None = None, *, project: str = DEFAULT_PROJECT
+    session: Session, plan: JobPlan, fingerprint: str | None = None, *, project: str
 ) -> JobSpecification:
     """The specification of `plan` with each `winners` replaced by the winners of earlier jobs of the project, if there
     are any.
@@ -48,7 +48,7 @@ def resolve_winners(
 
 
 def find_winners(
-    session: Session, plan: JobPlan, fingerprint: str, side: Side, *, project: str = DEFAULT_PROJECT
+    session: Session, plan: JobPlan, fingerprint: str, side: Side, *, project: str
 ) -> Iterator[EarlierWinner]:
     """The best configs that earlier jobs of the project found for the model of this fingerprint and the objective of
     `plan`, with the optimizer of its side; the newest job's first.

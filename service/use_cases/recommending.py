@@ -8,9 +8,9 @@ from datetime import datetime
 from ulid import ULID
 
 from service.domain import TrialState
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.recommend import recommend
 from service.evidence.recommended import Ranks, RecommendedConfig
-from service.evidence.types import FinishedTrial
 from service.specification.length import currency_of
 from service.specification.phases import confirmation_of, spaces_of
 from service.specification.planning import confirmation_seeds

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from ulid import ULID
 
 from service.access.quotas import check_room
-from service.domain import DEFAULT_PROJECT, JobState
+from service.domain import JobState
 from service.errors import IdempotencyKeyReused
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan, plan_job
@@ -42,8 +42,8 @@ def create_job(
     priority: int = 0,
     notes: str | None = None,
     cloned_from: str | None = None,
-    project: str = DEFAULT_PROJECT,
-    owner: str | None = None,
+    project: str,
+    owner: str | None,
     price: Price | None = None,
     idempotency_key: str | None,
     now: datetime,

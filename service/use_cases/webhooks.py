@@ -17,11 +17,10 @@ from ulid import ULID
 
 from service.domain import DeliveryState
 from service.errors import Conflict
-from service.store.models import Event
+from service.store.models import Delivery, Event, Webhook
 from service.store.repositories import EventRepository, JobRepository
 from service.store.repositories.webhooks import DeliveryRepository, WebhookRepository
 from service.store.session import Session
-from service.store.webhook_models import Delivery, Webhook
 from service.use_cases.transitions import storable
 
 TEST_KIND = "webhook.test"

@@ -31,7 +31,7 @@ from pathlib import Path
 
 import psutil
 
-from service.domain import JobState
+from service.domain import DEFAULT_PROJECT, JobState
 from service.specification.job import JobSpecification
 from service.store.migrate import migrate
 from service.store.repositories import JobRepository, TrialRepository
@@ -90,6 +90,8 @@ def submit(database: Database) -> str:
             JobSpecification.model_validate(JOB),
             name=None,
             tags={},
+            project=DEFAULT_PROJECT,
+            owner=None,
             priority=0,
             idempotency_key=None,
             now=datetime.now(UTC),

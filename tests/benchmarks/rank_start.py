@@ -29,7 +29,7 @@ import psutil
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE
 from service.scheduler.cluster.worker_template import MODULES
 from service.scheduler.launcher import Launcher
-from service.scheduler.worker import held_pipe
+from service.scheduler.run_process import held_pipe
 from tests.benchmarks.report import report
 
 SIDES = ("ours", "ray")

@@ -86,7 +86,7 @@ def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path)
     (data_dir,) = shlex.split(again.group(1))
     database = Database(f"sqlite:///{data_dir}/shampoo-tuner.sqlite3")
     with database.reading() as session:
-        assert [job.state for job in JobRepository(session).page(limit=10)] == ["succeeded"]
+        assert [job.state for job in JobRepository(session).page(project=None, limit=10)] == ["succeeded"]
     database.close()
     assert _processes_of(data_dir) == []
     assert not shared.exists()

@@ -212,9 +212,9 @@ def test_a_job_searches_the_schedules_length_and_the_compression(client: Client,
 REFUSED: dict[str, tuple[dict[str, Any], str, str]] = {
     "no path": ({"workload": {"name": "image-folder"}}, "workload.options.path", "is required by image-folder: a dir"),
     "unknown option": (
-        {"workload": {"name": "digits-mlp", "options": {"width": 3}}},
-        "workload.options.width",
-        "unknown option of digits-mlp (known: dropout, hidden_sizes, label_smoothing), got 3",
+        {"workload": {"name": "digits-mlp", "options": {"units": 3}}},
+        "workload.options.units",
+        "unknown option of digits-mlp (known: depth, dropout, hidden_sizes, label_smoothing, width), got 3",
     ),
     "unknown metric": (
         {"objectives": [{"metric": "val_loss"}]},

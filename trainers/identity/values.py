@@ -4,11 +4,79 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, Literal, Self, TypeAlias, get_args
+
+ParameterKind: TypeAlias = Literal["linear", "convolution", "embedding", "vector"]
+"""Of a parameter: a matrix, a kernel of more than two dimensions, a table of embeddings, or anything of fewer."""
 
 DIGEST_LENGTH = 32
 """Hexadecimal digits of a digest: 128 bits, so that no two models meet in one, and people can copy it."""
+
+
+MAX_KINDS = 10_000
+"""Different parameters of a model, at most: published ones have tens."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ParameterShape:
+    """Parameters of one kind and size."""
+
+    kind: ParameterKind
+    shape: tuple[int, ...]
+    """Outputs first, as torch has them: (d_out, d_in), (d_out, d_in, height, width), (rows, width)."""
+    count: int
+    """How many of them the model has."""
+
+    @property
+    def num_elements(self) -> int:
+        """Of all of them together."""
+        return self.count * math.prod(self.shape)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """The multiset of a model's parameters: what settings are moved by, from one model to another."""
+
+    parameters: tuple[ParameterShape, ...]
+    """Sorted."""
+
+    def __post_init__(self) -> None:
+        if not any(parameter.num_elements for parameter in self.parameters):
+            raise ValueError("a model without parameters has no shape")
+        if len(self.parameters) > MAX_KINDS:
+            raise ValueError(f"a model has at most {MAX_KINDS} different parameters, got {len(self.parameters)}")
+
+    def to_json(self) -> list[list[Any]]:
+        """Rows of kind, shape and count."""
+        return [[parameter.kind, list(parameter.shape), parameter.count] for parameter in self.parameters]
+
+    @classmethod
+    def from_json(cls, rows: Any) -> Self:
+        """The shape that `to_json` gave.
+
+        Raises:
+            ValueError: a row is none of kind, shape and count; the message says which.
+        """
+        if not isinstance(rows, list):
+            raise ValueError(f"must be a list of [kind, shape, count], got {rows!r:.80}")
+        found = []
+        for index, row in enumerate(rows):
+            match row:
+                case [str(kind), [*shape], int(count)] if (
+                    kind in get_args(ParameterKind)
+                    and count >= 1
+                    and all(type(size) is int and size >= 0 for size in shape)
+                ):
+                    found.append(ParameterShape(kind, tuple(shape), count))  # type: ignore[arg-type]  # checked above
+                case _:
+                    raise ValueError(
+                        f"[{index}] must be [kind, shape, count] with a kind of {', '.join(get_args(ParameterKind))}, "
+                        f"got {row!r:.80}"
+                    )
+        return cls(tuple(sorted(found)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +102,45 @@ class TrialIdentity:
     data: str | None
     """Digest of what it reads (`trainers.identity.data.content_digest`); None: there is no telling."""
     environment: Environment
+    shape: ModelShape | None = None
+    """Of the model; None: it has no parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """What is known of a model before it is trained: enough to find tuned ones like it."""
+
+    shape: ModelShape
+    source: str
+    """What told it, for a person: a file's name, `module:Class` or a workload with its options."""
+    workload: str | None = None
+    """The name of the workload that builds it; None: it is no workload's."""
+    digest: str | None = None
+    """The fingerprint that trials of that workload with these options have; None: it is no workload's."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As a file holds it, and a request."""
+        return {
+            "source": self.source,
+            "workload": self.workload,
+            "digest": self.digest,
+            "parameters": self.shape.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The fingerprint that `to_json` gave."""
+        return cls(ModelShape.from_json(data["parameters"]), data["source"], data["workload"], data["digest"])
+
+
+def fingerprint_of_workload(name: str, model: str, options: Mapping[str, Any]) -> str:
+    """The fingerprint of a workload's model. An option counts beside the parameters, as it may change what they do.
+
+    Args:
+        model: its `trainers.identity.model.model_digest`.
+        options: all of the workload's options of the role `model`.
+    """
+    return digest_of([name, model, dict(options)])
 
 
 def digest_of(value: object) -> str:

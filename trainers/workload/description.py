@@ -9,12 +9,13 @@ from typing import Any, Literal, Self, TypeAlias, get_args
 from trainers.config import SUMMARY_PREFIXES, Json
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
-OptionRole: TypeAlias = Literal["model", "data", "path", "path_or_word", "reading", "cache"]
-"""Of an option: the `model` or its loss; which `data` are read, and what is made of them; the `path` of files, which
-stand for themselves wherever they lie, or a word in place of one (`path_or_word`); or only how the data are read
-(`reading`), e.g. by how many processes, and in which directory something is kept for the next time (`cache`). Two jobs
-train the same model on the same data if all but the last two agree (`trainers.identity`). Where a service says which
-directories trials may read, it looks at all values of `path`, `path_or_word` and `cache`."""
+OptionRole: TypeAlias = Literal["model", "shape", "data", "path", "path_or_word", "reading", "cache"]
+"""Of an option: the `model` or its loss; only its `shape`, which the parameters show by themselves; which `data` are
+read, and what is made of them; the `path` of files, which stand for themselves wherever they lie, or a word in place of
+one (`path_or_word`); or only how the data are read (`reading`), e.g. by how many processes, and in which directory
+something is kept for the next time (`cache`). Two jobs train the same model on the same data if all but the last two
+agree (`trainers.identity`). Where a service says which directories trials may read, it looks at all values of `path`,
+`path_or_word` and `cache`."""
 _SummaryKind: TypeAlias = Literal["best", "mean_of_last"]
 
 

@@ -1,6 +1,7 @@
 """Checks of workload options: each gives the value, or a ValueError that names the option and what it got.
 
-And the option `size`, which several workloads have. Nothing here imports torch: the descriptions use it.
+And the options `size`, `width` and `depth`, which several workloads have. Nothing here imports torch: the descriptions
+use it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,16 @@ SIZE = WorkloadOption(
     "size of the model: tiny or small; steps and batch size have defaults for tiny",
     choices=("tiny", "small"),
 )
+
+
+def width_option(what: str, *, null: str = "as the size has it") -> WorkloadOption:
+    """The option `width`. `what`: whose units or channels it is, and what follows it."""
+    return WorkloadOption(None, f"{what}; null: {null}", role="shape")
+
+
+def depth_option(what: str, *, null: str = "as the size has it") -> WorkloadOption:
+    """The option `depth`. `what`: the layers that it counts."""
+    return WorkloadOption(None, f"{what}; null: {null}", role="shape")
 
 
 def integer(name: str, value: object, *, minimum: int = 1) -> int:
@@ -85,3 +96,21 @@ def without_effect(name: str, value: object, reason: str) -> None:
 def shape_of_size(size: object, shapes: Mapping[str, Shape]) -> Shape:
     """The shape that a workload gives its option `size`, a word such as `tiny`."""
     return shapes[one_of("size", size, tuple(shapes))]
+
+
+def widened(sizes: Sequence[int], width: object) -> tuple[int, ...]:
+    """Units of layers, the first with `width` and the others in proportion, rounded; None: as they are."""
+    if width is None or not sizes:
+        without_effect("width", width, "without layers")
+        return tuple(sizes)
+    first = integer("width", width)
+    return tuple(max(1, round(size * first / sizes[0])) for size in sizes)
+
+
+def deepened(sizes: Sequence[Shape], depth: object, *, minimum: int = 1) -> tuple[Shape, ...]:
+    """`depth` layers in place of some others, each of which stands for about equally many; None: as they are."""
+    if depth is None or not sizes:
+        without_effect("depth", depth, "without layers")
+        return tuple(sizes)
+    count = integer("depth", depth, minimum=minimum)
+    return tuple(sizes[index * len(sizes) // count] for index in range(count))

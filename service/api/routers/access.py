@@ -26,10 +26,10 @@ from service.api.schemas.access import (
     TokenCreated,
     TokenRead,
 )
-from service.api.schemas.jobs import Page
+from service.api.schemas.common import Page
 from service.api.strict_json import refuse_repeated_names
 from service.errors import NotFound, ScopeMissing
-from service.store.access_models import Project
+from service.store.models import Project
 from service.store.repositories import ProjectRepository, TokenRepository
 from service.store.session import Session
 

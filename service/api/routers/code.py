@@ -21,7 +21,7 @@ from service.api.dependencies import (
 )
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
 from service.api.schemas.code import CodeItem, CodeRead
-from service.api.schemas.jobs import Page
+from service.api.schemas.common import Page
 from service.code.archive import MEDIA_TYPE, CodeArchive, UnusableCode, pack, read
 from service.errors import CodeForbidden, InvalidInput, NotFound
 from service.specification.code import SHA256_PATTERN

@@ -17,7 +17,7 @@ from service.api.dependencies import (
 )
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
-from service.api.schemas.jobs import Page
+from service.api.schemas.common import Page
 from service.api.schemas.webhooks import DeliveryRead, WebhookCreate, WebhookCreated, WebhookRead
 from service.api.strict_json import refuse_repeated_names
 from service.errors import InvalidInput, NotFound

@@ -17,7 +17,7 @@ from service.domain import DEFAULT_PROJECT
 from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
-    from service.store.access_models import Project, Token
+    from service.store.models import Project, Token
     from service.store.repositories import Usage
 
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100)]

@@ -1,10 +1,13 @@
-"""Bodies that belong to no resource: what all responses have in common, health, errors."""
+"""Bodies that belong to no resource: what all responses have in common, pages of lists, health, errors."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+Item = TypeVar("Item")
 
 
 class ReadModel(BaseModel):
@@ -72,3 +75,22 @@ class Problem(BaseModel):
     """The path of the request."""
     errors: list[FieldError] = Field(default_factory=list)
     """The fields at fault, if there are any."""
+
+
+class Page(ReadModel, Generic[Item]):
+    """A page of a list; `next_page_token` is null on the last one."""
+
+    items: list[Item]
+    """In the order of the list."""
+    next_page_token: str | None
+    """`page_token` of the next page; null: this is the last one."""
+
+
+def of_list(example: Mapping[str, Any], *, always: str, large: str) -> Callable[[dict[str, Any]], None]:
+    """Changes the schema of what is read alone to that of a row of a list, which may lack any field but one."""
+
+    def change(schema: dict[str, Any]) -> None:
+        schema["required"] = [always]
+        schema["examples"] = [{name: value for name, value in example.items() if name != large}]
+
+    return change

@@ -13,7 +13,7 @@ from service.domain import Direction
 from service.evidence.insights import SideInsights, insights_from_json
 
 if TYPE_CHECKING:
-    from service.store.insight_models import JobInsightsRow
+    from service.store.models import JobInsightsRow
 
 
 class InsightsRead(ReadModel):

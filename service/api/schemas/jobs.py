@@ -1,44 +1,35 @@
-"""Bodies about jobs and trials: those that are read and written, with an example of each. No SQL, no
-web framework."""
+"""Bodies about jobs: those that are read and written, with an example of each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from service.api import examples
 from service.api.request_body import check_storable
-from service.api.schemas.common import ReadModel
+from service.api.schemas.common import ReadModel, of_list
 from service.domain import (
     DEFAULT_PROJECT,
-    FailureReason,
     JobRequest,
     JobState,
     Objective,
     Phase,
-    TrialRequest,
     TrialState,
 )
 from service.errors import InvalidInput
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
-from service.evidence.recommended import PasteableConfig
 from service.specification.estimate import Estimate
 from service.specification.estimate_lines import estimate_lines
 from service.specification.job import Budget, JobSpecification
 from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from service.store import models
     from service.use_cases.progress import JobProgress
     from service.use_cases.waiting import Waiting
-
-Item = TypeVar("Item")
 
 MAX_TAGS = 50
 TagName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
@@ -142,28 +133,6 @@ class JobChange(StrictModel):
     def changes(self) -> dict[str, Any]:
         """The values given, but for the budget's."""
         return {name: getattr(self, name) for name in self.model_fields_set - {"budget"}}
-
-
-class TrialCreate(StrictModel):
-    """A trial that a user wants tried."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CREATE]})
-
-    phase: Literal["search", "baseline"] = "search"
-    """Whose search space it is of, and whose trials it counts among."""
-    optimizer: str | None = None
-    """Of which baseline, where the job has several."""
-    parameters: dict[str, JsonValue] = Field(default_factory=dict)
-    """Values by parameter of that space, as in a job's `pinned`; those left out take their defaults."""
-    beyond_bounds: bool = False
-    """True if numbers may lie beyond the space's ranges, as far as the optimizer accepts them. The search then learns
-    from the trial as if they lay at the edge."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
 
 
 class PhaseProgressRead(ReadModel):
@@ -308,21 +277,11 @@ class JobRead(ReadModel):
         )
 
 
-def _of_list(example: Mapping[str, Any], *, always: str, large: str) -> Callable[[dict[str, Any]], None]:
-    """Changes the schema of what is read alone to that of a row of a list, which may lack any field but one."""
-
-    def change(schema: dict[str, Any]) -> None:
-        schema["required"] = [always]
-        schema["examples"] = [{name: value for name, value in example.items() if name != large}]
-
-    return change
-
-
 class JobItem(JobRead):
     """A job of a list, with the fields that were asked for: all but `specification`, unless `view` or `fields` say
     otherwise."""
 
-    model_config = ConfigDict(json_schema_extra=_of_list(examples.JOB, always="id", large="specification"))
+    model_config = ConfigDict(json_schema_extra=of_list(examples.JOB, always="id", large="specification"))
 
 
 class JobEstimate(Estimate):
@@ -334,143 +293,3 @@ class JobEstimate(Estimate):
     @classmethod
     def of(cls, estimate: Estimate) -> JobEstimate:
         return cls(**dict(estimate), lines=estimate_lines(estimate))
-
-
-class TrialRead(ReadModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL]})
-
-    number: int
-    """0, 1, 2, ... within the job."""
-    phase: Phase
-    """The part of the job that it belongs to."""
-    state: TrialState
-    """Where it stands; all but the first two are final, unless a user has it tried again."""
-    requested: TrialRequest | None
-    """`stop`: the trial ends at its next measurement."""
-    reason: FailureReason | None
-    """Why the trial failed."""
-    detail: str | None
-    """An explanation for a person."""
-    parameters: dict[str, JsonValue]
-    """The sampled values by parameter name."""
-    config: dict[str, JsonValue]
-    """The whole trial config: what `python -m trainers.run` reads."""
-    confirms: int | None = None
-    """In the confirmation: the number of the trial whose config this one repeats with a new seed."""
-    forked_from: int | None = None
-    """With the pruner `pbt`: the number of the trial from whose checkpoint this one begins, with hyperparameters of its
-    own; null: it begins from nothing."""
-    forked_at_step: int | None = None
-    """That checkpoint's step. The curve begins there, with what that trial measured; `seconds` go on counting."""
-    proposed: bool = False
-    """True if a user proposed it."""
-    runs: int
-    """Times it was started: more than 1 after a loss."""
-    step: int
-    """Optimizer steps measured so far."""
-    num_steps: int
-    """Steps of this trial, if it goes to its end."""
-    seconds: float
-    """Training time up to `step`."""
-    spent_seconds: float
-    """Training time in all its runs: more than `seconds` if steps were trained again."""
-    value: float | None
-    """The objective at `step`."""
-    metrics: dict[str, float | None]
-    """Every metric at `step`; null: it was not finite."""
-    fingerprint: str | None = None
-    """Digest of the model that it trains: of its parameters' shapes and kinds, its other modules, and the workload with
-    the options of the model that the search does not vary. Null until it was measured."""
-    data_digest: str | None = None
-    """Digest of the data; null: there is no telling."""
-    last_lines: list[str] = Field(default_factory=list)
-    """Of a failed trial that is read alone: the end of what its ranks printed."""
-    created_at: datetime
-    """When it was chosen."""
-    started_at: datetime | None
-    """When it was first trained; null: not yet."""
-    finished_at: datetime | None
-    """When it ended; null: it has not."""
-
-    @classmethod
-    def of(cls, trial: models.Trial, *, last_lines: Sequence[str] = ()) -> TrialRead:
-        own = {name: getattr(trial, name) for name in cls.model_fields if name not in ("num_steps", "last_lines")}
-        return cls(num_steps=trial.config["num_steps"], last_lines=list(last_lines), **own)
-
-
-class TrialItem(TrialRead):
-    """A trial of a list, with the fields that were asked for: all but `config`, unless `view` or `fields` say
-    otherwise."""
-
-    model_config = ConfigDict(json_schema_extra=_of_list(examples.TRIAL, always="number", large="config"))
-
-
-class TrialConfigRead(PasteableConfig):
-    """The config of a trial, to paste, as that of a recommendation."""
-
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CONFIG_TO_PASTE]})
-
-    number: int
-    """Of the trial."""
-    python: str
-    """The same as Python to paste."""
-
-    @classmethod
-    def of(cls, number: int, config: PasteableConfig, *, python: str) -> TrialConfigRead:
-        return cls(number=number, python=python, **dict(config))
-
-
-class MeasurementRead(ReadModel):
-    step: int
-    """Optimizer steps up to it."""
-    epoch: float
-    """Passes over the training data up to it."""
-    seconds: float
-    """Training time up to it."""
-    metrics: dict[str, float | None]
-    """By name; null: it was not finite."""
-    recorded_at: datetime
-    """When it was stored."""
-
-
-class MeasurementPage(ReadModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.MEASUREMENTS]})
-
-    items: list[MeasurementRead]
-    """By step."""
-    next_after_step: int | None
-    """`after_step` of the next page; null: this is the last one so far."""
-
-
-class Page(ReadModel, Generic[Item]):
-    """A page of a list; `next_page_token` is null on the last one."""
-
-    items: list[Item]
-    """In the order of the list."""
-    next_page_token: str | None
-    """`page_token` of the next page; null: this is the last one."""
-
-
-class EventRead(ReadModel):
-    model_config = ConfigDict(json_schema_extra={"examples": [examples.EVENT]})
-
-    id: int
-    """Grows with time; what `Last-Event-ID` takes."""
-    job_id: str
-    """Of the job that it happened to."""
-    kind: str
-    """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for), `job.deleted`,
-    `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
-    data: dict[str, JsonValue]
-    """The details, by its kind."""
-    created_at: datetime
-    """When it happened."""
-
-
-class EventPage(ReadModel):
-    """Events, the oldest first."""
-
-    items: list[EventRead]
-    """The oldest first."""
-    next_after: int | None
-    """`after` of the next page; null: these are all so far. What comes later has ids above that of the last item."""

@@ -8,7 +8,8 @@ from itertools import islice
 
 from rich.table import Table
 
-from service.api.schemas.jobs import JobRead, TrialRead
+from service.api.schemas.jobs import JobRead
+from service.api.schemas.trials import TrialRead
 from service.cli.reading.trials_table import trials_table
 from service.client import Client
 from service.domain import TrialState

@@ -11,8 +11,8 @@ from service.errors import ServiceError
 from service.inert import inert
 
 if TYPE_CHECKING:
-    from service.api.schemas.jobs import TrialConfigRead
     from service.api.schemas.recommendations import RecommendationRead
+    from service.api.schemas.trials import TrialConfigRead
     from service.evidence.formats.written import Written
 
 app = typer.Typer()

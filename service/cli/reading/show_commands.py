@@ -22,7 +22,8 @@ from service.cli.asking import (
 from service.domain import Phase, TrialState
 
 if TYPE_CHECKING:
-    from service.api.schemas.jobs import JobRead, TrialRead
+    from service.api.schemas.jobs import JobRead
+    from service.api.schemas.trials import TrialRead
     from service.client import Client
 
 NOT_FOUND = 404

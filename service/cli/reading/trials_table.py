@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from service.api.schemas.jobs import TrialRead
+from service.api.schemas.trials import TrialRead
 from service.cli.terminal import InertTable
 from service.domain import TrialState
 from service.evidence.in_words.wording import duration, number

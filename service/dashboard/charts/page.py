@@ -52,7 +52,7 @@ def changes_of(session: Session, job: Job, since: int | None) -> Changes | None:
     """None: the reader has nothing, or so much has happened that all is sent anew."""
     if since is None:
         return None
-    events = EventRepository(session).after(since, job_id=job.id, limit=MAX_EVENTS + 1)
+    events = EventRepository(session).after(since, project=None, job_id=job.id, limit=MAX_EVENTS + 1)
     if len(events) > MAX_EVENTS:
         return None
     first_steps: dict[int, int] = {}

@@ -14,7 +14,7 @@ from service.evidence.in_words.insight_words import (
     trend_words,
 )
 from service.evidence.insights import ParameterInsight, SideInsights, insights_from_json
-from service.store.insight_models import JobInsightsRow
+from service.store.models import JobInsightsRow
 
 MAX_OTHERS = 3
 """Parameters not told from chance that stand beside those that are; more are folded away."""

@@ -10,7 +10,7 @@ from enum import StrEnum
 from service.access.caller import Caller, Scope
 from service.access.tokens import TokenState, state_of
 from service.settings import Access
-from service.store.access_models import Project, Token
+from service.store.models import Project, Token
 from service.store.repositories import Usage
 
 SCOPES: dict[Scope, str] = {

@@ -10,7 +10,8 @@ from typing import Any
 from search_spaces import SearchSpace
 from search_spaces.edges import edges
 from service.domain import Direction, FailureReason
-from service.evidence.types import Alternative, ConfirmationResult, ConfirmedConfig, FinishedTrial
+from service.evidence.finished_trial import FinishedTrial
+from service.evidence.types import Alternative, ConfirmationResult, ConfirmedConfig
 
 NOTABLE = 0.05
 """Share by which a cost must differ to speak for a config."""

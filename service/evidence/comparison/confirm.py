@@ -14,7 +14,8 @@ from service.domain import Direction, Phase, TrialState
 from service.evidence.comparison import student_t
 from service.evidence.comparison.finalists import num_choosing, preferred
 from service.evidence.comparison.paired import CONFIDENCE, MIN_SEEDS, Interval, interval_of, is_settled
-from service.evidence.types import EQUAL_WITHIN, ConfirmationResult, ConfirmedConfig, FinishedTrial, SeedResult, Verdict
+from service.evidence.finished_trial import FinishedTrial
+from service.evidence.types import EQUAL_WITHIN, ConfirmationResult, ConfirmedConfig, SeedResult, Verdict
 
 
 def confirm(

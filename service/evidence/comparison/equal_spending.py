@@ -15,7 +15,8 @@ from service.domain import Currency, Direction
 from service.evidence.best_values import compare, improvement_over
 from service.evidence.comparison.confirm import verdict_of
 from service.evidence.comparison.paired import MIN_SEEDS, interval_of
-from service.evidence.types import CurrencyComparison, FinishedTrial, Verdict
+from service.evidence.finished_trial import FinishedTrial
+from service.evidence.types import CurrencyComparison, Verdict
 
 Pair = tuple[FinishedTrial, FinishedTrial]
 """Our trial and the baseline's with one seed."""

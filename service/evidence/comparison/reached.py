@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from service.domain import Direction
 from service.evidence.comparison.paired import MIN_SEEDS, interval_of
-from service.evidence.types import FinishedTrial, ReachedBaseline
+from service.evidence.finished_trial import FinishedTrial
+from service.evidence.types import ReachedBaseline
 
 Curve = Sequence[tuple[int, float, Mapping[str, float | None]]]
 """Step, seconds and metrics of each measurement."""

@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from search_spaces import SearchSpace
 from service.domain import Direction, Phase, Side, TrialState, side_of
 from service.evidence.comparison.confirm import compare_over_seeds, differences_of
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.luck.best_probability import best_probabilities
 from service.evidence.luck.search_luck import interval_of_searches
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial, point_of
 from service.evidence.luck.true_means import NoNoise
-from service.evidence.types import ConfirmationResult, ConfirmedConfig, FinishedTrial
+from service.evidence.types import ConfirmationResult, ConfirmedConfig
 
 _ENDED = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
 

@@ -34,7 +34,7 @@ from service.scheduler.tune.orders import Orders
 from service.scheduler.tune.run_end import Ending, RunEnded, Signals
 from service.specification.external.messages import Answer, End, ExternalDecision, Report, Suggest, SuggestedTrial
 from service.specification.planning import JobPlan
-from service.store.external_models import ExternalRequest, TrialLease
+from service.store.models import ExternalRequest, TrialLease
 from service.store.repositories import ExternalRequestRepository, TrialLeaseRepository, TrialRepository
 from service.store.session import Session
 from service.use_cases import run

@@ -6,15 +6,6 @@ from alembic import context
 from sqlalchemy import Connection
 
 from service.settings import Settings
-from service.store import (  # noqa: F401 # their tables
-    access_models,
-    code_models,
-    deletion_models,
-    external_models,
-    insight_models,
-    output_models,
-    webhook_models,
-)
 from service.store.migrations import VERSION_TABLE
 from service.store.models import Base
 from service.store.session import Database

@@ -13,8 +13,7 @@ from sqlalchemy.dialects.sqlite import insert as insert_sqlite
 from sqlalchemy.orm import Session
 
 from service.domain import DEFAULT_PROJECT, JobState
-from service.store.access_models import AuditEntry, Project, SigningKey, Token
-from service.store.models import Job, Trial
+from service.store.models import AuditEntry, Job, Project, SigningKey, Token, Trial
 from service.store.repositories.code import CodeRepository
 from service.store.repositories.deletions import DeletionRepository
 
@@ -157,7 +156,7 @@ class AuditRepository:
         self._session.flush()
 
     def page(
-        self, *, project: str | None = None, actor: str | None = None, before_id: int | None = None, limit: int
+        self, *, project: str | None, actor: str | None = None, before_id: int | None = None, limit: int
     ) -> Sequence[AuditEntry]:
         """Up to `limit` entries, newest first, beginning after the entry `before_id`."""
         statement = select(AuditEntry).order_by(AuditEntry.id.desc()).limit(limit)

@@ -8,8 +8,7 @@ from sqlalchemy import ColumnElement, and_, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from service.errors import NotFound
-from service.store.code_models import Code
-from service.store.models import Job
+from service.store.models import Code, Job
 
 
 class CodeRepository:

@@ -8,8 +8,7 @@ from datetime import datetime
 from sqlalchemy import Delete, delete, func, select
 from sqlalchemy.orm import Session
 
-from service.store.deletion_models import DeletedJob
-from service.store.models import Event, Job, MeasurementRow, RecommendationRow, Trial
+from service.store.models import DeletedJob, Event, Job, MeasurementRow, RecommendationRow, Trial
 
 
 class DeletionRepository:
@@ -64,7 +63,7 @@ class DeletionRepository:
     def delete_job(self, job_id: str) -> None:
         self._session.execute(delete(Job).where(Job.id == job_id))
 
-    def rank_seconds(self, project: str | None = None) -> float:
+    def rank_seconds(self, project: str | None) -> float:
         """Training time of all trials of deleted jobs times their ranks; `project` None: of any."""
         statement = select(func.coalesce(func.sum(DeletedJob.rank_seconds), 0.0))
         if project is not None:

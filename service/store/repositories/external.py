@@ -9,7 +9,7 @@ from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from service.specification.external.messages import Answer, RequestKind
-from service.store.external_models import ExternalRequest, TrialLease
+from service.store.models import ExternalRequest, TrialLease
 
 
 class ExternalRequestRepository:

@@ -11,8 +11,7 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from service.domain import FailureReason, Phase, TrialState
-from service.store.insight_models import JobInsightsRow
-from service.store.models import Trial
+from service.store.models import JobInsightsRow, Trial
 
 _FINAL = [state for state in TrialState if state.is_final]
 

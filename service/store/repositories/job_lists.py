@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from sqlalchemy import ColumnElement, exists, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, defer
 
 from service.domain import JobState
 from service.store.models import Job
@@ -62,14 +62,18 @@ class TagFilter:
     """None: any."""
 
 
+_UNREAD = defer(Job.parameter_groups)
+"""What no list shows; it is read when it is asked for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuery:
     """What is asked of jobs; a field that is None, or empty, leaves them all."""
 
     states: Sequence[JobState] = ()
+    sees: str | None
+    """The project that whoever asks sees alone; None: it sees them all."""
     project: str | None = None
-    sees: str | None = None
-    """The project that whoever asks sees alone."""
     owner: str | None = None
     workload: str | None = None
     model: str | None = None
@@ -93,7 +97,7 @@ class JobListRepository:
     ) -> list[Job]:
         """Up to `limit` jobs, beginning behind a place in the order."""
         keyset = _keyset(order)
-        statement = select(Job).where(*self._conditions(query)).order_by(*keyset.order_by).limit(limit)
+        statement = select(Job).options(_UNREAD).where(*self._conditions(query)).order_by(*keyset.order_by).limit(limit)
         if after is not None:
             statement = statement.where(keyset.after(after))
         return list(self._session.scalars(statement))
@@ -103,7 +107,7 @@ class JobListRepository:
     ) -> list[Job]:
         """Up to `limit` jobs, in the order, that end in front of a place in it."""
         keyset = _keyset(order)
-        statement = select(Job).where(*self._conditions(query), keyset.before(before))
+        statement = select(Job).options(_UNREAD).where(*self._conditions(query), keyset.before(before))
         found = list(self._session.scalars(statement.order_by(*keyset.order_by_backwards).limit(limit)))
         return found[::-1]
 

@@ -73,19 +73,19 @@ class JobRepository:
         old = (Job.idempotency_key.is_not(None), Job.created_at < before)
         self._session.execute(update(Job).where(*old).values(idempotency_key=None))
 
-    def page(self, *, project: str | None = None, workload: str | None = None, limit: int) -> list[Job]:
+    def page(self, *, project: str | None, workload: str | None = None, limit: int) -> list[Job]:
         """Up to `limit` jobs, newest first, the archived ones, too; `project` and `workload` None: of any."""
         statement = select(Job).where(_IS_THERE, *_of_project(project)).order_by(Job.id.desc()).limit(limit)
         if workload is not None:
             statement = statement.where(Job.workload == workload)
         return list(self._session.scalars(statement))
 
-    def models(self, *, project: str | None = None) -> list[str]:
+    def models(self, *, project: str | None) -> list[str]:
         """The names that users have given to their models; `project` None: in any."""
         statement = select(Job.model).where(Job.model.is_not(None), _IS_THERE, *_of_project(project))
         return list(self._session.scalars(statement.distinct().order_by(Job.model)))
 
-    def workloads(self, *, project: str | None = None) -> list[str]:
+    def workloads(self, *, project: str | None) -> list[str]:
         """The names of the workloads that jobs had; `project` None: of any."""
         statement = select(Job.workload).where(_IS_THERE, *_of_project(project))
         return list(self._session.scalars(statement.distinct().order_by(Job.workload)))
@@ -189,8 +189,9 @@ class EventRepository:
         self._session.flush()
         self._session.execute(insert(Event), rows)
 
-    def after(self, last_id: int, *, job_id: str | None = None, project: str | None = None, limit: int) -> list[Event]:
-        """Up to `limit` events with an id above `last_id`, oldest first; of one job or one project, if it is given."""
+    def after(self, last_id: int, *, project: str | None, job_id: str | None = None, limit: int) -> list[Event]:
+        """Up to `limit` events with an id above `last_id`, oldest first; of one job, if it is given;
+        `project` None: of any."""
         statement = select(Event).where(Event.id > last_id).order_by(Event.id).limit(limit)
         if project is not None:
             statement = statement.join(Job, Job.id == Event.job_id).where(Job.project == project)

@@ -109,6 +109,6 @@ class OperationRepository:
             .join(Job, Job.id == Trial.job_id)
             .where(Job.state == JobState.RUNNING, Trial.state == TrialState.RUNNING)
         )
-        of_deleted = DeletionRepository(self._session).rank_seconds()
+        of_deleted = DeletionRepository(self._session).rank_seconds(None)
         trained = float(self._session.scalar(spent.where(there)) or 0.0) + of_deleted
         return trained, int(self._session.scalar(running) or 0)

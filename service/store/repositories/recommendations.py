@@ -24,7 +24,7 @@ _RANKS = {EvidenceStatus.CONFIRMED: 0, EvidenceStatus.PROVISIONAL: 1, EvidenceSt
 class RecommendationQuery:
     """What is asked of recommendations; a field that is None leaves them all."""
 
-    project: str | None = None
+    project: str | None
     workload: str | None = None
     model: str | None = None
     """The user's own name."""
@@ -159,7 +159,7 @@ class RecommendationRepository:
             for place, field in enumerate(fields)
         ]
 
-    def fingerprints(self, *, project: str | None = None, limit: int) -> list[str]:
+    def fingerprints(self, *, project: str | None, limit: int) -> list[str]:
         """The fingerprints of the newest recommendations; `project` None: of any."""
         statement = select(RecommendationRow.fingerprint).where(RecommendationRow.fingerprint.is_not(None))
         if project is not None:

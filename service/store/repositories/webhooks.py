@@ -10,8 +10,7 @@ from sqlalchemy.orm import Session
 
 from service.domain import DeliveryState
 from service.errors import NotFound
-from service.store.models import Event, Job
-from service.store.webhook_models import Delivery, Webhook
+from service.store.models import Delivery, Event, Job, Webhook
 
 
 class WebhookRepository:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.domain import DEFAULT_PROJECT, Phase, Side, TrialState
+from service.domain import Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
@@ -50,7 +50,7 @@ def estimate_job(
     session: Session,
     plan: JobPlan,
     *,
-    project: str = DEFAULT_PROJECT,
+    project: str,
     memory: MemoryEstimate | None = None,
     fingerprint: str | None = None,
     price: Price | None = None,

@@ -20,8 +20,7 @@ from service.errors import (
     TrialsTrainedHere,
 )
 from service.specification.external.messages import Answer, End, ExternalDecision, Report, RequestKind, Suggest
-from service.store.external_models import ExternalRequest
-from service.store.models import Job
+from service.store.models import ExternalRequest, Job
 from service.store.repositories import (
     ExternalRequestRepository,
     JobRepository,

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from service.access.quotas import check_stored_bytes
 from service.code.archive import CodeArchive
 from service.errors import Conflict, InvalidInput
-from service.store.code_models import Code
+from service.store.models import Code
 from service.store.repositories import CodeRepository
 from service.store.session import Session
 

@@ -15,8 +15,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from service.errors import JobNotFinished
-from service.store.deletion_models import DeletedJob
-from service.store.models import Job
+from service.store.models import DeletedJob, Job
 from service.store.repositories import DeletionRepository, JobRepository, TrialRepository
 from service.store.session import Session
 from service.use_cases.transitions import record_deletion_event

@@ -12,9 +12,10 @@ from typing import Any
 from search_spaces import Scalar
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState, phase_of, side_of
 from service.evidence.comparison.confirm import compare_over_seeds, confirm, split_seeds
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.luck.job_luck import sides_of
 from service.evidence.luck.searched_side import SearchedSide
-from service.evidence.types import ConfirmationResult, FinishedTrial
+from service.evidence.types import ConfirmationResult
 from service.scheduler.policy.confirmation import Confirmation
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start

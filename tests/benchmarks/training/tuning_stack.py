@@ -65,7 +65,16 @@ def run_job(
     plan = plan_job(JobSpecification.model_validate(specification))
     with store.writing() as session:
         worker_id = register_worker(session, host="here", pid=1, now=now)
-        create_job(session, plan.specification, name=None, tags={}, idempotency_key=None, now=now)
+        create_job(
+            session,
+            plan.specification,
+            name=None,
+            tags={},
+            project="default",
+            owner=None,
+            idempotency_key=None,
+            now=now,
+        )
         lease = claim_job(session, worker_id, lease_seconds=1e6, now=now)
     assert lease is not None
     policy = make_policy(plan)

@@ -13,7 +13,7 @@ from service.access.tokens import FILE_TOKEN, BadToken, KnownToken, look_up, new
 from service.client import Client, UnusableToken
 from service.server.serve import CannotServe, close_doors
 from service.settings import Settings
-from service.store.access_models import Token
+from service.store.models import Token
 from service.store.repositories import TokenRepository
 from service.store.session import Database
 from tests.support.service.callers import asking, give_token

@@ -55,7 +55,7 @@ def test_an_address_is_what_a_proxy_may_name_and_nothing_else(
     with asking(sqlite_database, allowed_hosts=allowed_hosts) as asked, asked.client(token) as http:
         assert http.post(f"/v1/jobs/{job}/pause", headers={"X-Forwarded-For": named}).status_code == 200
     with sqlite_database.reading() as session:
-        (entry,) = AuditRepository(session).page(limit=9)
+        (entry,) = AuditRepository(session).page(project=None, limit=9)
     assert entry.address == noted
 
 

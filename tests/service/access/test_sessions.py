@@ -74,7 +74,7 @@ def test_a_session_may_what_its_token_may_and_ends_with_log_out(world: World) ->
         assert http.get("/v1/jobs").status_code == 200
         assert httpx.get(f"{world.asked.url}/v1/jobs", headers=copied, trust_env=False, verify=False).status_code == 401
     with world.database.reading() as session:
-        entries = AuditRepository(session).page(limit=9)
+        entries = AuditRepository(session).page(project=None, limit=9)
         token = TokenRepository(session).named("ada")
     assert [(entry.actor, entry.action) for entry in entries] == [
         ("ada", action) for action in ("log_in", "log_out", "pause_job", "log_in")

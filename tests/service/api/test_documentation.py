@@ -11,7 +11,7 @@ import pytest
 
 from search_spaces import presets
 from service.api import examples
-from service.api.schemas import jobs
+from service.api.schemas import events, jobs, trials
 from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
 from service.api.schemas.common import Problem
 from service.api.schemas.health import JobHealth
@@ -125,10 +125,10 @@ def test_examples_of_responses_are_valid() -> None:
         (jobs.JobRead, examples.JOB),
         (jobs.JobEstimate, examples.JOB_ESTIMATE),
         (JobOutcomes, examples.JOB_OUTCOMES),
-        (jobs.TrialRead, examples.TRIAL),
-        (jobs.TrialConfigRead, examples.TRIAL_CONFIG_TO_PASTE),
-        (jobs.MeasurementPage, examples.MEASUREMENTS),
-        (jobs.EventRead, examples.EVENT),
+        (trials.TrialRead, examples.TRIAL),
+        (trials.TrialConfigRead, examples.TRIAL_CONFIG_TO_PASTE),
+        (trials.MeasurementPage, examples.MEASUREMENTS),
+        (events.EventRead, examples.EVENT),
         (RecommendationRead, examples.RECOMMENDATION),
         (WorkloadRead, examples.WORKLOAD),
         (SearchSpaceRead, examples.SEARCH_SPACE),

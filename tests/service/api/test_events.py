@@ -38,7 +38,7 @@ def _open(http: httpx.Client, path: str, last_event_id: int | None = None) -> It
 
 def _stored(database: Database, job_id: str | None = None) -> list[int]:
     with database.reading() as session:
-        return [event.id for event in EventRepository(session).after(0, job_id=job_id, limit=1000)]
+        return [event.id for event in EventRepository(session).after(0, project=None, job_id=job_id, limit=1000)]
 
 
 def test_a_jobs_stream_tells_all_of_it_and_ends_with_its_final_state(http: httpx.Client, database: Database) -> None:

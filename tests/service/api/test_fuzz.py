@@ -64,7 +64,7 @@ def spoiled(draw: st.DrawFn) -> Any:
 def _post(http: httpx.Client, database: Database, body: Any) -> None:
     def counts() -> tuple[int, int]:
         with database.reading() as session:
-            return len(JobRepository(session).page(limit=1000)), EventRepository(session).last_id()
+            return len(JobRepository(session).page(project=None, limit=1000)), EventRepository(session).last_id()
 
     before = counts()
     answer = http.post("/v1/jobs", content=json.dumps(body), headers={"Content-Type": "application/json"})

@@ -40,7 +40,7 @@ def test_a_deleted_job_is_gone_for_all_who_ask(http: httpx.Client, database: Dat
     assert _ids(http) == _ids(http, archived="all") == [running]
     assert http.get("/v1/recommendations", params={"model": "mine"}).status_code == 404, "nobody knows the name"
     with database.reading() as session:
-        entry = AuditRepository(session).page(limit=1)[0]
+        entry = AuditRepository(session).page(project=None, limit=1)[0]
         assert (entry.action, entry.target) == ("delete_job", job_id)
 
 
@@ -241,7 +241,7 @@ def test_many_jobs_are_steered_at_once_each_with_its_outcome(database: Database)
             assert http.post("/v1/jobs:cancel", json={} if bad is None else {"job_ids": bad}).status_code == 422, bad
     with database.reading() as session:
         assert JobRepository(session).get(theirs).state == "queued"
-        deeds = [(entry.action, entry.target) for entry in AuditRepository(session).page(limit=10)]
+        deeds = [(entry.action, entry.target) for entry in AuditRepository(session).page(project=None, limit=10)]
     assert deeds == [(f"{verb}_job", job_id) for verb in ("cancel", "resume", "pause") for job_id in reversed(ours)]
 
 

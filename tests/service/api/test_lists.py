@@ -7,7 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from service.api.schemas.jobs import JobRead, TrialRead
+from service.api.schemas.jobs import JobRead
+from service.api.schemas.trials import TrialRead
 from service.domain import FailureReason, Phase, TrialState
 from service.store.session import Database
 from tests.support.service.live import finished_job

@@ -13,7 +13,7 @@ import pytest
 from service.api import preparation
 from service.api.preparation import Preparations
 from service.errors import InvalidInput, NotDoneYet, ServiceBusy
-from service.specification import planning
+from service.specification.planning import own_workload
 from service.specification.workloads import describe_workload
 from service.store.session import Database
 from tests.support import event_loop
@@ -115,7 +115,7 @@ def test_slow_descriptions_hold_up_nobody_else(
         assert go.wait(60)
         raise InvalidInput("workload.name", "is none")
 
-    monkeypatch.setattr(planning, "describe_workload", slow)
+    monkeypatch.setattr(own_workload, "describe_workload", slow)
     bodies = [{"workload": {"name": f"slow_{index % 20}:Slow"}} for index in range(40)]
 
     async def ask(url: str) -> list[httpx.Response]:
@@ -144,10 +144,10 @@ def test_a_proposal_to_a_slow_workload_keeps_no_writer_waiting(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     described = describe_workload("digits-mlp")
-    monkeypatch.setattr(planning, "describe_workload", lambda _: described)
+    monkeypatch.setattr(own_workload, "describe_workload", lambda _: described)
     other = submit(sqlite_database)
     job_id = submit(sqlite_database, workload={"name": "mine:Mine"})
-    monkeypatch.setattr(planning, "describe_workload", lambda _: describe())
+    monkeypatch.setattr(own_workload, "describe_workload", lambda _: describe())
 
     def describe() -> Any:
         # Nobody has SQLite's write lock meanwhile.

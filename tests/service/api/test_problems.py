@@ -49,7 +49,7 @@ def contents(database: Database) -> Iterator[tuple[int, int]]:
 
     def counts() -> tuple[int, int]:
         with database.reading() as session:
-            return len(JobRepository(session).page(limit=100)), EventRepository(session).last_id()
+            return len(JobRepository(session).page(project=None, limit=100)), EventRepository(session).last_id()
 
     before = counts()
     yield before
@@ -333,7 +333,7 @@ def test_an_unexpected_error_is_a_500_without_internals(
 
 def _fails_at_commit(session: WriteSession) -> dict[str, bool]:
     # A job of no existing worker: the foreign key refuses it, on PostgreSQL and SQLite, when it is flushed.
-    job = JobRepository(session).page(limit=1)[0]
+    job = JobRepository(session).page(project=None, limit=1)[0]
     job.lease_worker_id = "worker_nope"
     return {"done": True}
 

@@ -9,7 +9,7 @@ import pytest
 
 from service.api import recent_events
 from service.api.recent_events import Message, RecentEvents, Stretch
-from service.store.access_models import Project
+from service.store.models import Project
 from service.store.repositories import EventRepository, ProjectRepository
 from service.store.session import Database, Session
 from tests.support import event_loop

@@ -70,7 +70,7 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
 
     with service.database.reading() as session:
         stored = RecommendationRepository(session).of_job(job.id)
-        events = EventRepository(session).after(0, job_id=job.id, limit=10_000)
+        events = EventRepository(session).after(0, project=None, job_id=job.id, limit=10_000)
     assert stored is not None
     evidence = stored.content["evidence"]
     assert evidence["seeds"] == evidence["confirmation"]["seeds"] == [2, 3]

@@ -74,7 +74,7 @@ def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
     assert service.processes() == []
     assert service.directories() == []
     with service.database.reading() as session:
-        [job] = JobRepository(session).page(limit=2)
+        [job] = JobRepository(session).page(project=None, limit=2)
     assert job.state is JobState.QUEUED
     assert job.crashes == 0
 
@@ -154,7 +154,7 @@ def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray(
     assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 1, 0), job.failure
     assert [(trial.state, trial.runs) for trial in trials] == [(TrialState.COMPLETED, 1)]
     with database.reading() as session:
-        told = [event.kind for event in EventRepository(session).after(0, job_id=job_id, limit=1000)]
+        told = [event.kind for event in EventRepository(session).after(0, project=None, job_id=job_id, limit=1000)]
     assert told.count("job.recommendation") == 1
     assert "crashed" not in service.logs()
 

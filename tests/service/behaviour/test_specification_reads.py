@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from service.specification.job import JobSpecification
-from service.store import models
+from service.store.models import jobs
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.steer import change_budget
@@ -44,7 +44,7 @@ def test_a_page_parses_the_specification_of_its_job_once(
     story.finish()
     with running(sqlite_database) as url:
         parsed.clear()
-        models._parsed.cache_clear()  # of what the story has read
+        jobs._parsed.cache_clear()  # of what the story has read
         path = address.format(story.job_id)
         response = httpx.get(url + path, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
     assert response.status_code == 200

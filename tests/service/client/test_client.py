@@ -93,7 +93,9 @@ def test_events_survive_a_restart_of_the_service(sqlite_database: Database) -> N
 
     def stored() -> list[int]:
         with sqlite_database.reading() as session:
-            return [event.id for event in EventRepository(session).after(0, job_id=lease.job_id, limit=100)]
+            return [
+                event.id for event in EventRepository(session).after(0, project=None, job_id=lease.job_id, limit=100)
+            ]
 
     def listen() -> None:
         with Client(url) as client:

@@ -86,7 +86,7 @@ def test_code_is_listed_and_removed_once_no_job_names_it(database: Database) -> 
             assert [each["num_jobs"] for each in http.get("/v1/code").json()["items"]] == [0]
             assert http.delete(f"/v1/code/{used}").status_code == 403
         with database.reading() as session:
-            entries = AuditRepository(session).page(limit=9)
+            entries = AuditRepository(session).page(project=None, limit=9)
         assert [(entry.action, entry.target) for entry in entries] == [("delete_code", unused)]
         client.cancel(job)
         with pytest.raises(ApiError, match="1 job names code"):  # it may be cloned

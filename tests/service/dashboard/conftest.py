@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator, Page, expect, sync_playwright
 
 from service.domain import JobState
 from service.store.session import Database
@@ -87,11 +87,17 @@ class Watched:
         assert [url for url in foreign if not url.startswith(("data:", "blob:"))] == []
 
 
+def open_context(browser: Browser, *, base_url: str | None = None, width: int = 1280) -> BrowserContext:
+    """A browser's memory of its own, whose pages wait as long as tests do."""
+    context = browser.new_context(base_url=base_url, viewport={"width": width, "height": 900})
+    context.set_default_timeout(TIMEOUT_MS)
+    return context
+
+
 @pytest.fixture(scope="session")
 def profile(browser: Browser, port: int) -> Iterator[BrowserContext]:
     """A browser's memory that all pages of a process share, for what it has compiled."""
-    context = browser.new_context(base_url=f"http://127.0.0.1:{port}", viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(TIMEOUT_MS)
+    context = open_context(browser, base_url=f"http://127.0.0.1:{port}")
     yield context
     context.close()
 
@@ -143,6 +149,12 @@ def open_page(page: Page, story: Story) -> None:
     page.goto(f"/jobs/{story.job_id}")
     for chart in ("best-so-far", "learning-curves"):
         expect(page.locator(f"#{chart}.js-plotly-plot .plot-container")).to_be_attached()
+
+
+def wait_for_scripts(page: Page, part: Locator) -> None:
+    """Waits until a page that a link led to has this part, and its scripts, without which its buttons do nothing."""
+    expect(part).to_be_attached()
+    page.wait_for_load_state()
 
 
 def wait_until_live(page: Page) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 import httpx
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Locator, Page, Route, expect
 
 from service.access.caller import Scope
 from service.dashboard.compare.chart import DrawnJob, best_so_far_of
@@ -16,7 +19,7 @@ from service.dashboard.compare.differences import Row, rows_of
 from service.domain import Direction, JobState, Phase, TrialState
 from service.store.repositories import EndedTrial, TrialColumnsRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import num_traces, wait_for, wait_for_traces, wait_until_live
+from tests.service.dashboard.conftest import num_traces, wait_for, wait_for_scripts, wait_for_traces, wait_until_live
 from tests.support.service.accessible import assert_accessible
 from tests.support.service.callers import asking, give_token
 from tests.support.service.live import finished_job
@@ -25,6 +28,10 @@ from tests.support.service.stories import Story, confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS
 
 get = partial(httpx.get, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
+OVER_DEVICE_SECONDS = """() => {
+  const title = document.getElementById("best-so-far").layout?.xaxis.title.text;
+  return title !== undefined && title.startsWith("device-seconds");
+}"""
 START = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
@@ -195,6 +202,19 @@ def _row(table: Locator, name: str) -> Locator:
     return table.locator("tr").filter(has=table.page.get_by_role("rowheader", name=name, exact=True))
 
 
+@contextmanager
+def late_answer(page: Page, address: str) -> Iterator[None]:
+    """Answers requests of the page for an address only at the end of the block, which ends when it has them."""
+    held: list[Route] = []
+    page.route(address, lambda route: held.append(route))
+    yield
+    for route in held:
+        with page.expect_response(route.request.url) as answered:
+            route.continue_()
+        answered.value.finished()
+    page.unroute(address)
+
+
 def test_a_person_picks_jobs_compares_them_and_watches_one_go_on(page: Page, two: _Jobs) -> None:
     page.goto("/compare")
     page.get_by_role("searchbox", name="Text in name or notes").fill("FIRST")
@@ -213,15 +233,19 @@ def test_a_person_picks_jobs_compares_them_and_watches_one_go_on(page: Page, two
     asked = page.get_by_role("region", name="What was asked of them").last
     expect(asked.get_by_role("rowheader")).to_have_text(["budget.num_trials"])
     page.get_by_role("link", name="show all").last.click()
+    wait_for_scripts(page, _row(asked, "workload.name"))
     expect(_row(asked, "workload.name")).to_contain_text("digits-mlp")
     expect(asked.locator("tr.differs")).to_have_count(1)
     configs = page.get_by_role("region", name="Best configs").last
     expect(_row(configs, "schedule.decay")).to_be_visible()
 
-    page.get_by_role("button", name="device time").click()
-    wait_for(page, "() => document.getElementById('best-so-far').layout.xaxis.title.text.startsWith('device-seconds')")
+    with late_answer(page, "**/compare/best-so-far?x=seconds*"):
+        page.get_by_role("button", name="time", exact=True).click()
+        page.get_by_role("button", name="device time").click()
+        wait_for(page, OVER_DEVICE_SECONDS)
+    assert page.evaluate(OVER_DEVICE_SECONDS)
     page.reload()
-    wait_for(page, "() => document.getElementById('best-so-far').layout?.xaxis.title.text.startsWith('device-seconds')")
+    wait_for(page, OVER_DEVICE_SECONDS)
     expect(page.get_by_role("button", name="device time")).to_have_attribute("aria-pressed", "true")
     wait_until_live(page)
     two.second.run(5, final=0.01)
@@ -246,4 +270,4 @@ def test_a_jobs_page_leads_to_its_comparison(page: Page, confirmed: Story) -> No
     page.goto(f"/jobs/{confirmed.job_id}")
     page.get_by_role("link", name="Compare").click()
     expect(page.locator(".chosen li")).to_have_count(1)
-    assert page.url.endswith(f"/compare?jobs={confirmed.job_id}")
+    expect(page).to_have_url(re.compile(rf"/compare\?jobs={confirmed.job_id}$"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -146,7 +147,7 @@ def test_the_chart_shows_the_luck_of_the_search_and_leads_to_its_table(page: Pag
     table = section.get_by_role("region", name="Trained again with new seeds")
     expect(table.get_by_role("row")).to_have_count(4)
     table.get_by_role("link", name="0.07650").click()
-    assert page.url.endswith(f"/jobs/{confirmed.job_id}/trials/37")
+    expect(page).to_have_url(re.compile(f"/jobs/{confirmed.job_id}/trials/37$"))
     for width in (390, 2560):
         page.set_viewport_size({"width": width, "height": 900})
         open_page(page, confirmed)

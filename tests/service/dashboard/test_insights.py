@@ -14,7 +14,7 @@ from service.evidence.insights import JobInsights
 from service.scheduler.insights.keeper import InsightsKeeper
 from service.specification.phases import spaces_of
 from service.specification.planning import plan_job
-from service.store.insight_models import JobInsightsRow
+from service.store.models import JobInsightsRow
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease

@@ -28,11 +28,11 @@ def test_a_page_in_front_of_another_is_the_one_that_led_there(database: Database
                 cancel_job(session, job_id, now=NOW + timedelta(hours=number // 3))
     with database.reading() as session:
         repository = JobListRepository(session)
-        whole = [job.id for job in repository.page(JobQuery(), order=order, limit=20)]
+        whole = [job.id for job in repository.page(JobQuery(sees=None), order=order, limit=20)]
         assert len(whole) == 9
         for begin in range(9):
             job = JobRepository(session).get(whole[begin])
-            found = repository.page_before(JobQuery(), order=order, before=order.place_of(job), limit=4)
+            found = repository.page_before(JobQuery(sees=None), order=order, before=order.place_of(job), limit=4)
             assert [one.id for one in found] == whole[max(0, begin - 4) : begin]
 
 

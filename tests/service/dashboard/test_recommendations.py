@@ -18,6 +18,7 @@ from service.dashboard.recommendations.asked import Address
 from service.specification.identity import StoredIdentity
 from service.store.repositories import KnownValues, RecommendationQuery, RecommendationRepository
 from service.store.session import Database
+from tests.service.dashboard.conftest import wait_for_scripts
 from tests.support.service.accessible import assert_accessible
 from tests.support.service.callers import asking, give_token
 from tests.support.service.confirmed import recommendation_of
@@ -56,7 +57,7 @@ def test_addresses_ask_for_something_else_beside_what_is_asked() -> None:
 
 def test_filters_offer_the_values_there_are_and_the_one_that_is_asked_for() -> None:
     known = [KnownValues("batch_size", [64, 128]), KnownValues("device", ["cpu"]), KnownValues("precision", [])]
-    found = view.choices(RecommendationQuery(batch_size=32), known)
+    found = view.choices(RecommendationQuery(project=None, batch_size=32), known)
     assert [(choice.name, choice.values, choice.chosen) for choice in found] == [
         ("batch_size", [32, 64, 128], 32),
         ("device", ["cpu"], None),
@@ -180,8 +181,9 @@ def test_a_person_finds_a_recommendation_reads_its_evidence_and_takes_it_away(
     expect(page.locator(".lines")).to_contain_text("its search value 0.07330 was luck")
     expect(page.get_by_role("region", name="History").locator("tbody tr")).to_have_count(2)
     page.locator(".superseded a").click()
+    wait_for_scripts(page, page.get_by_role("link", name="1 days ago").first)
     expect(page.get_by_role("link", name="1 days ago").first).to_have_attribute("href", f"/jobs/{new.job_id}")
-    assert page.url.endswith(_id_of(sqlite_database, new.job_id))
+    expect(page).to_have_url(re.compile(_id_of(sqlite_database, new.job_id) + "$"))
     expect(page.locator(".superseded")).to_have_count(0)
     expect(page.get_by_role("region", name="Confirmation", exact=True)).to_contain_text("#8 Shampoo")
     expect(page.get_by_role("region", name="History")).to_contain_text("3 days ago")

@@ -15,7 +15,7 @@ from service.cli.commands import app
 from service.dashboard.report.drawing import drawing_of, nice_ticks
 from service.domain import JobState
 from service.store.session import Database
-from tests.service.dashboard.conftest import TIMEOUT_MS
+from tests.service.dashboard.conftest import open_context
 from tests.support.service.accessible import assert_accessible
 from tests.support.service.stories import Story
 from tests.support.waiting import PATIENCE_SECONDS
@@ -54,8 +54,7 @@ def test_a_report_from_the_command_line_opens_from_disk_and_holds_the_whole_answ
     text = path.read_text(encoding="utf-8")
     assert "<script" not in text
     assert not re.search(r"""(src|href)=["']/""", text)  # nothing that only the service has
-    context = browser.new_context()
-    context.set_default_timeout(TIMEOUT_MS)
+    context = open_context(browser)
     page = context.new_page()
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))

@@ -12,14 +12,14 @@ from service.access.caller import ANYBODY, Caller, Scope
 from service.access.tokens import TokenState, create_token, revoke_token
 from service.dashboard.settings_page.view import Door, door_of, project_row, size, tokens_of
 from service.settings import Access
-from service.store.access_models import Project
+from service.store.models import Project
 from service.store.repositories import ProjectRepository, TokenRepository, Usage
 from service.store.repositories.webhooks import WebhookRepository
 from service.store.session import Database
 from service.use_cases.webhooks import add_webhook
 from service.webhooks import delivering
 from service.webhooks.signing import new_secret
-from tests.service.dashboard.conftest import TIMEOUT_MS, Watched
+from tests.service.dashboard.conftest import Watched, open_context, wait_for_scripts
 from tests.support import event_loop
 from tests.support.service.accessible import assert_accessible
 from tests.support.service.callers import asking, give_token
@@ -141,14 +141,13 @@ def test_whoever_looks_after_the_service_makes_and_ends_tokens_and_sets_quotas(
 ) -> None:
     root = give_token(sqlite_database, "root", Scope.ADMIN)
     with asking(sqlite_database) as service:
-        context = browser.new_context(base_url=service.url)
-        context.set_default_timeout(TIMEOUT_MS)
+        context = open_context(browser, base_url=service.url)
         watched = Watched(context.new_page())
         page = watched.page
         page.goto("/settings")
         page.get_by_label("Token").fill(root)
         page.keyboard.press("Enter")
-        expect(page.get_by_role("heading", level=1)).to_have_text("Settings")
+        wait_for_scripts(page, page.get_by_role("heading", level=1, name="Settings"))
 
         page.get_by_role("button", name="New project").click()
         project = page.get_by_role("dialog", name="Make a project")
@@ -211,8 +210,7 @@ def test_a_webhook_is_made_tried_out_and_removed(
     browser: Browser, sqlite_database: Database, receiver: Receiver
 ) -> None:
     with running(sqlite_database, webhook_private_addresses=True) as address:
-        context = browser.new_context(base_url=address, viewport={"width": 390, "height": 844})
-        context.set_default_timeout(TIMEOUT_MS)
+        context = open_context(browser, base_url=address, width=390)
         watched = Watched(context.new_page())
         page = watched.page
         page.goto("/settings")

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from service.domain import Direction, Objective, Phase
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.speed import OnTheClock, on_the_clock, speed_words
 from service.evidence.in_words.words import Answer, answer_of, evidence_lines
 from service.evidence.recommend import recommend
-from service.evidence.types import MIN_TRIED, Evidence, FinishedTrial
+from service.evidence.types import MIN_TRIED, Evidence
 from tests.support.service.confirmed import METRIC, finished_trial
 
 FAST = [1.9, 0.5, 0.4, 0.3]

@@ -18,8 +18,7 @@ from sqlalchemy import select
 from service.client import ApiError, AsyncClient, Client, async_external, external_trials, suggest
 from service.domain import FailureReason, JobState, TrialState
 from service.specification.external.messages import RequestKind
-from service.store.external_models import ExternalRequest
-from service.store.models import Trial
+from service.store.models import ExternalRequest, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from tests.support import event_loop

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain import JobState, TrialState
+from service.domain import DEFAULT_PROJECT, JobState, TrialState
 from service.scheduler.checkpoint_storage import (
     CheckpointsUnusable,
     Collector,
@@ -18,7 +18,7 @@ from service.scheduler.checkpoint_storage import (
     remove_of_ended_trials,
     try_out,
 )
-from service.scheduler.worker import remove_checkpoints_of_finished_jobs
+from service.scheduler.removal import remove_checkpoints_of_finished_jobs
 from service.specification.job import JobSpecification
 from service.store.session import Database
 from service.use_cases.steer import cancel_job
@@ -95,7 +95,10 @@ def test_what_is_left_of_finished_jobs_goes_and_what_may_be_others_stays(
     job = JobSpecification.model_validate({"workload": {"name": "digits-mlp"}})
     with sqlite_database.writing() as session:
         queued, cancelled = (
-            create_job(session, job, name=None, tags={}, idempotency_key=None, now=now)[0].id for _ in range(2)
+            create_job(
+                session, job, name=None, tags={}, project=DEFAULT_PROJECT, owner=None, idempotency_key=None, now=now
+            )[0].id
+            for _ in range(2)
         )
         cancel_job(session, cancelled, now=now)
     for name in (queued, cancelled, "job_of_another_database", "not_ours"):

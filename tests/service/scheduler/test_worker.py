@@ -10,14 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_directories
 from service.scheduler.cluster import process_tree
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
-from service.scheduler.worker import (
-    describe_crash,
-    end_abandoned_runs,
-    make_directory,
-    remove_abandoned_directories,
-)
+from service.scheduler.run_process import describe_crash, make_directory
 from service.settings import Settings
 from tests.support.waiting import PATIENCE_SECONDS
 

@@ -6,7 +6,8 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,7 +22,7 @@ from service.server import app, connections
 from service.store.session import Database
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 POST = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
 SHORT = 0.3
@@ -141,6 +142,26 @@ def test_connections_beyond_the_most_are_closed_at_once(url: str, monkeypatch: p
         assert _rest(_connect(url)) == b""
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 100)
     assert httpx.get(f"{url}/healthz", trust_env=False, verify=False).status_code == 200
+
+
+def test_whoever_connects_while_the_server_stops_is_not_left_waiting(sqlite_database: Database) -> None:
+    """A browser would send its next request on such a connection, and nobody would read it."""
+    connected: list[socket.socket] = []
+
+    def connect_until_refused(url: str) -> None:
+        with suppress(ConnectionError):
+            while True:
+                connected.append(_connect(url))
+                if len(connected) > 50:
+                    connected.pop(0).close()
+
+    with ThreadPoolExecutor(1) as thread:
+        with running(sqlite_database) as url:
+            connecting = thread.submit(connect_until_refused, url)
+            wait_until(lambda: connected, "a connection")
+        connecting.result()
+    for connection in connected:
+        assert _rest(connection) == b""
 
 
 def test_streams_are_counted_in_all_and_for_each_address(

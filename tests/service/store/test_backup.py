@@ -24,7 +24,7 @@ from tests.support.service.scenarios import submit
 
 def _num_jobs(url: str) -> int:
     with closing(Database(url)) as database, database.reading() as session:
-        return len(JobRepository(session).page(limit=1000))
+        return len(JobRepository(session).page(project=None, limit=1000))
 
 
 def _url(path: Path) -> str:

@@ -50,7 +50,7 @@ def test_earlier_jobs_get_the_time_they_ran(database: Database) -> None:
     downgrade(database, "0001")
     migrate(database)
     with database.reading() as session:
-        jobs = {job.id: job for job in JobRepository(session).page(limit=3)}
+        jobs = {job.id: job for job in JobRepository(session).page(project=None, limit=3)}
         [trial] = TrialRepository(session).page(lease.job_id)
     assert {job_id: (job.running_seconds, job.running_since) for job_id, job in jobs.items()} == {
         lease.job_id: (90.0, None),
@@ -143,7 +143,16 @@ def test_processes_that_migrate_at_the_same_time_all_succeed(empty_database_url:
 def test_what_was_stored_without_projects_belongs_to_the_default_one(database: Database) -> None:
     def resubmitted() -> bool:
         with database.writing() as session:
-            return create_job(session, specification(), name=None, tags={}, idempotency_key="k" * 255, now=NOW)[1]
+            return create_job(
+                session,
+                specification(),
+                name=None,
+                tags={},
+                project="default",
+                owner=None,
+                idempotency_key="k" * 255,
+                now=NOW,
+            )[1]
 
     assert resubmitted()
     downgrade(database, "0017")
@@ -222,6 +231,6 @@ def test_a_downgrade_does_not_bring_deleted_jobs_back(database: Database) -> Non
     migrate(database)
     check(database)
     with database.reading() as session:
-        [job] = JobRepository(session).page(limit=5)
+        [job] = JobRepository(session).page(project=None, limit=5)
         assert (job.id, job.notes, job.archived_at, job.deleted_at) == (kept, None, None, None)
         assert DeletionRepository(session).among([deleted]) == set()

@@ -16,11 +16,11 @@ from tests.support.service.scenarios import submit
 def test_a_reading_session_sees_one_state_of_the_database(database: Database) -> None:
     submit(database)
     with database.reading() as session:
-        before = JobRepository(session).page(limit=5)
+        before = JobRepository(session).page(project=None, limit=5)
         submit(database)
-        assert len(JobRepository(session).page(limit=5)) == len(before) == 1
+        assert len(JobRepository(session).page(project=None, limit=5)) == len(before) == 1
     with database.reading() as session:
-        assert len(JobRepository(session).page(limit=5)) == 2
+        assert len(JobRepository(session).page(project=None, limit=5)) == 2
 
 
 def test_a_new_sqlite_file_that_another_process_writes_to_is_waited_for(tmp_path: Path) -> None:

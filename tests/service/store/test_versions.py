@@ -38,7 +38,7 @@ def check_stories(database: Database, status: EvidenceStatus) -> None:
     check(database)
     with database.reading() as session:
         jobs, trials = JobRepository(session), TrialRepository(session)
-        found = list(reversed(jobs.page(limit=10)))
+        found = list(reversed(jobs.page(project=None, limit=10)))
         assert [job.state for job in found] == JOBS
         assert [job.specification.budget.num_trials for job in found] == [5, 4, 4]
         succeeded, running, _ = found
@@ -64,7 +64,12 @@ def check_stories(database: Database, status: EvidenceStatus) -> None:
         assert evidence.best.number == BEST_TRIAL
         assert evidence.confirmation is not None
         query = RecommendationQuery(
-            workload="digits-mlp", objective="validation_loss", num_steps=40, batch_size=128, precision="float32"
+            project=None,
+            workload="digits-mlp",
+            objective="validation_loss",
+            num_steps=40,
+            batch_size=128,
+            precision="float32",
         )
         [answer] = RecommendationRepository(session).find(query, limit=5)
         row = answer.row

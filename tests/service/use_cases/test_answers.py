@@ -30,9 +30,9 @@ WIDE: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"hidden_s
 NARROW: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"hidden_sizes": [16]}}}
 
 
-def answers(database: Database, *, limit: int = 20, **asked: Any) -> list[Answer]:
+def answers(database: Database, *, project: str | None = None, limit: int = 20, **asked: Any) -> list[Answer]:
     with database.reading() as session:
-        return find_answers(session, RecommendationQuery(**asked), limit=limit)
+        return find_answers(session, RecommendationQuery(project=project, **asked), limit=limit)
 
 
 def jobs_of(found: Sequence[Answer]) -> list[str]:
@@ -147,7 +147,7 @@ def test_filters_that_leave_nothing_are_answered_with_the_values_there_are(datab
     ):
         assert answers(database, **asked) == []
         with database.reading() as session:
-            assert values_elsewhere(session, RecommendationQuery(**asked)) == known
+            assert values_elsewhere(session, RecommendationQuery(project=None, **asked)) == known
 
 
 def test_unknown_names_are_answered_with_the_known_ones_the_nearest_first(database: Database) -> None:
@@ -207,7 +207,7 @@ def test_the_history_of_a_key_and_one_answer_are_found_within_a_project(database
         for missing in (theirs.id, "rec_of_nobody"):
             with pytest.raises(NotFound, match="no recommendation"):
                 recommendations.get(missing, project="default")
-        everything = RecommendationQuery(includes_superseded=True)
+        everything = RecommendationQuery(project=None, includes_superseded=True)
         pages = [recommendations.find(everything, limit=2, offset=offset) for offset in (0, 2, 4)]
         assert jobs_of([answer for page in pages for answer in page]) == jobs_of(
             recommendations.find(everything, limit=9)

@@ -111,7 +111,7 @@ def test_estimate_lines_name_the_cost(sqlite_database: Database) -> None:
 
     wanted = specification(budget={"num_trials": 4, "cost": 10.0})
     with sqlite_database.reading() as session:
-        estimate = estimate_job(session, plan_job(wanted), price=Price(4.0, "USD"))
+        estimate = estimate_job(session, plan_job(wanted), project="default", price=Price(4.0, "USD"))
     assert (estimate.max_device_hours, estimate.max_cost, estimate.currency) == (2.5, 10.0, "USD")
     assert any("2.5 device-hours; 10.00 USD" in line for line in estimate_lines(estimate))
 

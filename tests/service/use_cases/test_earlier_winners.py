@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace, preset
-from service.domain import Phase
+from service.domain import DEFAULT_PROJECT, Phase
 from service.errors import InvalidInput
 from service.specification.estimate_lines import estimate_lines
 from service.specification.identity import StoredIdentity
@@ -41,7 +41,7 @@ MLP = StoredIdentity("mlp", "digits", {"device": "cpu", "device_name": None, "wo
 
 def resolved(database: Database, **fields: Any) -> JobSpecification:
     with database.reading() as session:
-        return resolve_winners(session, plan_job(specification(**fields)), MLP.fingerprint)
+        return resolve_winners(session, plan_job(specification(**fields)), MLP.fingerprint, project=DEFAULT_PROJECT)
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,15 @@ def test_a_repeated_key_gives_the_first_job_whatever_has_won_since(database: Dat
         with database.writing() as session:
             wanted = specification(pinned=["winners"])
             return create_job(
-                session, wanted, name=None, tags={}, fingerprint=MLP.fingerprint, idempotency_key="k", now=NOW
+                session,
+                wanted,
+                name=None,
+                tags={},
+                project=DEFAULT_PROJECT,
+                owner=None,
+                fingerprint=MLP.fingerprint,
+                idempotency_key="k",
+                now=NOW,
             )
 
     finished_job(database, identity=MLP)
@@ -164,7 +172,9 @@ def test_a_repeated_key_gives_the_first_job_whatever_has_won_since(database: Dat
 def test_the_dry_run_says_what_won_or_that_nothing_has(database: Database) -> None:
     def lines(**fields: Any) -> str:
         with database.reading() as session:
-            estimate = estimate_job(session, plan_job(specification(**fields)), fingerprint=MLP.fingerprint)
+            estimate = estimate_job(
+                session, plan_job(specification(**fields)), project=DEFAULT_PROJECT, fingerprint=MLP.fingerprint
+            )
         return "\n".join(estimate_lines(estimate))
 
     assert "winner" not in lines()

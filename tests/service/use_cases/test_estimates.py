@@ -21,7 +21,7 @@ from trainers.config import Measurement
 
 def _estimate(database: Database, **fields: Any) -> Estimate:
     with database.reading() as session:
-        return estimate_job(session, plan_job(specification(**fields)))
+        return estimate_job(session, plan_job(specification(**fields)), project="default")
 
 
 def _run(

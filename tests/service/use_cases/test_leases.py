@@ -161,7 +161,7 @@ def test_a_job_whose_runs_keep_dying_without_getting_further_fails_and_says_why(
     assert state is JobState.FAILED
     assert lease is None
     with database.reading() as session:
-        (job,) = JobRepository(session).page(limit=1)
+        (job,) = JobRepository(session).page(project=None, limit=1)
     assert job.failure is not None
     assert "3 times in a row" in job.failure
     assert "signal 11" in job.failure

@@ -1,4 +1,5 @@
-"""The progress of many jobs with many trials: the numbers that plain Python finds, without loading the trials."""
+"""The progress of jobs: how far each phase is, its best trials, and of many jobs with many trials the numbers that
+plain Python finds, without loading the trials."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from service.evidence.pareto_front import front_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases.progress import TrialMemory, progress_of
+from service.use_cases.progress import JobProgress, TrialMemory, progress_of
 from service.use_cases.run import finish_job, requeue_trial
 from service.use_cases.steer import change_budget, resume_job
 from tests.support.service.scenarios import (
@@ -100,7 +101,7 @@ def test_progress_is_what_a_loop_over_all_trials_finds(database: Database, seed:
             assert claim(database, worker) is not None  # the oldest one waiting runs
     ids.append(submit(database))  # it has no trials yet
     with database.reading() as session:
-        jobs = JobRepository(session).page(limit=20)
+        jobs = JobRepository(session).page(project=None, limit=20)
         found = progress_of(session, jobs, now=NOW + timedelta(seconds=10))
         assert sorted(found) == sorted(ids)
         for job in jobs:
@@ -239,7 +240,7 @@ def test_many_jobs_take_as_many_statements_as_few(database: Database) -> None:
         return len(seen)
 
     with database.reading() as session:
-        jobs = JobRepository(session).page(limit=9)
+        jobs = JobRepository(session).page(project=None, limit=9)
         assert num_statements(session, jobs) == num_statements(session, jobs[:3]) == 3
 
 
@@ -309,3 +310,73 @@ def test_queued_trials_that_were_measured_are_paused_ones(database: Database) ->
         progress = progress_of(session, [job], now=NOW)[job.id]
         assert (progress.trials[TrialState.QUEUED], progress.num_paused) == (2, 1)
         assert trial_counts(JobRead.of(job, progress, None)) == "1 running, 1 paused, 1 queued"
+
+
+def test_progress_tells_how_far_each_phase_is(database: Database) -> None:
+    lease = claimed_job(database, confirmation={"top_k": 1, "num_seeds": 2})
+    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 1, 0.7, Phase.BASELINE)
+    with database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        phases = progress_of(session, [job], now=NOW)[job.id].phases
+    assert {phase: (each.num_finished, each.num_trials) for phase, each in phases.items()} == {
+        Phase.SEARCH: (1, 3),
+        Phase.BASELINE: (1, 1),
+        Phase.CONFIRMATION: (0, 4),
+    }
+
+
+def test_progress_counts_trials_by_state_and_names_the_best_of_each_phase(database: Database) -> None:
+    waiting = submit(database, now=NOW + timedelta(hours=1))
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    run_trial(database, lease, 1, 0.7, Phase.BASELINE)
+    begin_trial(database, lease, 2)
+    with database.reading() as session:
+        jobs = JobRepository(session)
+        progress = progress_of(session, [jobs.get(lease.job_id), jobs.get(waiting)], now=NOW + timedelta(seconds=10))
+    ours = progress[lease.job_id]
+    assert ours.trials[TrialState.COMPLETED] == 2
+    assert ours.trials[TrialState.RUNNING] == 1
+    assert ours.best is not None
+    assert ours.baseline_best is not None
+    assert (ours.best.number, ours.best.value, ours.baseline_best.value) == (0, 0.5, 0.7)
+    assert ours.seconds_elapsed == 10.0
+    assert progress[waiting].seconds_elapsed is None
+    assert progress[waiting].num_finished == 0
+
+
+def test_the_best_of_an_ended_job_is_its_confirmed_one_and_a_page_of_jobs_reads_them_at_once(
+    database: Database,
+) -> None:
+    ended = []
+    for _ in range(2):
+        lease = claimed_job(database, confirmation={"top_k": 2, "num_seeds": 3})
+        for number, (loss, phase) in enumerate([(0.3, Phase.SEARCH), (0.31, Phase.SEARCH), (0.6, Phase.BASELINE)]):
+            run_trial(database, lease, number, loss, phase)
+        repeats = [(1, 0, 0.4), *((seed, source, loss) for seed in (1, 2, 3) for source, loss in [(1, 0.33), (2, 0.7)])]
+        for number, (seed, source, loss) in enumerate(repeats, start=3):
+            repeat_trial(database, lease, number, loss, confirms=source, seed=seed)
+        with database.writing() as session:
+            finish_job(session, lease, failure=None, now=NOW)
+        ended.append(lease.job_id)
+
+    def progress(*ids: str) -> tuple[list[JobProgress], int]:
+        statements: list[str] = []
+        with database.reading() as session:
+            jobs = [JobRepository(session).get(job_id) for job_id in ids]
+            event.listen(session.connection(), "before_cursor_execute", lambda *told: statements.append(told[2]))
+            return list(progress_of(session, jobs, now=NOW).values()), len(statements)
+
+    (ours,), num_statements = progress(ended[0])
+    assert (ours.best, ours.baseline_best) == (BestTrial(1, 0.33, 2, 0.0), BestTrial(2, 0.7, 2, 0.0))
+    both, num_statements_of_both = progress(*ended)
+    assert [of.best for of in both] == [ours.best, ours.best]
+    assert num_statements_of_both == num_statements
+
+    # A job that goes on seeks again, and then the best is what was found.
+    with database.writing() as session:
+        change_budget(session, ended[0], {"num_trials": 8}, now=NOW)
+        resume_job(session, ended[0], now=NOW)
+    (reopened,), _ = progress(ended[0])
+    assert (reopened.best, reopened.baseline_best) == (BestTrial(0, 0.3), BestTrial(2, 0.6))

@@ -78,7 +78,7 @@ def test_a_proposed_trial_is_a_queued_row_beside_the_budgets_trials(database: Da
     assert after == {**before, phase: before[phase] + 1}
     with database.reading() as session:
         progress = progress_of(session, [JobRepository(session).get(job_id)], now=NOW)[job_id]
-        kinds = [event.kind for event in EventRepository(session).after(0, limit=10)]
+        kinds = [event.kind for event in EventRepository(session).after(0, project=None, limit=10)]
     assert progress.phases[phase].num_trials == before[phase] + 1
     assert kinds == ["job.state", "trial.state", "job.changed"]
 

@@ -67,7 +67,11 @@ def test_measurements_are_kept_in_order_and_the_trial_shows_the_last(database: D
     with database.reading() as session:
         trial = TrialRepository(session).get(lease.job_id, 0)
         measurements = MeasurementRepository(session).of_trial(trial.id)
-        events = [event for event in EventRepository(session).after(0, limit=99) if event.kind == "trial.measured"]
+        events = [
+            event
+            for event in EventRepository(session).after(0, project=None, limit=99)
+            if event.kind == "trial.measured"
+        ]
     assert (trial.step, trial.value, trial.seconds) == (20, 0.4, 0.2)
     assert [(m.step, m.metrics["validation_loss"]) for m in measurements] == [(10, 0.9), (20, 0.4)]
     assert [event.data for event in events] == [
@@ -100,7 +104,7 @@ def test_what_is_written_again_after_an_unheard_commit_changes_nothing(database:
         end_trial(database, lease, 0, TrialState.FAILED, reason=FailureReason.DIVERGED, detail="nan")
     with database.reading() as session:
         [trial] = TrialRepository(session).page(lease.job_id)
-        events = EventRepository(session).after(0, job_id=lease.job_id, limit=99)
+        events = EventRepository(session).after(0, project=None, job_id=lease.job_id, limit=99)
     assert (trial.state, trial.runs, trial.losses) == (TrialState.FAILED, 2, 1)
     states = [event.data["state"] for event in events if event.kind == "trial.state"]
     assert states == ["queued", "running", "queued", "running", "failed"]
@@ -157,7 +161,9 @@ def test_a_job_with_a_completed_search_trial_succeeds_with_a_recommendation(data
     assert (job.state, job.failure, job.finished_at) == (JobState.SUCCEEDED, None, NOW)
     with database.reading() as session:
         recommendation = RecommendationRepository(session).of_job(job.id)
-        query = RecommendationQuery(workload="digits-mlp", batch_size=128, num_steps=40, objective="validation_loss")
+        query = RecommendationQuery(
+            project=None, workload="digits-mlp", batch_size=128, num_steps=40, objective="validation_loss"
+        )
         [answer] = RecommendationRepository(session).find(query, limit=5)
         last = TrialRepository(session).get(job.id, 3)
     assert recommendation is not None

@@ -9,6 +9,7 @@ from service.errors import (
     JobAlreadyFinished,
     NotFound,
 )
+from service.store.repositories import TrialRepository
 from service.store.session import Database
 from service.use_cases.steer import cancel_job
 from tests.support.service.scenarios import (
@@ -120,3 +121,22 @@ def test_unknown_jobs_and_trials_are_not_found(database: Database) -> None:
     for act in (stop, retry):
         with pytest.raises(NotFound, match=f"{job_id}/7"):
             act(database, job_id, 7)
+
+
+def test_cancelling_ends_the_job_and_its_unfinished_trials(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    with database.writing() as session:
+        job = cancel_job(session, lease.job_id, now=NOW)
+    assert (job.state, job.finished_at, job.lease_worker_id) == (JobState.CANCELLED, NOW, None)
+    with database.reading() as session:
+        states = [trial.state for trial in TrialRepository(session).page(lease.job_id)]
+    assert states == [TrialState.COMPLETED, TrialState.CANCELLED]
+    with database.writing() as session, pytest.raises(JobAlreadyFinished):
+        cancel_job(session, lease.job_id, now=NOW)
+
+
+def test_cancelling_an_unknown_job_is_not_found(database: Database) -> None:
+    with database.writing() as session, pytest.raises(NotFound):
+        cancel_job(session, "job_nope", now=NOW)

@@ -62,7 +62,9 @@ def test_a_larger_budget_restarts_the_run_which_begins_nothing_more(database: Da
     assert finish(database, lease) is JobState.QUEUED
     assert trial_of(database, lease.job_id, 1).state is TrialState.QUEUED
     with database.reading() as session:
-        changed = [event for event in EventRepository(session).after(0, limit=100) if event.kind == "job.changed"]
+        changed = [
+            event for event in EventRepository(session).after(0, project=None, limit=100) if event.kind == "job.changed"
+        ]
     assert [event.data["budget"]["num_trials"] for event in changed] == [12]
 
 
@@ -76,7 +78,7 @@ def test_a_budget_that_stays_the_same_disturbs_nothing(database: Database) -> No
     lease = claimed_job(database)
     assert change(database, lease.job_id, num_trials=4).requested is None
     with database.reading() as session:
-        assert all(event.kind != "job.changed" for event in EventRepository(session).after(0, limit=100))
+        assert all(event.kind != "job.changed" for event in EventRepository(session).after(0, project=None, limit=100))
 
 
 def test_the_budget_cannot_fall_below_what_has_begun_in_any_phase(database: Database) -> None:

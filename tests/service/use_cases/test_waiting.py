@@ -124,7 +124,9 @@ def test_what_a_run_waits_for_keeps_its_beginning_and_is_an_event_only_when_it_c
     assert _waiting(database, lease.job_id, after_seconds=8) is None
     with database.reading() as session:
         changes = [
-            e.data["waiting_for"] for e in EventRepository(session).after(0, limit=99) if e.kind == "job.changed"
+            e.data["waiting_for"]
+            for e in EventRepository(session).after(0, project=None, limit=99)
+            if e.kind == "job.changed"
         ]
     assert changes == [needs, "needs 4 GPUs, 2 free", None]
 

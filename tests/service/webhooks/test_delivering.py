@@ -17,9 +17,9 @@ from service.cli.commands import app
 from service.client import ApiError, Client
 from service.clock import utc_now
 from service.domain import DeliveryState
+from service.store.models import Delivery, Webhook
 from service.store.repositories.webhooks import DeliveryRepository, WebhookRepository
 from service.store.session import Database
-from service.store.webhook_models import Delivery, Webhook
 from service.use_cases import webhooks
 from service.use_cases.steer import pause_job
 from service.webhooks import delivering, sending

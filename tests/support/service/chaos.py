@@ -123,7 +123,7 @@ class Ledger:
         # Before the rows: a trial may begin again, but not end and lose its checkpoints, between the two looks.
         checkpoints = self._newest_checkpoints()
         with self.service.database.reading() as session:
-            events = EventRepository(session).after(self.last_event, job_id=self.job_id, limit=100_000)
+            events = EventRepository(session).after(self.last_event, project=None, job_id=self.job_id, limit=100_000)
         for event in events:
             self._follow(event)
         for number, step in checkpoints.items():

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig
-from service.evidence.types import MIN_TRIED, FinishedTrial
+from service.evidence.types import MIN_TRIED
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 METRIC = "validation_loss"

@@ -30,8 +30,8 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
     "null": (None, "body"),
     "unknown workload": ({"workload": {"name": "imagenet"}}, "workload.name"),
     "unknown workload option": (
-        {"workload": {"name": "digits-mlp", "options": {"depth": 3}}},
-        "workload.options.depth",
+        {"workload": {"name": "digits-mlp", "options": {"layers": 3}}},
+        "workload.options.layers",
     ),
     "unknown field": ({**WORKLOAD, "bugdet": {}}, "bugdet"),
     "unknown nested field": ({**WORKLOAD, "budget": {"num_trails": 3}}, "budget.num_trails"),

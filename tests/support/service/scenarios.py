@@ -74,6 +74,7 @@ def submit(
             model=model,
             fingerprint=fingerprint,
             project=project,
+            owner=None,
             tags={},
             idempotency_key=None,
             now=now,

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 from sqlalchemy import text
 
-from service.domain import JobState, TrialState
+from service.domain import DEFAULT_PROJECT, JobState, TrialState
 from service.specification.job import JobSpecification
 from service.store.models import ClusterShare, Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
@@ -55,7 +55,7 @@ class ServiceProcesses:
     def settle(self) -> None:
         """Ends whatever jobs are left, and has slow trials of the next ones be slow again: before another test."""
         with self.database.reading() as session:
-            left = [job.id for job in JobRepository(session).page(limit=1000) if not job.state.is_final]
+            left = [job.id for job in JobRepository(session).page(project=None, limit=1000) if not job.state.is_final]
         for job_id in left:
             self.cancel(job_id)
         self.wait_for("no process but the worker", lambda: not self.processes_of_runs())
@@ -85,6 +85,8 @@ class ServiceProcesses:
                 JobSpecification.model_validate(specification),
                 name=None,
                 tags={},
+                project=DEFAULT_PROJECT,
+                owner=None,
                 priority=priority,
                 idempotency_key=None,
                 now=datetime.now(UTC),
@@ -116,7 +118,7 @@ class ServiceProcesses:
     def waits(self, job_id: str) -> list[str | None]:
         """The reasons that the job's run has told for waiting, one after the other; None: it waits no more."""
         with self.database.reading() as session:
-            events = EventRepository(session).after(0, job_id=job_id, limit=1_000_000)
+            events = EventRepository(session).after(0, project=None, job_id=job_id, limit=1_000_000)
             return [event.data["waiting_for"] for event in events if event.kind == "job.changed"]
 
     def wait_for(self, what: str, condition: Callable[[], bool], *, seconds: float = PATIENCE_SECONDS) -> None:
@@ -170,7 +172,7 @@ class ServiceProcesses:
         return run
 
     def rank_processes(self) -> list[psutil.Process]:
-        return [p for p in self.processes() if p.name().startswith("ray::Rank")]
+        return [process for process in self.processes() if _name(process).startswith("ray::Rank")]
 
     def directories(self) -> list[Path]:
         """Temporary directories of this service's workers."""
@@ -227,6 +229,13 @@ def _is_launcher(process: psutil.Process, workers: Set[int]) -> bool:
     with suppress(psutil.NoSuchProcess):
         return process.ppid() in workers and LAUNCHER in process.cmdline()
     return False
+
+
+def _name(process: psutil.Process) -> str:
+    """The name of a process, empty once it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return process.name()
+    return ""
 
 
 def _names_a_run(process: psutil.Process) -> bool:

@@ -62,6 +62,7 @@ def submit_digits(
             tags=tags or {},
             model=model,
             project=project,
+            owner=None,
             idempotency_key=None,
             now=now,
         )

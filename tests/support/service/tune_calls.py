@@ -75,7 +75,9 @@ class Tune:
         now = datetime.now(UTC)
         with database.writing() as session:
             worker_id = register_worker(session, host="here", pid=1, now=now)
-            create_job(session, specification, name=None, tags={}, idempotency_key=None, now=now)
+            create_job(
+                session, specification, name=None, tags={}, project="default", owner=None, idempotency_key=None, now=now
+            )
             lease = claim_job(session, worker_id, lease_seconds=60, now=now)
         assert lease is not None
         self.lease: Lease = lease

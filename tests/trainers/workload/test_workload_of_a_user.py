@@ -162,7 +162,7 @@ def test_a_class_says_which_of_its_options_are_not_of_the_model() -> None:
         ({"pth": "path"}, "option_roles of Other must be a dict of roles by option"),
         (
             {"path": "file"},
-            r"option_roles\['path'\] must be one of model, data, path, path_or_word, reading, cache, got 'file'",
+            r"option_roles\['path'\] must be one of model, shape, data, path, path_or_word, reading, cache, got 'file'",
         ),
     ):
         with pytest.raises(InvalidConfig, match=message):

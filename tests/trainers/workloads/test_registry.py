@@ -46,9 +46,11 @@ def test_an_unknown_workload_is_refused_with_the_known_ones() -> None:
 
 
 def test_an_unknown_option_is_named() -> None:
-    with pytest.raises(InvalidConfig, match=r"depth.*known: dropout, hidden_sizes, label_smoothing") as caught:
-        check_options(describe("digits-mlp"), {"depth": 3})
-    assert caught.value.field == "workload_options.depth"
+    with pytest.raises(
+        InvalidConfig, match=r"layers.*known: depth, dropout, hidden_sizes, label_smoothing, width"
+    ) as caught:
+        check_options(describe("digits-mlp"), {"layers": 3})
+    assert caught.value.field == "workload_options.layers"
 
 
 def test_a_path_without_data_is_named_with_its_option(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.workloads.digits.digits import NUM_PIXELS, digits
-from trainers.workloads.options import shape_of_size
+from trainers.workloads.options import deepened, integer, shape_of_size, widened
 
 ENCODER_SIZES = {"tiny": (128, 64, 32, 8), "small": (512, 256, 128, 16)}
 """Units of the encoder's layers, the code last; the decoder is its mirror image."""
@@ -28,8 +28,11 @@ class DigitsAutoencoder:
     cross-entropy's gradient, and 0 is a perfect reconstruction.
     """
 
-    def __init__(self, *, size: str) -> None:
-        self.encoder_sizes = shape_of_size(size, ENCODER_SIZES)
+    def __init__(self, *, size: str, width: int | None = None, depth: int | None = None) -> None:
+        *hidden, code = shape_of_size(size, ENCODER_SIZES)
+        if depth is not None:
+            depth = integer("depth", depth, minimum=2) - 1
+        self.encoder_sizes = (*deepened(widened(hidden, width), depth), code)
         self._digits = digits()
 
     def build_model(self) -> nn.Module:

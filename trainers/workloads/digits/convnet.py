@@ -7,20 +7,28 @@ from collections import OrderedDict
 from torch import nn
 
 from trainers.workloads.digits.digits import NUM_CLASSES, DigitsClassification, digits
-from trainers.workloads.options import shape_of_size
+from trainers.workloads.options import deepened, shape_of_size, widened
 
 CHANNELS = {"tiny": (16, 32, 64), "small": (32, 64, 128)}
 """Output channels of the convolutions."""
 
 CHANNELS_PER_GROUP = 8
 """Of the normalisation."""
+NUM_STAGES = 3
+"""Sizes of the image: 8x8, 4x4 and 2x2."""
 
 
 class DigitsConvnet(DigitsClassification):
     """A convolutional network that classifies the digits; cross-entropy loss."""
 
-    def __init__(self, *, size: str, label_smoothing: float) -> None:
-        self.channels = shape_of_size(size, CHANNELS)
+    def __init__(
+        self, *, size: str, label_smoothing: float, width: int | None = None, depth: int | None = None
+    ) -> None:
+        self.channels = widened(shape_of_size(size, CHANNELS), width)
+        if self.channels[0] % CHANNELS_PER_GROUP != 0:
+            raise ValueError(f"width must be a multiple of {CHANNELS_PER_GROUP}, got {width}")
+        self.stages = deepened(range(NUM_STAGES), depth, minimum=NUM_STAGES)
+        """Of each convolution."""
         pixels = digits().train_pixels
         # One mean and deviation for all pixels: a convolution treats all places alike, and standardising each pixel
         # would blow up the margins, where ink is rare.
@@ -39,9 +47,10 @@ class DigitsConvnet(DigitsClassification):
         the model depend on the number of ranks, and with small shares be mostly noise.
         """
         layers: OrderedDict[str, nn.Module] = OrderedDict(images=nn.Unflatten(1, (1, 8, 8)))
-        inputs = 1
-        for index, outputs in enumerate(self.channels):
-            stride = 1 if index == 0 else 2
+        inputs, last_stage = 1, 0
+        for index, stage in enumerate(self.stages):
+            outputs, stride = self.channels[stage], 1 if stage == last_stage else 2
+            last_stage = stage
             # No bias: the normalisation has one.
             layers[f"convolution{index}"] = nn.Conv2d(inputs, outputs, 3, stride=stride, padding=1, bias=False)
             layers[f"norm{index}"] = nn.GroupNorm(outputs // CHANNELS_PER_GROUP, outputs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainers.workload.description import WorkloadDescription, WorkloadOption
-from trainers.workloads.options import SIZE
+from trainers.workloads.options import SIZE, depth_option, width_option
 
 DESCRIPTIONS = (
     WorkloadDescription(
@@ -18,6 +18,8 @@ DESCRIPTIONS = (
         default_batch_size=128,
         options={
             "hidden_sizes": WorkloadOption([128, 64], "units of each hidden layer"),
+            "width": width_option("units of the first hidden layer, the others in proportion", null="as hidden_sizes"),
+            "depth": depth_option("hidden layers, those of hidden_sizes repeated evenly", null="as hidden_sizes"),
             "dropout": WorkloadOption(0.0, "share of each hidden layer's units dropped in training, in [0, 1)"),
             "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
         },
@@ -32,7 +34,11 @@ DESCRIPTIONS = (
         default_num_steps=400,  # with more, a good optimizer's best value is decided by overfitting here, too
         default_evaluate_every=40,
         default_batch_size=128,
-        options={"size": SIZE},
+        options={
+            "size": SIZE,
+            "width": width_option("units of the first layer, the other hidden ones in proportion; the code stays"),
+            "depth": depth_option("layers of the encoder, its code included, and as many of the decoder"),
+        },
     ),
     WorkloadDescription(
         name="digits-convnet",
@@ -46,6 +52,8 @@ DESCRIPTIONS = (
         default_batch_size=64,
         options={
             "size": SIZE,
+            "width": width_option("channels of the first convolution, the others in proportion; a multiple of 8"),
+            "depth": depth_option("convolutions, at least 3: more at each size of the image"),
             "label_smoothing": WorkloadOption(0.0, "label smoothing of the training loss, in [0, 1)"),
         },
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trainers.workload.description import ParameterGroup, ParameterRule, WorkloadDescription, WorkloadOption
+from trainers.workloads.options import depth_option, width_option
 
 PARAMETER_GROUPS = (
     ParameterGroup(
@@ -51,6 +52,10 @@ DESCRIPTIONS = (
                 "resnet18, resnet50, vit-tiny, vit-small or vit-base; for small images resnet20 or vit-nano",
                 choices=("resnet18", "resnet50", "vit-tiny", "vit-small", "vit-base", "resnet20", "vit-nano"),
             ),
+            "width": width_option(
+                "channels of a resnet's first stage, or a vit's width, a multiple of its heads'", null="as published"
+            ),
+            "depth": depth_option("residual blocks, of a resnet in proportion to its stages'", null="as published"),
             "image_size": WorkloadOption(224, "height and width to which images are cropped and scaled, in pixels"),
             "patch_size": WorkloadOption(
                 None, "of vit: height and width of a patch, a divisor of image_size; null: 16"

@@ -17,9 +17,13 @@ from trainers.installation.extras import optional_library
 from trainers.workload.parameter_groups import groups_by_rule
 from trainers.workloads.images.description import PARAMETER_GROUPS
 from trainers.workloads.images.files import FoundImages, Integers, find_images
-from trainers.workloads.images.resnet import RESNETS, ResNet
+from trainers.workloads.images.resnet import RESNETS, ResNet, ResNetShape, resnet_shape
 from trainers.workloads.images.unreadable import UnreadableCount
-from trainers.workloads.images.vision_transformer import VISION_TRANSFORMERS, VisionTransformer
+from trainers.workloads.images.vision_transformer import (
+    VISION_TRANSFORMERS,
+    VisionTransformer,
+    vision_transformer_shape,
+)
 from trainers.workloads.options import boolean, integer, one_of, open_share, positive_share, share, text, without_effect
 
 if TYPE_CHECKING:
@@ -65,9 +69,16 @@ class ImageFolder:
         max_unreadable_share: float,
         image_column: str,
         label_column: str,
+        width: int | None = None,
+        depth: int | None = None,
     ) -> None:
         optional_library("PIL.Image", extra="vision", purpose="image-folder")
         self.architecture = one_of("architecture", architecture, (*RESNETS, *VISION_TRANSFORMERS))
+        self._shape = (
+            resnet_shape(self.architecture, width=width, depth=depth)
+            if self.architecture in RESNETS
+            else vision_transformer_shape(self.architecture, width=width, depth=depth)
+        )
         self.image_size = integer("image_size", image_size, minimum=8)
         self.patch_size = _patch_size(patch_size, self.architecture, self.image_size)
         self.label_smoothing = share("label_smoothing", label_smoothing)
@@ -87,11 +98,11 @@ class ImageFolder:
     def build_model(self) -> nn.Module:
         """Images (b, 3, image_size, image_size) float32, standardised, to logits (b, number of classes)."""
         num_classes = len(self.images.classes)
-        if self.architecture in RESNETS:
-            return ResNet(RESNETS[self.architecture], num_classes=num_classes)
+        if isinstance(self._shape, ResNetShape):
+            return ResNet(self._shape, num_classes=num_classes)
         assert self.patch_size is not None
         return VisionTransformer(
-            VISION_TRANSFORMERS[self.architecture],
+            self._shape,
             image_size=self.image_size,
             patch_size=self.patch_size,
             num_classes=num_classes,

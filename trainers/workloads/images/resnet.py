@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 from torch.nn import functional
+
+from trainers.workloads.options import deepened, integer
 
 
 class BasicBlock(nn.Module):
@@ -86,6 +88,24 @@ RESNETS = {
     "resnet20": ResNetShape(BasicBlock, (3, 3, 3), width=16, is_for_small_images=True),
 }
 """ResNet-20 is that of the paper's section 4.2, with projections where a shortcut changes shape."""
+
+
+def resnet_shape(name: str, *, width: object, depth: object) -> ResNetShape:
+    """The shape of that name, except for what is given: channels of the first stage, and blocks of all stages, which
+    share them in their old proportion.
+
+    Raises:
+        ValueError: an option is no integer >= 1, or there are fewer blocks than the name says.
+    """
+    shape = RESNETS[name]
+    if width is not None:
+        shape = replace(shape, width=integer("width", width))
+    if depth is not None:
+        stages = range(len(shape.num_blocks))
+        of_blocks = [stage for stage in stages for _ in range(shape.num_blocks[stage])]
+        deep = deepened(of_blocks, depth, minimum=len(of_blocks))
+        shape = replace(shape, num_blocks=tuple(deep.count(stage) for stage in stages))
+    return shape
 
 
 class ResNet(nn.Module):

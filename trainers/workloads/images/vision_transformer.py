@@ -6,11 +6,13 @@ Parameters have the names that they have in timm, so that weights and layer-wise
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from trainers.workloads.options import integer
 
 NORM_EPSILON = 1e-6
 """As in the published vision transformers (arXiv 2010.11929)."""
@@ -37,6 +39,24 @@ VISION_TRANSFORMERS = {
 }
 """`base` is the paper's; `small` and `tiny` are those of Touvron et al. (arXiv 2012.12877); `nano` is for small images.
 """
+
+
+def vision_transformer_shape(name: str, *, width: object, depth: object) -> VisionTransformerShape:
+    """The shape of that name, except for what is given. Heads keep their width, as in the published ones.
+
+    Raises:
+        ValueError: an option is no integer >= 1, or the width is no multiple of a head's.
+    """
+    shape = VISION_TRANSFORMERS[name]
+    if depth is not None:
+        shape = replace(shape, num_blocks=integer("depth", depth))
+    if width is not None:
+        head_width = shape.width // shape.num_heads
+        given = integer("width", width)
+        if given % head_width != 0:
+            raise ValueError(f"width must be a multiple of {head_width}, got {given}")
+        shape = replace(shape, width=given, num_heads=given // head_width)
+    return shape
 
 
 class VisionTransformer(nn.Module):

@@ -9,7 +9,7 @@ from trainers.workload.description import (
     WorkloadDescription,
     WorkloadOption,
 )
-from trainers.workloads.options import SIZE
+from trainers.workloads.options import SIZE, depth_option, width_option
 
 PARAMETER_GROUPS = (
     ParameterGroup(
@@ -40,7 +40,11 @@ DESCRIPTIONS = (
         default_num_steps=400,  # a fifth of an epoch: no sequence is seen twice
         default_evaluate_every=40,
         default_batch_size=32,
-        options={"size": SIZE},
+        options={
+            "size": SIZE,
+            "width": width_option("width of the residual stream, with more heads of the size's width"),
+            "depth": depth_option("transformer blocks"),
+        },
         tokens_per_example=TokensPerExample(
             size_option="size", of_sizes={size: CONTEXT_LENGTHS[size] for size in ("tiny", "small")}
         ),

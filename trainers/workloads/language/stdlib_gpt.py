@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch.nn import functional
 from trainers.workloads.language.description import CONTEXT_LENGTHS
 from trainers.workloads.language.stdlib_text import StdlibText, stdlib_text
 from trainers.workloads.language.transformer import GPT, TransformerShape
-from trainers.workloads.options import shape_of_size
+from trainers.workloads.options import integer, shape_of_size
 
 NUM_SEQUENCES_AT_ONCE = 64
 """In evaluation: bounds its memory."""
@@ -43,8 +43,8 @@ class StdlibGPT:
     byte of the text but the very first is predicted once per epoch. Sequences may cross from one file into the next.
     """
 
-    def __init__(self, *, size: str) -> None:
-        self.shape = shape_of_size(size, SHAPES)
+    def __init__(self, *, size: str, width: int | None = None, depth: int | None = None) -> None:
+        self.shape = gpt_shape(size, width=width, depth=depth)
         self.text: StdlibText = stdlib_text()
         """The text, in its two parts."""
         self._train = sequences(self.text.train_text, self.shape.context_length)
@@ -95,6 +95,24 @@ class StdlibGPT:
             "validation_loss": (loss_sum, float(num_bytes)),
             "validation_accuracy": (float(num_correct), float(num_bytes)),
         }
+
+
+def gpt_shape(size: object, *, width: object, depth: object) -> Shape:
+    """The shape of that size, except for what is given. Heads keep their width, as published models of one family do.
+
+    Raises:
+        ValueError: an option is no integer >= 1, or the width is no multiple of a head's.
+    """
+    shape = shape_of_size(size, SHAPES)
+    if depth is not None:
+        shape = replace(shape, num_blocks=integer("depth", depth))
+    if width is not None:
+        head_width = shape.width // shape.num_heads
+        given = integer("width", width)
+        if given % head_width != 0:
+            raise ValueError(f"width must be a multiple of {head_width}, got {given}")
+        shape = replace(shape, width=given, num_heads=given // head_width)
+    return shape
 
 
 def sequences(text: Tensor, context_length: int) -> Tensor:

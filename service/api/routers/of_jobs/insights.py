@@ -14,8 +14,7 @@ from service.api.schemas.insights import InsightsRead
 from service.domain import FailureReason, Phase, Side, TrialState, side_of
 from service.errors import InvalidInput, NotFound
 from service.evidence.insights import ParameterInsight, SideInsights, insights_from_json
-from service.store.insight_models import JobInsightsRow
-from service.store.models import Job
+from service.store.models import Job, JobInsightsRow
 from service.store.repositories import InsightsRepository, JobRepository
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"], route_class=OneThreadRoute)

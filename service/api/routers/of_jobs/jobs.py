@@ -22,7 +22,8 @@ from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_place, encode_place
 from service.api.preparation import PreparedJob, permitted_job
-from service.api.schemas.jobs import JobChange, JobItem, JobRead, Page
+from service.api.schemas.common import Page
+from service.api.schemas.jobs import JobChange, JobItem, JobRead
 from service.api.strict_json import refuse_repeated_names
 from service.api.submission import SubmissionDependency
 from service.store.repositories import JobListRepository, JobOrder, JobRepository
@@ -41,6 +42,9 @@ SORTED_BY: dict[JobOrder, type] = {
 """The kind of value that each order goes by."""
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
+
+_JobPage = Page[JobRead]
+"""Held: pydantic forgets a class that nobody has, and takes longer to make it again than to write a page."""
 
 
 @router.post(
@@ -75,7 +79,7 @@ def list_jobs(
     after = None if page_token is None else decode_place(kind, page_token, SORTED_BY[order_by])
     rows = JobListRepository(session).page(query, order=order_by, after=after, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda job: encode_place(kind, order_by.place_of(job)))
-    page = Page[JobRead].model_construct(items=reader.all(session, found), next_page_token=token)
+    page = _JobPage.model_construct(items=reader.all(session, found), next_page_token=token)
     content = page.model_dump_json(
         by_alias=True, include={"items": {"__all__": set(view.fields)}, "next_page_token": True}
     )

@@ -15,7 +15,7 @@ from service.api.lists.moments import Moment
 from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
-from service.api.schemas.jobs import MeasurementPage, MeasurementRead
+from service.api.schemas.trials import MeasurementPage, MeasurementRead
 from service.errors import InvalidInput
 from service.store.repositories import MeasurementRepository, TrialRepository
 from service.store.repositories.of_trials.measurements import StoredMeasurement

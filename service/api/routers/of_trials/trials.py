@@ -21,13 +21,8 @@ from service.api.paging import (
     encode_place,
 )
 from service.api.preparation import JobWorkload, permitted_job
-from service.api.schemas.jobs import (
-    Page,
-    TrialConfigRead,
-    TrialCreate,
-    TrialItem,
-    TrialRead,
-)
+from service.api.schemas.common import Page
+from service.api.schemas.trials import TrialConfigRead, TrialCreate, TrialItem, TrialRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase
 from service.errors import NotFound

@@ -3,7 +3,7 @@
 import { choose, chosen } from "../shared/address.js";
 import { mergedBest } from "./best_data.js";
 import { bestFigure, bestTable, equalInWords, sidesDrawn } from "./best_figure.js";
-import { feed } from "./feed.js";
+import { feed } from "../shared/feed.js";
 import { panel } from "./panel.js";
 
 export function best(base) {
@@ -43,7 +43,7 @@ export function best(base) {
     refresh: async (page, events) => {
       // What trials measure on their way changes nothing here.
       const turned = events?.some((event) => event.kind === "trial.state");
-      if (!service.known() || (events !== null && !turned)) return;
+      if (events !== null && !turned) return;
       if (await service.refresh()) await chart.draw();
     },
   };

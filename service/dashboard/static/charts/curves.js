@@ -2,7 +2,7 @@
 
 import { choose, chosen } from "../shared/address.js";
 import { curvesFigure, curvesTable, groupsDrawn, TITLES } from "./curves_figure.js";
-import { feed, tellOfTrials } from "./feed.js";
+import { feed, tellOfTrials } from "../shared/feed.js";
 import { panel } from "./panel.js";
 import { choiceInWords, merged } from "./points.js";
 
@@ -76,10 +76,10 @@ export function curves(base, picking) {
   return {
     load,
     refresh: async (page, events) => {
-      if (!tellOfTrials(events) || !service.known()) return;
-      const points = [...service.known().curves.values()].reduce((sum, curve) => sum + curve.y.length, 0);
+      if (!tellOfTrials(events)) return;
+      const drawn = [...(service.known()?.curves.values() ?? [])];
       // A job that had nothing has no axes yet to go on with.
-      const isWhole = !service.known().curves.size || points > MAX_POINTS;
+      const isWhole = !drawn.length || drawn.reduce((sum, curve) => sum + curve.y.length, 0) > MAX_POINTS;
       if (await (isWhole ? service.load() : service.refresh())) await show();
     },
   };

@@ -1,6 +1,6 @@
 // What ran when, and the tree of forks: a section of a job's page, asked for when the reader comes to it.
 
-import { feed } from "./feed.js";
+import { feed } from "../shared/feed.js";
 import { panel } from "./panel.js";
 import {
   endingsDrawn,
@@ -19,7 +19,7 @@ export function timeline(base, picking, complain) {
   const tree = document.getElementById("forks").closest("section");
   let isNear = false;
   let isStale = true;
-  let timer = null;
+  let isAsking = false;
 
   const service = feed((known) => `${base}/timeline${known ? `?first=${firstOpen(known)}` : ""}`, mergedTimeline);
   const onPick = (number) => picking.pick(number, true);
@@ -49,16 +49,19 @@ export function timeline(base, picking, complain) {
     await forks.draw();
   }
 
-  async function bringUpToDate() {
-    timer = null;
+  /** Asks when somebody looks, and then not too often, nor before the last answer has come. */
+  async function ask() {
+    if (!isNear || !isStale || isAsking) return;
+    isAsking = true;
+    if (service.known()) await new Promise((resolve) => setTimeout(resolve, MIN_INTERVAL_MS));
     isStale = false;
-    if (await (service.known() ? service.refresh() : service.load())) await draw();
-  }
-
-  /** Asks when somebody looks, and then not too often. */
-  function ask() {
-    if (!isNear || !isStale || timer !== null) return;
-    timer = setTimeout(() => bringUpToDate().catch(complain), service.known() ? MIN_INTERVAL_MS : 0);
+    try {
+      if (await service.refresh()) await draw();
+    } catch (error) {
+      complain(error);
+    }
+    isAsking = false;
+    ask();
   }
 
   new IntersectionObserver(

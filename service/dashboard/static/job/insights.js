@@ -90,7 +90,7 @@ export function insights(picking) {
   }
 
   async function drawSlice() {
-    await slice.load();
+    if (!(await slice.load())) return;
     const { meta } = get("insight-slice").layout;
     tabulate(get("slice-table"), meta.table);
     get("slice-good").hidden = !meta.has_good;
@@ -100,7 +100,7 @@ export function insights(picking) {
 
   async function drawMap() {
     if (x.value === y.value) return;
-    await map.load();
+    if (!(await map.load())) return;
     const { meta } = get("insight-map").layout;
     tabulate(get("map-table"), meta.table);
     const ground = meta.table.rows.length ? "" : "Only the trials: how well others nearby do is computed for the strongest parameters.";

@@ -32,6 +32,7 @@ export function parallel(picking, filters) {
   let hovered = null;
   let turn = 0;
   let timer = null;
+  let updated = Promise.resolve();
   let readAt = 0;
   let isNear = false;
   let by = chosen("colour") === "side" ? "side" : "value";
@@ -42,8 +43,14 @@ export function parallel(picking, filters) {
     return response.json();
   }
 
-  /** Brings the data up to date: of many trials only those from the first unfinished one on. */
-  async function update() {
+  /** Brings the data up to date, after whatever does so already: an answer that comes late would put the old back. */
+  function update() {
+    updated = updated.catch(() => {}).then(readNew);
+    return updated;
+  }
+
+  /** Of many trials, reads only those from the first unfinished one on. */
+  async function readNew() {
     readAt = Date.now();
     const unfinished = data?.states.findIndex((state) => UNFINISHED.includes(state)) ?? -1;
     const kept = data === null || data.numbers.length < FEW ? 0 : unfinished < 0 ? data.numbers.length : unfinished;

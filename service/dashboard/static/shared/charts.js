@@ -1,5 +1,6 @@
 // Draws the service's figures with Plotly in the page's colours, and highlights one trial in them.
 
+import { feed } from "./feed.js";
 import { plotly } from "./plotly.js";
 
 export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
@@ -46,11 +47,12 @@ function highlighted(figure, picked) {
 /** A chart in the element `id`, fed from `url()`; `onPick(number)` gets the trial whose curve was clicked. */
 export function chart(id, url, onPick) {
   const element = document.getElementById(id);
-  let figure = null;
+  const service = feed(url, (known, answer) => answer);
   let picked = null;
   let bound = false;
 
   async function draw() {
+    const figure = service.known();
     if (!figure) return;
     element.classList.toggle("nothing", figure.data.length === 0);
     const Plotly = await plotly();
@@ -65,11 +67,11 @@ export function chart(id, url, onPick) {
 
   dark.addEventListener("change", draw);
   return {
+    /** Asks for the figure and draws it; false: it was asked for anew meanwhile. */
     async load() {
-      const response = await fetch(url());
-      if (!response.ok) throw new Error(`${url()}: ${response.status}`);
-      figure = await response.json();
+      if (!(await service.load())) return false;
       await draw();
+      return true;
     },
     pick(number) {
       picked = number;

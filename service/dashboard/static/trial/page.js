@@ -35,11 +35,19 @@ const curve = chart("curve", figureAddress);
 const saved = checkpoints(`${api}${trial}/checkpoints`);
 let drawnStep = actions().step;
 
+let turn = 0;
+
+/** Shows the parts as they are now, for what is chosen now. */
+async function renew() {
+  const own = ++turn;
+  const page = await fetchPage(parts());
+  if (own === turn) patchLive(page);
+}
+
 /** Brings the page up to date; false when neither the trial nor its job goes on, so that nothing more will come. */
 async function refresh(events) {
   if (events !== null && !events.some(isShown)) return following;
-  const page = await fetchPage(parts());
-  patchLive(page);
+  await renew();
   if (actions().step !== drawnStep || actions().final === "true") {
     drawnStep = actions().step;
     await Promise.all([curve.load(), saved.load()]);
@@ -63,7 +71,7 @@ document.addEventListener("click", async (event) => {
   event.preventDefault();
   choose(link.dataset.choose, link.dataset.value);
   try {
-    patchLive(await fetchPage(parts()));
+    await renew();
     await curve.load();
     // What was zoomed into of another metric says nothing of this one.
     await Plotly.relayout("curve", { "xaxis.autorange": true, "yaxis.autorange": true });

@@ -10,8 +10,7 @@ from sqlalchemy import Select, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from service.domain import OutputStream
-from service.store.models import Trial
-from service.store.output_models import OutputChunk, RankOutput
+from service.store.models import OutputChunk, RankOutput, Trial
 
 CHUNK_BYTES = 100
 """Of a stored chunk beside its lines."""

@@ -13,7 +13,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import release_job
 from service.use_cases.steer import cancel_job, change_budget, resume_job
-from tests.service.dashboard.conftest import TIMEOUT_MS, Watched, open_page, wait_until_live
+from tests.service.dashboard.conftest import Watched, open_context, open_page, wait_until_live
 from tests.support.service.callers import asking, give_token
 from tests.support.service.scenarios import add_worker, claim
 from tests.support.service.stories import Story
@@ -112,7 +112,7 @@ def test_the_page_of_a_finished_job_learns_when_it_is_looked_at_that_the_job_goe
 
 
 def test_a_refused_budget_says_why(browser: Browser, address: str, running: Story) -> None:
-    context = browser.new_context(base_url=address)  # the browser itself logs the answer 422 as an error
+    context = open_context(browser, base_url=address)  # the browser itself logs the answer 422 as an error
     page = context.new_page()
     open_page(page, running)
     page.get_by_role("button", name="Change budget").click()
@@ -177,8 +177,7 @@ def test_a_person_logs_in_with_a_token_and_may_what_it_may(
 ) -> None:
     token, of_reader = (give_token(sqlite_database, name, scope) for name, scope in SCOPES.items())
     with asking(sqlite_database) as asked:
-        context = browser.new_context(base_url=asked.url)
-        context.set_default_timeout(TIMEOUT_MS)
+        context = open_context(browser, base_url=asked.url)
         watched = Watched(context.new_page())
         page = watched.page
         page.goto(f"/jobs/{running.job_id}")

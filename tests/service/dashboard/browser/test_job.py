@@ -13,6 +13,7 @@ from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import (
     drawn_trials,
+    open_context,
     open_page,
     wait_for,
     wait_for_drawn,
@@ -158,7 +159,7 @@ def test_a_page_opened_before_the_first_trial_draws_it(page: Page, sqlite_databa
 def test_an_open_page_survives_a_restart_of_the_service(
     browser: Browser, running: Story, sqlite_database: Database, tmp_path: Path
 ) -> None:
-    context = browser.new_context()
+    context = open_context(browser)
     page = context.new_page()
     with live.running(sqlite_database, data_dir=tmp_path) as address:
         page.goto(f"{address}/jobs/{running.job_id}")
@@ -215,7 +216,7 @@ def test_no_page_scrolls_sideways_on_a_phone(page: Page, finished: Story) -> Non
 def test_an_unknown_address_is_a_page_that_leads_back_and_does_not_scroll_sideways(
     browser: Browser, address: str
 ) -> None:
-    context = browser.new_context(base_url=address, viewport={"width": 390, "height": 844})
+    context = open_context(browser, base_url=address, width=390)
     page = context.new_page()  # not the fixture's: the browser itself logs the answer 404 as an error
     for path in ("/" + "nope" * 100, "/jobs/job_" + "x" * 400):
         answer = page.goto(path)

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 from service.domain import JobState
 from service.store.repositories import JobRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import wait_until_live
+from tests.service.dashboard.conftest import open_context, wait_until_live
 from tests.support.service.accessible import assert_accessible
 from tests.support.service.stories import Story, submit_digits
 
@@ -94,7 +94,7 @@ def test_jobs_that_come_move_no_row_until_they_are_asked_for(page: Page, sqlite_
 
 @pytest.mark.usefixtures("finished", "running")
 def test_list_and_form_are_for_everybody_at_all_widths(browser: Browser, address: str) -> None:
-    context = browser.new_context(base_url=address)  # the browser itself logs the answer 422 as an error
+    context = open_context(browser, base_url=address)  # the browser itself logs the answer 422 as an error
     page = context.new_page()
     for path in ("/", "/jobs/new"):
         page.goto(path)

@@ -22,7 +22,7 @@ from service.specification.planning import plan_job
 from service.specification.workloads import known_workloads
 from service.store.models import Job
 from service.store.session import Database
-from tests.service.dashboard.conftest import TIMEOUT_MS
+from tests.service.dashboard.conftest import open_context
 from tests.support.service.commands import run
 from tests.support.service.scenarios import NOW
 from tests.support.service.stories import Story
@@ -34,8 +34,7 @@ _COLUMNS: dict[str, Any] = {"state": JobState.QUEUED, "num_trials": 1, "num_step
 @pytest.fixture
 def asking(browser: Browser, address: str) -> Iterator[Page]:
     """A page; the browser logs each answer 422 as an error, and faults are part of these stories."""
-    context = browser.new_context(base_url=address, viewport={"width": 1280, "height": 900})
-    context.set_default_timeout(TIMEOUT_MS)
+    context = open_context(browser, base_url=address)
     yield context.new_page()
     context.close()
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, expect
 
 from service.settings import ENV_PREFIX
 from service.store.session import Database
-from tests.service.dashboard.conftest import REBOUND, Watched
+from tests.service.dashboard.conftest import REBOUND, Watched, open_context
 from tests.support.readmes import README, command_lines
 from tests.support.service.stories import Story
 from tests.support.waiting import PATIENCE_SECONDS, started
@@ -64,7 +64,7 @@ def test_a_job_that_runs_is_seen_in_optunas_dashboard(
     diverged = next(trial for trial in search["trials"] if trial["state"] == "Fail")
     assert diverged["intermediate_values"][-1] == {"step": 40, "value": "nan"}
 
-    context = browser.new_context(base_url=optuna_dashboard, viewport={"width": 1280, "height": 900})
+    context = open_context(browser, base_url=optuna_dashboard)
     watched = Watched(context.new_page())
     page = watched.page
     page.goto("/dashboard")

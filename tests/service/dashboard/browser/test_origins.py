@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, Page
 from service.domain import JobState
 from service.store.repositories import JobRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import REBOUND, TIMEOUT_MS
+from tests.service.dashboard.conftest import REBOUND, open_context
 from tests.support.service.stories import Story
 
 
@@ -46,8 +46,7 @@ def _another_site() -> Iterator[int]:
 @pytest.fixture
 def stranger(browser: Browser) -> Iterator[Page]:
     """A page without the address of the service, whose errors are expected."""
-    context = browser.new_context()
-    context.set_default_timeout(TIMEOUT_MS)
+    context = open_context(browser)
     yield context.new_page()
     context.close()
 

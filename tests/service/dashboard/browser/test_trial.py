@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from service.domain import OutputStream, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import Watched, wait_for, wait_until_live
+from tests.service.dashboard.conftest import Watched, open_context, wait_for, wait_until_live
 from tests.support.service.stories import Story
 from tests.support.service.trial_stories import diverge_in, measure_all, print_lines
 
@@ -65,7 +66,7 @@ def test_the_best_trial_is_looked_at_from_all_sides(page: Page, story: Story) ->
     page.get_by_role("link", name="seconds", exact=True).click()
     page.get_by_role("link", name="linear").click()
     wait_for(page, "() => document.getElementById('curve').layout.xaxis.title.text === 'seconds of training'")
-    assert "metric=optimizer_condition_max" in page.url
+    expect(page).to_have_url(re.compile("metric=optimizer_condition_max"))
     page.reload()
     expect(page.locator("#curve.js-plotly-plot .plot-container")).to_be_attached()
     expect(page.locator("#curve-title")).to_have_text("optimizer_condition_max")
@@ -138,7 +139,7 @@ def test_a_trial_ends_while_it_is_watched_and_its_lines_are_searched(page: Page,
     expect(page.locator(".printed:visible")).to_have_count(1)
     expect(page.locator(".printed mark")).to_have_text("lr")
     expect(page.locator("#found")).to_have_text("1 line with it among those here.")
-    assert "find=LR" in page.url
+    expect(page).to_have_url(re.compile("find=LR"))
     page.get_by_label("Find").fill("loss")
     page.get_by_role("button", name="Look through all of it").click()
     expect(page.locator("#found")).to_have_text("1 line with it in all that is kept.")
@@ -167,7 +168,7 @@ def test_a_variation_is_a_new_trial(page: Page, story: Story) -> None:
 
 
 def test_a_refused_variation_says_why(browser: Browser, address: str, story: Story) -> None:
-    context = browser.new_context(base_url=address)  # the browser itself logs the answer 422 as an error
+    context = open_context(browser, base_url=address)  # the browser itself logs the answer 422 as an error
     page = Watched(context.new_page()).page
     open_trial(page, story, 4)
     page.get_by_role("button", name="Try a variation").click()

@@ -6,7 +6,7 @@ import pytest
 
 from service.domain import Direction, Phase, TrialState
 from service.evidence.comparison.reached import reached_baseline
-from service.evidence.types import FinishedTrial
+from service.evidence.finished_trial import FinishedTrial
 
 
 def trial(values: dict[int, float], *, batch_size: int = 32) -> FinishedTrial:

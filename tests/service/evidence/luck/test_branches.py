@@ -13,13 +13,13 @@ from search_spaces import FAMILY_PRESETS, Scalar, preset
 from service.domain import Direction, Objective, Phase, TrialState
 from service.evidence.branches import Branches
 from service.evidence.comparison.confirm import split_seeds
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.words import branches_words, evidence_lines
 from service.evidence.luck.branch_probability import branch_probabilities
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial
 from service.evidence.luck.true_means import NoNoise
 from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
-from service.evidence.types import FinishedTrial
 from tests.service.evidence.luck.test_job_luck import METRIC, finished
 
 SEEDS = [1, 2, 3, 4, 5]

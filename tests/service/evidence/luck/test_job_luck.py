@@ -14,13 +14,14 @@ from search_spaces import SearchSpace
 from search_spaces.parameters import Categorical, Float
 from service.domain import Direction, FailureReason, Objective, Phase, Side, TrialState, side_of
 from service.evidence.comparison.confirm import confirm, split_seeds
+from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.wording import chance
 from service.evidence.in_words.words import answer_of, evidence_lines
 from service.evidence.luck.job_luck import sides_of
 from service.evidence.luck.searched_side import TriedTrial, point_of
 from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
-from service.evidence.types import FinishedTrial, Verdict
+from service.evidence.types import Verdict
 from trainers.config import OptimizerConfig, TrialConfig
 
 METRIC = "validation_loss"

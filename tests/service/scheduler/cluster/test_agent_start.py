@@ -25,7 +25,9 @@ import pathlib, socket, sys
 options = dict(option.removeprefix("--").split("=", 1) for option in sys.argv[1:] if "=" in option)
 with socket.create_server((options["node-ip-address"], 0)) as listener:
     told = pathlib.Path(options["session-dir"]) / f"runtime_env_agent_port_{options['node-id']}"
-    told.write_text(str(listener.getsockname()[1]))
+    unfinished = told.with_name("unfinished")
+    unfinished.write_text(str(listener.getsockname()[1]))
+    unfinished.replace(told)
     while True:
         connection, _ = listener.accept()
         with connection:

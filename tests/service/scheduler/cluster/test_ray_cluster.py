@@ -13,7 +13,7 @@ from ray.util.placement_group import placement_group, remove_placement_group
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_cluster import Node
-from service.scheduler.worker import make_directory
+from service.scheduler.run_process import make_directory
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 GIB = 2**30

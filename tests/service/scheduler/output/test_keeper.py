@@ -15,8 +15,8 @@ from service.settings import Settings
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.repositories.of_trials.outputs import CHUNK_BYTES, OutputRepository, StoredChunk
 from service.store.session import Database
+from service.use_cases.keeping.retention import thin
 from service.use_cases.leases import note_disk_use
-from service.use_cases.retention import thin
 from service.use_cases.trials.rank_output import Printed, keep_output
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job
 

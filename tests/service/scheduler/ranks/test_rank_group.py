@@ -28,7 +28,7 @@ from service.scheduler.output.files import OutputPlace, directory_of
 from service.scheduler.output.reading import read_output
 from service.scheduler.ranks.rank import Rank, RankFailure, RankOutcome, describe_failure
 from service.scheduler.ranks.rank_group import RankGroup
-from service.scheduler.worker import make_directory
+from service.scheduler.run_process import make_directory
 from tests.support.service.service_process import PLUGIN
 from tests.support.trainers.trials import determined
 from tests.support.waiting import PATIENCE_SECONDS, wait_until

@@ -12,11 +12,9 @@ from sqlalchemy import func, select
 from service.domain import Phase, TrialState
 from service.errors import JobNotFinished
 from service.scheduler.disk import jobs_with_logs, log_of
-from service.scheduler.removal import remove_logs_of_deleted_jobs, remove_next
-from service.scheduler.worker import remove_checkpoints_of_finished_jobs
+from service.scheduler.removal import remove_checkpoints_of_finished_jobs, remove_logs_of_deleted_jobs, remove_next
 from service.settings import Settings
-from service.store.access_models import Project
-from service.store.models import Event, Job, MeasurementRow, RecommendationRow, Trial
+from service.store.models import Event, Job, MeasurementRow, Project, RecommendationRow, Trial
 from service.store.repositories import DeletionRepository, OperationRepository, ProjectRepository
 from service.store.session import Database
 from service.use_cases.keeping import deletion

@@ -8,7 +8,7 @@ from sqlalchemy import BigInteger, Enum, ForeignKey, Index, Integer, String, Tex
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.domain import OutputStream
-from service.store.models import Base
+from service.store.models.base import Base
 
 SERIAL = BigInteger().with_variant(Integer(), "sqlite")
 

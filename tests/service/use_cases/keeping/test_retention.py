@@ -9,7 +9,7 @@ from service.domain import Direction, Phase, TrialState
 from service.scheduler.retention import thin_next
 from service.store.repositories import EventRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases.retention import SHARES, kept_steps, next_to_thin, thin
+from service.use_cases.keeping.retention import SHARES, kept_steps, next_to_thin, thin
 from service.use_cases.run import finish_job
 from service.use_cases.steer import change_budget, resume_job
 from tests.support.service.scenarios import (
@@ -70,7 +70,7 @@ def test_an_old_job_is_thinned_once_and_a_recommended_trial_keeps_all(database: 
     assert after[1:] == before[1:]
     assert after[0] < 35 < before[0] == 50
     with database.reading() as session:
-        kinds = {event.kind for event in EventRepository(session).after(0, job_id=job_id, limit=1000)}
+        kinds = {event.kind for event in EventRepository(session).after(0, project=None, job_id=job_id, limit=1000)}
         assert {"job.state", "job.recommendation"} <= kinds
         assert not {"trial.measured", "trial.state"} & kinds
     assert thin_next(database, after_days=1, gone=gone, clock=clock) is None

@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, false, te
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.specification.external.messages import Answer, End, Report, RequestKind, Suggest
-from service.store.models import Base
+from service.store.models.base import Base
 
 
 class ExternalRequest(Base):

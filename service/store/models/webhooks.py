@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, Enum, ForeignKey, Index, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.domain import DeliveryState
-from service.store.models import Base
+from service.store.models.base import Base
 
 
 class Webhook(Base):

@@ -7,7 +7,7 @@ from datetime import datetime
 from sqlalchemy import BigInteger, LargeBinary, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from service.store.models import Base
+from service.store.models.base import Base
 
 
 class Code(Base):

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ForeignKey
 from sqlalchemy.orm import Mapped, mapped_column
 
-from service.store.models import Base
+from service.store.models.base import Base
 
 
 class JobInsightsRow(Base):

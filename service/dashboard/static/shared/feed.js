@@ -2,18 +2,22 @@
 
 /**
  * `address(known)`: where to ask; with what is known, for what has come since; null: whole. `merge(known, answer)` gives
- * what is known then. `load()` asks for all, `refresh()` for what has come since.
+ * what is known then. `load()` asks for all, `refresh()` for what has come since; each gives false where it was asked
+ * anew meanwhile: only the answer to the last question counts, in whatever order they come.
  */
 export function feed(address, merge) {
   let known = null;
+  let isLoading = false; // what is known is of other choices, or nothing
   let turn = 0;
 
   async function ask(from) {
     const own = ++turn;
+    isLoading ||= from === null;
     const response = await fetch(address(from));
     if (!response.ok) throw new Error(`${response.url}: ${response.status}`);
     const answer = await response.json();
-    if (own !== turn) return false; // asked anew meanwhile, with other choices
+    if (own !== turn) return false;
+    isLoading = false;
     known = merge(from, answer);
     return true;
   }
@@ -21,7 +25,7 @@ export function feed(address, merge) {
   return {
     known: () => known,
     load: () => ask(null),
-    refresh: () => ask(known),
+    refresh: () => ask(isLoading ? null : known),
   };
 }
 

@@ -1,0 +1,160 @@
+"""Problem documents (RFC 9457): a response with one, and those of situations that no error of a use case stands for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from service.api import examples
+from service.api.schemas.common import FieldError, Problem
+
+MEDIA_TYPE = "application/problem+json"
+TYPE_PREFIX = "urn:shampoo-tuner:problem:"
+RETRY_AFTER_SECONDS = 5
+MAX_ERRORS = 20
+MAX_CHARACTERS = 2000
+"""Of a text in a problem: what was sent may be in it."""
+NOT_VALID = "The request is not valid"
+
+
+def problem_response(
+    status: int,
+    slug: str | None,
+    title: str,
+    detail: str,
+    *,
+    instance: str,
+    errors: Sequence[FieldError] = (),
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
+    """A problem as a response."""
+    document = problem(status, slug, title, detail, instance=instance, errors=errors)
+    content = document.model_dump(mode="json", exclude_none=True)
+    if not errors:
+        del content["errors"]
+    return JSONResponse(content, status, headers, MEDIA_TYPE)
+
+
+def problem(
+    status: int, slug: str | None, title: str, detail: str, *, instance: str, errors: Sequence[FieldError]
+) -> Problem:
+    """A problem, with long texts cut. `slug` None: the status says it all (`about:blank`)."""
+    return Problem(
+        type=f"{TYPE_PREFIX}{slug}" if slug else "about:blank",
+        title=title,
+        status=status,
+        detail=_cut(detail),
+        instance=_cut(instance),
+        errors=[
+            error.model_copy(
+                update={
+                    "field": _cut(error.field),
+                    "message": _cut(error.message),
+                    "pointer": error.pointer if len(error.pointer or "") <= MAX_CHARACTERS else None,
+                }
+            )
+            for error in errors
+        ],
+    )
+
+
+def _cut(text: str) -> str:
+    """The beginning and the end of a long text."""
+    half = MAX_CHARACTERS // 2
+    return text if len(text) <= MAX_CHARACTERS else f"{text[:half]} ... {text[-half:]}"
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The `responses` of an endpoint that answers with these problems."""
+    example = {"example": {**examples.PROBLEM}}
+    responses: dict[int | str, dict[str, Any]] = {}
+    for status in statuses:
+        phrase = HTTPStatus(status).phrase
+        shown = {"example": {**example["example"], "status": status}} if status == 422 else {}
+        responses[status] = {
+            "model": Problem,
+            "description": phrase,
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}, **shown}},
+        }
+    return responses
+
+
+def invalid(
+    errors: Sequence[FieldError],
+    *,
+    instance: str,
+    status: HTTPStatus = HTTPStatus.UNPROCESSABLE_ENTITY,
+    slug: str = "invalid-input",
+    title: str = NOT_VALID,
+) -> JSONResponse:
+    """What was sent is at fault, in these fields; the first few are told."""
+    detail = ", ".join(f"{error.field}: {error.message}" for error in errors[:3])
+    if len(errors) > 3:
+        detail += f", and {len(errors) - 3} more"
+    return problem_response(status, slug, title, detail, instance=instance, errors=errors[:MAX_ERRORS])
+
+
+def malformed(message: str, *, instance: str) -> JSONResponse:
+    """The body cannot be read at all."""
+    return invalid([FieldError(field="body", message=message)], instance=instance)
+
+
+def busy(detail: str, *, instance: str) -> JSONResponse:
+    """503: others have all that there is."""
+    return _later("busy", "The service is busy", detail, instance=instance)
+
+
+def unavailable(detail: str, *, instance: str, errors: Sequence[FieldError] = ()) -> JSONResponse:
+    """503: what the service needs is out of reach."""
+    return _later("unavailable", "The service cannot answer now", detail, instance=instance, errors=errors)
+
+
+def _later(slug: str, title: str, detail: str, *, instance: str, errors: Sequence[FieldError] = ()) -> JSONResponse:
+    """503: the same request may do later."""
+    return problem_response(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        slug,
+        title,
+        detail,
+        instance=instance,
+        errors=errors,
+        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+    )
+
+
+def too_slow(max_seconds: float, *, instance: str) -> JSONResponse:
+    """408: the request's body took longer than allowed."""
+    message = f"must come within {max_seconds:g} s"
+    return problem_response(
+        HTTPStatus.REQUEST_TIMEOUT,
+        "body-too-slow",
+        "The request took too long to come",
+        f"body: {message}",
+        instance=instance,
+        errors=[FieldError(field="body", message=message)],
+        headers={"Connection": "close"},  # the rest of the body stays unread
+    )
+
+
+def malformed_http() -> JSONResponse:
+    """400: what came is not HTTP, so that no address can be told."""
+    return problem_response(
+        HTTPStatus.BAD_REQUEST, None, HTTPStatus.BAD_REQUEST.phrase, "the request is not HTTP", instance="/"
+    )
+
+
+def too_large(max_bytes: int, *, instance: str) -> JSONResponse:
+    """413: the request's body is larger than allowed."""
+    message = f"must not be larger than {max_bytes} bytes"
+    return problem_response(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        "body-too-large",
+        "The request is too large",
+        f"body: {message}",
+        instance=instance,
+        errors=[FieldError(field="body", message=message)],
+        headers={"Connection": "close"},  # the rest of the body stays unread
+    )

@@ -1,0 +1,112 @@
+"""What a request holds that no endpoint takes: pydantic's errors as fields with messages in the project's own words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import Response
+
+from search_spaces.nearest import did_you_mean
+from service.api.problems.documents import invalid, malformed, problem_response
+from service.api.request_body import field_of, fields_at, join_field, small, spot_of
+from service.api.schemas.common import FieldError
+
+MAX_ERRORS_LOOKED_AT = 200
+"""A value that is none of several kinds has an error for each of them."""
+UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
+"""The names that pydantic gives to a field that is none, of a model and of a dataclass."""
+ONE_OF_SOME = ("literal_error", "enum")
+"""The names that it gives to a value which is none of those there are."""
+_QUOTED = re.compile("'([^']*)'")
+
+
+async def invalid_request(request: Request, error: Exception) -> Response:
+    """The problem of a request that FastAPI found invalid."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()[:MAX_ERRORS_LOOKED_AT]
+    if found and found[0]["type"] == "json_invalid":
+        message = _position(str(error.body), found[0]["loc"][-1], found[0]["ctx"]["error"])
+        return malformed(message, instance=request.url.path)
+    if any(one["loc"] == ("body",) and isinstance(one.get("input"), bytes) for one in found):
+        return problem_response(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            "unsupported-media-type",
+            "The body is not JSON",
+            f"Content-Type must be application/json, got {request.headers.get('content-type', 'none')!r}",
+            instance=request.url.path,
+            errors=[FieldError(field="Content-Type", message="must be application/json")],
+        )
+    messages: dict[str, list[str]] = {}
+    choices: dict[str, list[str]] = {}
+    values: dict[str, Any] = {}
+    of_body = set[str]()
+    for one in found:
+        if _is_of_another_kind(one, found):
+            continue
+        source, *path = one["loc"]
+        field = field_of(path, error.body) if source == "body" else reduce(join_field, path, "")
+        field = field or str(source)
+        if source == "body":
+            of_body.add(field)
+        given = messages.setdefault(field, [])
+        message = _unknown_field(request, path) if one["type"] in UNKNOWN_FIELD else _message(one)
+        if message not in given:
+            given.append(message)
+        if one["type"] in ONE_OF_SOME:
+            choices.setdefault(field, []).extend(_QUOTED.findall(one["ctx"]["expected"]))
+        values[field] = None if one["type"] == "missing" else small(one.get("input"))
+    errors = [
+        FieldError(
+            field=field,
+            message="; ".join(given) + did_you_mean(values[field], choices.get(field, ())),
+            value=values[field],
+            pointer=spot_of(error.body, field).pointer if field in of_body else None,
+        )
+        for field, given in messages.items()
+    ]
+    return invalid(errors, instance=request.url.path)
+
+
+def _is_of_another_kind(error: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> bool:
+    """True if what is told is that an object is none of a few words, where an object may stand, too: its own faults are
+    told."""
+    parent = error["loc"][:-1]
+    others = (one for one in found if one is not error)
+    is_object = error["type"] in ONE_OF_SOME and isinstance(error.get("input"), Mapping)
+    return is_object and any(one["loc"][: len(parent)] == parent for one in others)
+
+
+def _message(error: Mapping[str, Any]) -> str:
+    """The error of a field, in the words of the project's own checks."""
+    match error["type"]:
+        case "missing":
+            return "is required"
+        case "model_type" | "model_attributes_type" | "dict_type":
+            return "must be an object"
+        case "too_short" | "string_too_short" if isinstance(error.get("input"), str):
+            return "must not be empty" if error["ctx"]["min_length"] == 1 else error["msg"]
+        case "too_long" | "string_too_long" if isinstance(error.get("input"), str):
+            return f"must have at most {error['ctx']['max_length']} characters"
+    return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])
+
+
+def _unknown_field(request: Request, path: Sequence[str | int]) -> str:
+    """The error of a field that is none, with the name that was probably meant, or else those that there are."""
+    body = request.scope["route"].body_field
+    *parents, name = path
+    known = [] if body is None else fields_at(body.field_info.annotation, parents)
+    hint = did_you_mean(name, known) or (f" (known: {', '.join(known)})" if known else "")
+    return f"there is no such field{hint}"
+
+
+def _position(document: str, position: int, message: str) -> str:
+    """The place where malformed JSON goes wrong, for a person."""
+    before = document[:position]
+    line, column = before.count("\n") + 1, position - (before.rfind("\n") + 1) + 1
+    return f"is not JSON (line {line}, column {column}): {message}"

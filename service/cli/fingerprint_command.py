@@ -1,0 +1,78 @@
+"""`shampoo-tuner fingerprint`: what tells a model from others, to ask for configs of tuned ones like it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from service.cli.asking import say_json_content
+from trainers.config import InvalidConfig
+from trainers.identity.safetensors_header import shape_of_safetensors
+from trainers.identity.values import Fingerprint
+from trainers.installation.distribution import check_packages_here
+
+if TYPE_CHECKING:
+    from trainers.config import Json
+
+app = typer.Typer()
+
+
+@app.command()
+def fingerprint(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="module:Class of a torch.nn.Module or a workload, found from the current directory; a workload's "
+            "name; or a file: FILE.safetensors, or a state dict that torch.save wrote.",
+        ),
+    ],
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="Argument of the class or workload. Repeatable."),
+    ] = None,
+) -> None:
+    """Prints the fingerprint of a model as JSON: `shampoo-tuner fingerprint my_model:Net > net.json`.
+
+    Of a file, only sizes and names are read, and no code runs. Keep it to ask for a config before anything is trained:
+    `shampoo-tuner recommend --fingerprint net.json`.
+    """
+    try:
+        found = read_fingerprint(model, dict(map(_option, option or ())))
+    except InvalidConfig as error:
+        raise typer.BadParameter(error.message, param_hint="MODEL") from error
+    say_json_content(found.to_json())
+
+
+def read_fingerprint(model: str, options: dict[str, Json]) -> Fingerprint:
+    """The fingerprint of a file's, a workload's or a module's model.
+
+    Raises:
+        InvalidConfig: it cannot be told; the message says why.
+    """
+    from trainers.identity.asking import ask_fingerprint
+
+    path = Path(model)
+    if path.is_file() and path.suffix == ".safetensors":
+        if options:
+            raise InvalidConfig("options", f"have no effect with a file, got {', '.join(options)}")
+        try:
+            return Fingerprint(shape_of_safetensors(path), path.name)
+        except ValueError as error:
+            raise InvalidConfig("name", str(error)) from error
+    check_packages_here()
+    # In a process of its own: it needs torch, and this command line must load without it.
+    return ask_fingerprint(model, options)
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, equals, value = text.partition("=")
+    if not name or not equals:
+        raise typer.BadParameter(f"{text!r} must be NAME=VALUE, e.g. width=128", param_hint="--option")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value

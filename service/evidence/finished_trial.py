@@ -1,0 +1,64 @@
+"""A trial as a recommendation reads it: plain values of its row and its curve."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from service.domain import FailureReason, Phase, TrialState
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedTrial:
+    """A trial as it stands when its job ends."""
+
+    number: int
+    phase: Phase
+    state: TrialState
+    reason: FailureReason | None
+    config: Mapping[str, Any]
+    """A `trainers.config.TrialConfig` as JSON."""
+    value: float | None
+    """Objective at the last measurement."""
+    curve: Sequence[tuple[int, float, Mapping[str, float | None]]]
+    """Step, training seconds and metrics of each measurement, by step; None where a metric was not finite."""
+    confirms: int | None = None
+    """The number of the trial whose config this one repeats with another seed."""
+    forked_from: int | None = None
+    """The number of the trial from whose checkpoint this one began; None: it began from nothing."""
+    forked_at_step: int | None = None
+    """That checkpoint's step."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """{parameter name: sampled value}"""
+    remarks: str | None = None
+    """What its measurements remarked of its data, if it completed."""
+
+    @property
+    def seconds(self) -> float:
+        """Seconds that it trained itself, up to its last measurement."""
+        whole = self.curve[-1][1] if self.curve else 0.0
+        # A fork's curve begins with what its parent measured where it was forked.
+        return whole - (self.curve[0][1] if self.curve and self.forked_from is not None else 0.0)
+
+    @property
+    def optimizer(self) -> str:
+        """The name of its optimizer."""
+        return str(self.config["optimizer"]["name"])
+
+    @property
+    def batch_size(self) -> int:
+        """Training examples of each step."""
+        return int(self.config["batch_size"])
+
+    @property
+    def tokens_per_example(self) -> float | None:
+        """By the speeds that it last measured; None: its workload counts no tokens."""
+        metrics = self.curve[-1][2] if self.curve else {}
+        tokens, examples = metrics.get("tokens_per_second"), metrics.get("examples_per_second")
+        return tokens / examples if tokens and examples else None
+
+    @property
+    def ending(self) -> str:
+        """Its state, and in brackets why it failed."""
+        return f"{self.state.value} ({self.reason.value})" if self.reason else self.state.value

@@ -1,0 +1,98 @@
+"""The process of a run: started with its files, stopped when its worker is to stop, and what its end tells."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from service.scheduler.cluster.run_environment import run_environment
+from service.scheduler.launcher import Launcher, RunProcess
+from service.settings import Settings
+from service.use_cases.leases import Lease
+
+STOP_SECONDS = 15.0
+"""Seconds that a run may take to stop before it is killed."""
+LOG_TAIL_BYTES = 2000
+DIRECTORY_PREFIX = "shampoo-"
+RUN_MODULE = "service.scheduler.job_run"
+
+
+def make_directory() -> Path:
+    """A new directory for a run's temporary files; the name tells whose it is."""
+    parent = Path(tempfile.gettempdir())
+    if len(str(parent)) > 20:  # Ray puts sockets deep below, and their paths must stay below 108 characters
+        parent = Path("/tmp")  # mkdtemp makes it private
+    return Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
+
+
+@contextmanager
+def held_pipe() -> Iterator[int]:
+    """The reading end of a pipe that nobody writes to: its end of file tells a run that this process is gone."""
+    end, held = os.pipe()
+    try:
+        yield end
+    finally:
+        os.close(end)
+        os.close(held)
+
+
+def start_run(
+    lease: Lease,
+    settings: Settings,
+    directory: Path,
+    *,
+    stdin: int,
+    output: int,
+    launcher: Launcher | None,
+    module: str = RUN_MODULE,
+) -> RunProcess:
+    """Starts the process of a run, in a session of its own: a Ctrl-C in the terminal reaches the worker alone."""
+    arguments = [
+        *("--job", lease.job_id, "--worker", lease.worker_id, "--attempt", str(lease.attempt)),
+        *("--directory", str(directory)),
+    ]
+    environment = {**os.environ, **run_environment(settings, directory)}
+    if launcher is not None:
+        run = launcher.launch(RUN_MODULE, arguments, environment=environment, stdin=stdin, output=output)
+        if run is not None:
+            return run
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        stdin=stdin,
+        stdout=output,
+        stderr=output,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def supervise(run: RunProcess, stop: threading.Event) -> int:
+    """Waits for a run, and stops it when the worker is to stop; its exit status."""
+    while not stop.is_set():
+        try:
+            return run.wait(timeout=0.1)
+        except subprocess.TimeoutExpired:
+            continue
+    run.terminate()
+    try:
+        return run.wait(timeout=STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        run.kill()
+        return run.wait()
+
+
+def describe_crash(status: int, log: Path, log_start: int) -> str:
+    """Describes a run that died: how, and the end of what it logged."""
+    how = f"exit status {status}" if status >= 0 else f"killed by {signal.Signals(-status).name}"
+    with log.open("rb") as file:
+        end = file.seek(0, os.SEEK_END)
+        file.seek(max(log_start, end - LOG_TAIL_BYTES))
+        tail = file.read().decode(errors="replace").strip()
+    return f"{how}; its log ends: {tail}" if tail else how

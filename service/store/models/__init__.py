@@ -1,0 +1,42 @@
+"""The tables, by subject. To import any of them knows them all. Never a query, and never a decision."""
+
+from __future__ import annotations
+
+from service.store.models.access import AuditEntry, Project, SigningKey, Token
+from service.store.models.base import Base, UtcDateTime
+from service.store.models.code import Code
+from service.store.models.deletions import DeletedJob
+from service.store.models.events import Event
+from service.store.models.external import ExternalRequest, TrialLease
+from service.store.models.insights import JobInsightsRow
+from service.store.models.jobs import Job, MeasurementRow, MetricSet, Trial
+from service.store.models.output import OutputChunk, RankOutput
+from service.store.models.recommendations import RecommendationRow
+from service.store.models.webhooks import Delivery, Webhook
+from service.store.models.workers import ClusterShare, Worker
+
+__all__ = [
+    "AuditEntry",
+    "Base",
+    "ClusterShare",
+    "Code",
+    "DeletedJob",
+    "Delivery",
+    "Event",
+    "ExternalRequest",
+    "Job",
+    "JobInsightsRow",
+    "MeasurementRow",
+    "MetricSet",
+    "OutputChunk",
+    "Project",
+    "RankOutput",
+    "RecommendationRow",
+    "SigningKey",
+    "Token",
+    "Trial",
+    "TrialLease",
+    "UtcDateTime",
+    "Webhook",
+    "Worker",
+]

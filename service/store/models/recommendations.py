@@ -1,0 +1,49 @@
+"""The table of what jobs recommend."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ForeignKey, String
+from sqlalchemy.orm import Mapped, mapped_column
+
+from service.domain import DEFAULT_PROJECT
+from service.evidence.types import EvidenceStatus
+from service.store.models.base import Base
+
+
+class RecommendationRow(Base):
+    """The config a job recommends, with its evidence, and what it holds for. It answers its own project alone.
+
+    The key of what it holds for are fingerprint, data digest, batch size, steps, precision and objective. What is None
+    was not known when it was made.
+    """
+
+    __tablename__ = "recommendations"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), unique=True)
+    project: Mapped[str] = mapped_column(String(64), server_default=DEFAULT_PROJECT)
+    workload: Mapped[str] = mapped_column(String(200), index=True)
+    model: Mapped[str | None] = mapped_column(String(200), index=True)
+    """The user's own name of the model."""
+    optimizer: Mapped[str] = mapped_column(String(40))
+    status: Mapped[EvidenceStatus]
+    fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
+    """Of the model of the recommended trial."""
+    data_digest: Mapped[str | None] = mapped_column(String(64))
+    batch_size: Mapped[int | None]
+    num_steps: Mapped[int | None]
+    """Of a full trial."""
+    precision: Mapped[str | None] = mapped_column(String(20))
+    objective: Mapped[str] = mapped_column(String(200))
+    """The metric that decided."""
+    device: Mapped[str | None] = mapped_column(String(20))
+    """`cpu` or `cuda`."""
+    world_size: Mapped[int | None]
+    environment: Mapped[dict[str, Any] | None]
+    """The `trainers.identity.values.Environment` of the recommended trial as JSON."""
+    content: Mapped[dict[str, Any]]
+    """A `service.evidence.recommended.RecommendedConfig` as JSON."""
+    created_at: Mapped[datetime]

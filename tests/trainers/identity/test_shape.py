@@ -1,0 +1,116 @@
+"""The shape of a model, from the model itself and from files of its weights."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from trainers.config import InvalidConfig
+from trainers.identity.fingerprinting import fingerprint_of
+from trainers.identity.safetensors_header import shape_of_safetensors
+from trainers.identity.shape import model_shape, shape_of_state_dict
+from trainers.identity.values import Fingerprint, ModelShape
+
+
+class Net(nn.Module):
+    """An embedding, a convolution with batch norm, and two matrices of one size, one of them twice."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(20, width)
+        self.convolution = nn.Conv1d(width, width, 3)
+        self.norm = nn.BatchNorm1d(width)
+        self.first = nn.Linear(width, width, bias=False)
+        self.second = nn.Linear(width, width, bias=False)
+        self.shared = self.second
+
+
+SHAPE_OF_NET = [
+    ["convolution", [8, 8, 3], 1],
+    ["embedding", [20, 8], 1],
+    ["linear", [8, 8], 2],
+    ["vector", [8], 3],
+]
+build_net = Net
+built_net = Net()
+
+
+def test_a_model_and_both_kinds_of_files_tell_one_shape(tmp_path: Path) -> None:
+    net = Net()
+    state = net.state_dict()
+    del state["shared.weight"]
+    torch.save(state, tmp_path / "net.pt")
+    torch.save({"epoch": 3, "model": state, "optimizer": {"state": {}}}, tmp_path / "checkpoint.pt")
+    save_file(state, tmp_path / "net.safetensors", metadata={"format": "pt"})
+    shapes = [
+        model_shape(net),
+        shape_of_state_dict(tmp_path / "net.pt"),
+        shape_of_state_dict(tmp_path / "checkpoint.pt"),
+        shape_of_safetensors(tmp_path / "net.safetensors"),
+    ]
+    assert [shape.to_json() for shape in shapes] == [SHAPE_OF_NET] * 4
+    assert ModelShape.from_json(json.loads(json.dumps(SHAPE_OF_NET))) == shapes[0]
+
+
+def test_no_code_of_a_file_runs(tmp_path: Path) -> None:
+    torch.save(Net(), tmp_path / "whole.pt")
+    with pytest.raises(ValueError, match="is no state dict that"):
+        shape_of_state_dict(tmp_path / "whole.pt")
+
+
+@pytest.mark.parametrize("content", [b"", b"\x10", b"\xff" * 20, (5).to_bytes(8, "little") + b"[1,2]"])
+def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match="is no safetensors file"):
+        shape_of_safetensors(tmp_path / "x.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ([], "without parameters"),
+        ({}, "must be a list"),
+        ([["linear", [2, 2]]], r"\[0\] must be \[kind, shape, count\]"),
+        ([["linear", [2, 2], 1], ["square", [2], 1]], r"\[1\] must be"),
+        ([["linear", [2, -2], 1]], r"\[0\] must be"),
+        ([["linear", [0, 2], 1]], "without parameters"),
+    ],
+)
+def test_rows_that_are_no_shape_are_refused(rows: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ModelShape.from_json(rows)
+
+
+@pytest.mark.parametrize("name", ["Net", "build_net", "built_net"])
+def test_any_module_of_python_has_a_fingerprint(name: str) -> None:
+    found = fingerprint_of(f"{__name__}:{name}", {})
+    assert found == Fingerprint(ModelShape.from_json(SHAPE_OF_NET), f"{__name__}:{name}")
+    assert Fingerprint.from_json(found.to_json()) == found
+
+
+def test_a_workloads_fingerprint_knows_its_options() -> None:
+    plain, wide = fingerprint_of("digits-mlp", {}), fingerprint_of("digits-mlp", {"width": 256})
+    assert plain.digest != wide.digest
+    assert (wide.workload, wide.source) == ("digits-mlp", "digits-mlp width=256")
+    assert ["linear", [256, 64], 1] in wide.shape.to_json()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        (f"{__name__}:Absent", {}, "has no 'Absent'"),
+        ("no_such_module:Net", {}, "cannot be imported"),
+        (f"{__name__}:Net", {"width": "wide"}, "cannot be built: TypeError"),
+        (f"{__name__}:built_net", {"width": 4}, "which is built, got width"),
+        (f"{__name__}:SHAPE_OF_NET", {}, "is no module"),
+        ("digits-mlpp", {}, "unknown workload 'digits-mlpp'"),
+    ],
+)
+def test_what_has_no_fingerprint_says_why(name: str, options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidConfig, match=message):
+        fingerprint_of(name, options)  # type: ignore[arg-type]  # JSON

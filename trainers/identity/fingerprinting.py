@@ -1,0 +1,113 @@
+"""Tells the fingerprint of a model: `python -m trainers.identity.fingerprinting NAME OPTIONS`, with options as JSON.
+
+NAME is a workload, `module:Class` of a workload or of any `torch.nn.Module`, a function that builds one, or one that is
+built; or else a file with a state dict, of which no code runs. Models are built without weights. Prints a `Fingerprint`
+as JSON, or `{"refused": WHY}` with status 2. `ask_fingerprint` is the other end.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from trainers.config import InvalidConfig, Json
+from trainers.identity.model import model_digest
+from trainers.identity.shape import model_shape, shape_of_state_dict
+from trainers.identity.values import Fingerprint, ModelShape, fingerprint_of_workload
+from trainers.workload.user_workload import explain, is_reference
+from trainers.workloads.registry import describe, load
+
+
+def fingerprint_of(name: str, options: Mapping[str, Json]) -> Fingerprint:
+    """The fingerprint of a file's, a workload's or a module's model.
+
+    Raises:
+        InvalidConfig: it cannot be told; the message says why.
+    """
+    if Path(name).is_file():
+        if options:
+            raise InvalidConfig("options", f"have no effect with a file, got {', '.join(options)}")
+        try:
+            return Fingerprint(shape_of_state_dict(Path(name)), Path(name).name)
+        except ValueError as error:
+            raise InvalidConfig("name", str(error)) from error
+    given = "".join(f" {option}={json.dumps(value)}" for option, value in options.items())
+    if is_reference(name):
+        found = _imported(name)
+        if not hasattr(found, "build_model"):
+            return Fingerprint(_shape(name, _built(name, found, options)), name + given)
+    description = describe(name)
+    workload = load(name, options)
+    with torch.device("meta"):
+        model = workload.build_model()
+    of_model = {
+        option: options.get(option, spec.default)
+        for option, spec in description.options.items()
+        if spec.role == "model"
+    }
+    digest = fingerprint_of_workload(description.name, model_digest(model), of_model)
+    return Fingerprint(_shape(name, model), name + given, workload=description.name, digest=digest)
+
+
+def _imported(reference: str) -> Any:
+    module_name, _, name = reference.partition(":")
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:  # the boundary to a user's own code
+        raise InvalidConfig("name", f"{module_name} cannot be imported: {explain(error)}") from error
+    if not hasattr(module, name):
+        raise InvalidConfig("name", f"module {module_name} has no {name!r}")
+    return getattr(module, name)
+
+
+def _built(reference: str, found: Any, options: Mapping[str, Json]) -> nn.Module:
+    if not isinstance(found, nn.Module):
+        if not callable(found):
+            raise InvalidConfig("name", f"{reference} is no module, and nothing that builds one: {found!r:.80}")
+        try:
+            with torch.device("meta"):
+                found = found(**options)
+        except (Exception, SystemExit) as error:  # the boundary to a user's own code
+            raise InvalidConfig("name", f"{reference} cannot be built: {explain(error)}") from error
+    elif options:
+        raise InvalidConfig("options", f"have no effect on {reference}, which is built, got {', '.join(options)}")
+    if not isinstance(found, nn.Module):
+        raise InvalidConfig("name", f"{reference} built no torch.nn.Module, but {found!r:.80}")
+    return found
+
+
+def _shape(name: str, model: nn.Module) -> ModelShape:
+    try:
+        return model_shape(model)
+    except ValueError as error:
+        raise InvalidConfig("name", f"{name}: {error}") from error
+
+
+def main() -> int:
+    """Runs the command; 0 if the fingerprint could be told."""
+    # What a module prints, however it does it, must not get between the lines of the answer.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    torch.set_num_threads(1)
+    status = 0
+    try:
+        answer = fingerprint_of(sys.argv[1], json.loads(sys.argv[2])).to_json()
+    except InvalidConfig as error:
+        answer, status = {"refused": error.message}, 2
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
+        answer, status = {"refused": explain(error)}, 2
+    answers.write(json.dumps(answer) + "\n")
+    answers.close()
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""The shape of a model from the header of a safetensors file: eight bytes of length, then JSON. Nothing here imports
+torch, and no weights are read."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
+
+MAX_HEADER_BYTES = 100_000_000
+"""As the format's own reader has it."""
+EMBEDDING_WORDS = ("embed", "embd", "wte", "wpe", "tok_emb", "lookup")
+"""Parts of the names that tables of embeddings have in published models."""
+NOT_TRAINED = ("running_mean", "running_var", "num_batches_tracked", "inv_freq", "position_ids")
+"""Last parts of the names of buffers, which state dicts hold beside parameters."""
+
+
+def shape_of_safetensors(path: Path) -> ModelShape:
+    """The shape of the model whose weights a safetensors file holds.
+
+    Raises:
+        ValueError: it is no such file; the message says what is wrong.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if not 2 <= length <= MAX_HEADER_BYTES:
+            raise ValueError(f"{path} is no safetensors file: its header would have {length} bytes")
+        text = file.read(length)
+    try:
+        header = json.loads(text)
+        named = [
+            (name, tuple(int(size) for size in entry["shape"]))
+            for name, entry in header.items()
+            if name != "__metadata__"
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{path} is no safetensors file: {error!r}") from error
+    return shape_of_named(named)
+
+
+def shape_of_named(parameters: Iterable[tuple[str, tuple[int, ...]]]) -> ModelShape:
+    """The shape of the model of which only names and sizes are known: a name says what is an embedding, as published
+    models call them.
+
+    Raises:
+        ValueError: there are none.
+    """
+    counts = Counter(
+        (_kind(name, shape), shape) for name, shape in parameters if name.rpartition(".")[2] not in NOT_TRAINED
+    )
+    return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
+
+
+def _kind(name: str, shape: tuple[int, ...]) -> ParameterKind:
+    if len(shape) < 2:
+        return "vector"
+    if len(shape) > 2:
+        return "convolution"
+    return "embedding" if any(word in name.lower() for word in EMBEDDING_WORDS) else "linear"

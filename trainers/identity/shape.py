@@ -1,0 +1,67 @@
+"""The shape of a model: its parameters by kind and size, as a built model or a file of weights tells it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from trainers.identity.safetensors_header import shape_of_named
+from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
+
+
+def model_shape(model: nn.Module) -> ModelShape:
+    """The shape of a model, on whatever device; a parameter that modules share counts once.
+
+    Args:
+        model: as the workload builds it, before it is sharded, compiled or wrapped.
+    """
+    counts: Counter[tuple[ParameterKind, tuple[int, ...]]] = Counter()
+    seen: set[Tensor] = set()
+    for module in model.modules():
+        for parameter in module.parameters(recurse=False):
+            if parameter not in seen:
+                seen.add(parameter)
+                counts[_kind(module, parameter), tuple(parameter.shape)] += 1
+    return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
+
+
+def shape_of_state_dict(path: Path) -> ModelShape:
+    """The shape of the model whose state dict `torch.save` wrote. No code of the file runs, and no weights are read.
+
+    Where a dict holds dicts, as a checkpoint with an optimizer's state does, the one with most tensors counts.
+
+    Raises:
+        ValueError: it is no such file, or holds no tensors by name.
+    """
+    try:
+        content = torch.load(path, map_location="meta", weights_only=True)
+    except Exception as error:  # torch raises what the format gives rise to: UnpicklingError, RuntimeError, EOFError...
+        raise ValueError(f"{path} is no state dict that torch.load reads with weights_only=True: {error}") from error
+    named = max(_dicts_of_tensors(content), key=len, default={})
+    if not named:
+        raise ValueError(f"{path} holds no tensors by name")
+    return shape_of_named((name, tuple(tensor.shape)) for name, tensor in named.items())
+
+
+def _dicts_of_tensors(content: Any, *, levels: int = 3) -> Iterable[Mapping[str, Tensor]]:
+    if not isinstance(content, Mapping):
+        return
+    tensors = {key: value for key, value in content.items() if isinstance(key, str) and isinstance(value, Tensor)}
+    if tensors:
+        yield tensors
+    if levels > 0:
+        for value in content.values():
+            yield from _dicts_of_tensors(value, levels=levels - 1)
+
+
+def _kind(module: nn.Module, parameter: Tensor) -> ParameterKind:
+    if parameter.ndim < 2:
+        return "vector"
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        return "embedding"
+    return "convolution" if parameter.ndim > 2 else "linear"
