@@ -33,6 +33,7 @@ from service.cli.operating.process_commands import app as process_app
 from service.cli.reading.catalogue_commands import app as catalogue_app
 from service.cli.reading.insights_command import app as insights_app
 from service.cli.reading.recommendation_commands import app as recommendation_app
+from service.cli.reading.reproduce_command import app as reproduce_app
 from service.cli.reading.show_commands import app as show_app
 from service.cli.setting_up.completion_command import PROGRAM
 from service.cli.setting_up.completion_command import app as completion_app
@@ -103,6 +104,7 @@ app.add_typer(doctor_app)
 app.add_typer(completion_app)
 app.add_typer(show_app)
 app.add_typer(recommendation_app)
+app.add_typer(reproduce_app)
 app.add_typer(insights_app)
 app.add_typer(fingerprint_app)
 app.add_typer(catalogue_app)
