@@ -37,6 +37,7 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
         parameter_groups=parameter_groups_of(job),
         spaces=spaces,
         currency=currency_of(job.specification, spaces),
+        num_ranks=job.specification.resources.workers_per_trial,
     )
     if recommendation is None:
         return False
