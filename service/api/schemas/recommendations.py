@@ -9,8 +9,11 @@ from pydantic import ConfigDict, Field
 
 from service.api import examples
 from service.api.schemas.common import ReadModel
+from service.api.schemas.in_html import shown
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.formats.torchrun import torchrun_line
+from service.evidence.in_words.wording import optimizer_title
+from service.evidence.in_words.words import evidence_lines
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 
 if TYPE_CHECKING:
@@ -86,6 +89,11 @@ class RecommendationRead(RecommendedConfig):
             created_at=stored.created_at,
             **dict(recommended),
         )
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the evidence in words, and the Python to paste."""
+        title = f"{optimizer_title(self.optimizer)} for {self.model or self.workload}"
+        return shown(title, evidence_lines(self.evidence), code=self.python)
 
 
 class KnownValuesRead(ReadModel):
