@@ -14,15 +14,17 @@ Under torchrun these are the ranks' own statuses, which it reports; torchrun its
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
@@ -38,6 +40,7 @@ from trainers.ranks.context import (
 )
 from trainers.ranks.lost_ranks import is_of_a_lost_rank
 from trainers.storage import InvalidPlace, Place, place_of
+from trainers.weights import whole_weights, write_weights
 
 DONE = 0
 NOT_WRITTEN = 1
@@ -57,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InvalidConfig, OSError) as error:
         return _refuse(error)
     context = _join(options)
+    if options.weights is not None:
+        context = dataclasses.replace(context, on_trained=_writing(options.weights, config, context))
     status = _train(config, context)
     if status == LOST or (status == REFUSED and context.world_size > 1):
         # Leaving in good order would wait for the lost rank, or for ranks that refuse nothing: data may be missing on
@@ -94,6 +99,18 @@ def _train(config: TrialConfig, context: RankContext) -> int:
         sys.stderr.write(f"rank {context.rank} lost another rank: {error}\n")
         return LOST
     return DONE
+
+
+def _writing(path: Path, config: TrialConfig, context: RankContext) -> Callable[[nn.Module], None]:
+    """Writes the weights of the model that it is given, on rank 0."""
+
+    def write(model: nn.Module) -> None:
+        weights = whole_weights(model)
+        if context.rank == 0:
+            metadata = {"workload": config.workload, "seed": str(config.seed), "num_steps": str(config.num_steps)}
+            write_weights(path, weights, metadata=metadata)
+
+    return write
 
 
 def _join(options: argparse.Namespace) -> RankContext:
@@ -165,6 +182,12 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint-directory",
         type=_place,
         help="write checkpoints here, and resume from them: a path, or a URI such as s3://bucket/prefix",
+    )
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="write the trained weights, those that were evaluated, as safetensors at the end",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each rank (default: 1)")

@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -25,6 +26,9 @@ def reproduce(
     num_seeds: Annotated[
         int, typer.Option("--seeds", min=1, help="Train with so many of the seeds that confirmed it.")
     ] = 1,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the weights of the first seed here, as safetensors.")
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
@@ -39,10 +43,11 @@ def reproduce(
         raise ServiceError("it cannot be trained again: it is older than its ranks are kept, or its trial was a fork")
     for sentence in _differences(found):
         say(f"not as it was: {sentence}", err=True)
-    done = []
+    done: list[Repeated] = []
     for repeat in repeats_of(found.evidence)[:num_seeds]:
         say(f"training with seed {repeat.seed} ...", err=True)
-        done.append(Repeated(repeat, trained(found.torchrun, repeat.seed, found.evidence.metric)))
+        wanted = weights if not done else None
+        done.append(Repeated(repeat, trained(found.torchrun, repeat.seed, found.evidence.metric, weights=wanted)))
     band = band_of(found.evidence)
     for line in outcome_lines(done, band, found.evidence.metric):
         say(line)
@@ -74,14 +79,18 @@ def _installed() -> dict[str, str]:
     return {one.name: one.version for one in metadata.distributions()}
 
 
-def trained(command: str, seed: int, metric: str) -> float | None:
+def trained(command: str, seed: int, metric: str, *, weights: Path | None = None) -> float | None:
     """The metric that the command ends with, trained with a seed; None: it did not come to its end.
 
     What the ranks say on standard error is shown.
+
+    Args:
+        weights: the file that they are written to.
     """
     program, *arguments = shlex.split(command)
     assert program == "torchrun"
     started = [sys.executable, "-m", "torch.distributed.run", *arguments, "--set", f"seed={seed}"]
+    started += [] if weights is None else ["--weights", str(weights)]
     ended = subprocess.run(started, stdout=subprocess.PIPE, text=True, check=False)
     printed = ended.stdout.splitlines()
     if ended.returncode or not printed:

@@ -6,16 +6,19 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from service.cli.reading.reproduce_command import trained
 from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.recommended import Ranks
 from service.evidence.reproduction import Repeated, band_of, other_versions, outcome_lines, repeats_of
 from tests.support.service.confirmed import recommendation_of
-from trainers.config import OptimizerConfig, TrialConfig
+from trainers.config import AveragingConfig, OptimizerConfig, TrialConfig
 from trainers.installation.commit import commit
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.workloads.registry import load
 
 
 def test_the_trials_with_new_seeds_are_trained_again_and_held_against_the_band_of_a_further_seed() -> None:
@@ -49,7 +52,7 @@ def test_versions_that_are_not_in_use_now_are_left_out() -> None:
 
 
 @pytest.mark.processes
-def test_the_command_of_a_recommendation_is_run_and_gives_what_was_measured() -> None:
+def test_the_command_of_a_recommendation_is_run_and_gives_what_was_measured_and_its_weights(tmp_path: Path) -> None:
     config = TrialConfig(
         workload="digits-mlp",
         optimizer=OptimizerConfig("adamw", {"lr": 0.01}),
@@ -57,14 +60,22 @@ def test_the_command_of_a_recommendation_is_run_and_gives_what_was_measured() ->
         evaluate_every=2,
         batch_size=16,
         seed=7,
+        averaging=AveragingConfig("ema", {"decay": 0.7}),
     )
     found = recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]})
     best = dataclasses.replace(found.evidence.best, config={**config.to_json(), "seed": 3})
     evidence = dataclasses.replace(found.evidence, best=best)
     line = torchrun_line(found.model_copy(update={"evidence": evidence, "ranks": Ranks(1, "cpu", 1)}))
     assert line is not None
+    file = tmp_path / "winner.safetensors"
     *_, last = train(config, single_process_context())
-    assert trained(line, 7, "validation_loss") == last.metrics["validation_loss"]
+    assert trained(line, 7, "validation_loss", weights=file) == last.metrics["validation_loss"]
+    workload = load("digits-mlp", {})
+    model = workload.build_model()
+    model.load_state_dict(load_file(file))
+    with torch.no_grad():
+        total, weight = workload.evaluate(model.eval(), rank=0, world_size=1, device="cpu")["validation_loss"]
+    assert float(total) / float(weight) == last.metrics["validation_loss"]
 
 
 def test_the_commit_is_read_of_a_branch_packed_or_not_of_a_detached_head_and_of_no_checkout(tmp_path: Path) -> None:
