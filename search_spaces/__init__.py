@@ -9,7 +9,7 @@ from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
 from search_spaces.perturbation import may_change_in_flight, perturb
 from search_spaces.shipped.adamw import ADAMW
-from search_spaces.shipped.algoperf import algoperf_points
+from search_spaces.shipped.algoperf import algoperf_points, portfolios
 from search_spaces.shipped.family import FAMILY, FAMILY_PRESETS
 from search_spaces.shipped.muon import MUON
 from search_spaces.shipped.sgd import SGD
@@ -31,6 +31,7 @@ __all__ = [
     "algoperf_points",
     "may_change_in_flight",
     "perturb",
+    "portfolios",
     "preset",
     "presets",
 ]

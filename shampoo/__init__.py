@@ -5,8 +5,9 @@
 from shampoo import cost
 from shampoo.averaging import WeightAveraging
 from shampoo.diagnostics import Diagnostics
+from shampoo.hyperparameters import Hyperparameters
 from shampoo.optimizer import Shampoo
 from shampoo.param_groups import param_groups
 from shampoo.step.failures import RefreshFailed
 
-__all__ = ["Diagnostics", "RefreshFailed", "Shampoo", "WeightAveraging", "cost", "param_groups"]
+__all__ = ["Diagnostics", "Hyperparameters", "RefreshFailed", "Shampoo", "WeightAveraging", "cost", "param_groups"]

@@ -60,6 +60,8 @@ class Allocation:
         self.positions: dict[Tensor, int] = {}
         """By tensor that is stepped, the position of its parameter among all of the optimizer's."""
         self._positions_of_all: dict[Tensor, int] = {}
+        self._made_for: dict[Tensor, tuple[torch.dtype, torch.device]] = {}
+        """The dtypes and devices of parameters when their state was made."""
         self._shares: dict[int, list[RankShare]] = {}
 
     def shares(self, number: int) -> Sequence[RankShare]:
@@ -78,6 +80,20 @@ class Allocation:
             self._positions_of_all[param] = len(self._positions_of_all)
             # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
             state[param] = {}
+
+    def require_as_made(self) -> None:
+        """Checks that parameters are what their state was made for.
+
+        Raises:
+            RuntimeError: one has been converted or moved since.
+        """
+        for param, (dtype, device) in self._made_for.items():
+            if param.dtype != dtype or param.device != device:
+                raise RuntimeError(
+                    f"a parameter of shape {tuple(param.shape)} is {param.dtype} on {param.device} now, and was "
+                    f"{dtype} on {device} when the optimizer made its state: convert and move the model first, and "
+                    "build the optimizer then"
+                )
 
     def add(self, members: Sequence[GroupMembers], state: States, placements: Placements | None = None) -> None:
         """Makes the state of registered parameters.
@@ -206,6 +222,7 @@ class Allocation:
             self._shares.setdefault(number, []).append(RankShare(members.group, tensors, buckets))
             self.state_of.update(state_by_param(buckets))
         for param in members.params:
+            self._made_for[param] = param.dtype, param.device
             tensor = self.plan.of(param)
             if tensor is None:
                 continue

@@ -15,8 +15,9 @@ To add a hyperparameter:
 3. Give it a range in the presets of `search_spaces/`, if it is worth searching.
 
 Then `python -m tests.support.shampoo.generate` writes what follows from the declarations: the keyword arguments of
-`Shampoo`, the table of what a search may set, and that of the manual, with the first sentence of the prose. Tests
-compare all three, and `test_live_hyperparameters` wants a row with the effect of a change between two steps.
+`Shampoo`, their help with all prose, the table of what a search may set, and that of the manual, with the first
+sentence. Tests compare all four, and `test_live_hyperparameters` wants a row with the effect of a change between two
+steps.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
+
+from torch import Tensor
 
 Kind: TypeAlias = Literal["float", "integer", "boolean", "choice", "pair"]
 
@@ -139,6 +142,19 @@ class Declaration:
                 return isinstance(value, int) and not isinstance(value, bool) and value in self.ranges[0]
             case "float":
                 return _is_number(value) and value in self.ranges[0]  # type: ignore[operator]  # a number
+
+
+def as_number(lr: Any) -> Any:
+    """A learning rate as the number that it is: torch's own optimizers take it as a tensor, too.
+
+    Raises:
+        ValueError: it is a tensor of several numbers, or one on a device, which a step would have to wait for.
+    """
+    if not isinstance(lr, Tensor):
+        return lr
+    if lr.numel() != 1 or lr.device.type != "cpu":
+        raise ValueError(f"a tensor lr must be one number on the CPU, got shape {tuple(lr.shape)} on {lr.device}")
+    return lr.item()
 
 
 def declarations_of(cls: type) -> Iterator[Declaration]:

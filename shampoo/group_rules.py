@@ -15,6 +15,14 @@ from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters, P
 # torch's schedules keep there.
 _OTHER_KEYS = frozenset({"params", "param_names", "name", "peak_lr"})
 _KEYS_OF_SCHEDULES = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"})
+_OTHER_OPTIMIZERS: Mapping[str, str] = {
+    "amsgrad": "torch.optim.AdamW or Adam",
+    "dampening": "torch.optim.SGD",
+    "ns_steps": "torch.optim.Muon",
+    "lr_decay": "torch.optim.Adagrad",
+    "alpha": "torch.optim.RMSprop",
+}
+"""By a key of their groups that ours do not have."""
 _KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | _KEYS_OF_SCHEDULES
 
 
@@ -27,9 +35,25 @@ def require_known_keys(group: Mapping[str, Any]) -> None:
     if group.keys() <= _KNOWN_KEYS:
         return
     name = next(name for name in group if name not in _KNOWN_KEYS)
+    raise ValueError(f"unknown hyperparameter {name!r} = {group[name]!r}{_hint(name)}")
+
+
+def refuse_arguments(unknown: Mapping[str, object]) -> None:
+    """Refuses keyword arguments that the optimizer does not have.
+
+    Raises:
+        TypeError: there is one; the message has the nearest that it has.
+    """
+    if unknown:
+        name = next(iter(unknown))
+        raise TypeError(f"Shampoo got an unexpected keyword argument {name!r} = {unknown[name]!r}{_hint(name)}")
+
+
+def _hint(name: object) -> str:
+    if name == "eps":
+        return ", did you mean 'epsilon', the damping of factors? AdamW's eps is 'grafting_epsilon'"
     nearest = difflib.get_close_matches(str(name), NAMES, n=1)
-    hint = f", did you mean {nearest[0]!r}?" if nearest else f" (known: {', '.join(NAMES)})"
-    raise ValueError(f"unknown hyperparameter {name!r} = {group[name]!r}{hint}")
+    return f", did you mean {nearest[0]!r}?" if nearest else f" (known: {', '.join(NAMES)})"
 
 
 def is_trained(param: Tensor) -> bool:
@@ -86,22 +110,43 @@ def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) 
             raise ValueError(f"{name}={getattr(h, name)!r} has no effect: all of {num} parameters are DTensors")
 
 
+def require_structure(h: Hyperparameters, built: Mapping[str, object]) -> None:
+    """Checks that the state that was allocated for hyperparameters of the structure `built` fits others.
+
+    Raises:
+        ValueError: it does not; the message says what changed.
+    """
+    found = {**h.structure, **h.sharing}
+    for name, value in built.items():
+        if found[name] != value:
+            message = f"{name} changed from {value!r} to {found[name]!r}: it shapes the optimizer state, so it needs a"
+            hint = "; OneCycleLR and CyclicLR move β1 unless told cycle_momentum=False" if "betas[0]" in name else ""
+            raise ValueError(f"{message} new optimizer{hint}")
+
+
 def require_saved_groups(
     saved: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
 ) -> None:
     """Checks that the groups of a checkpoint fit those of an optimizer, of whose state `structures` says the shape.
 
     Raises:
-        ValueError: they have other numbers of parameters, an unknown or illegal hyperparameter, or one of another value
-            that shapes the state. Which ranks step a parameter may differ.
+        ValueError: they are another optimizer's, have other numbers of parameters, an unknown or illegal
+            hyperparameter, or one of another value that shapes the state. Which ranks step a parameter may differ.
     """
+    for group in saved:
+        if "preconditioner" not in group:
+            whose = next((name for key, name in _OTHER_OPTIMIZERS.items() if key in group), "another optimizer")
+            raise ValueError(
+                f"this is the state of {whose}, and no state of Shampoo: its groups have no 'preconditioner'. Begin "
+                "with a new optimizer state, and keep the weights"
+            )
     sizes, saved_sizes = ([len(group["params"]) for group in each] for each in (groups, saved))
     if sizes != saved_sizes:
         raise ValueError(f"checkpoint has groups of {saved_sizes} parameters, the optimizer of {sizes}")
     for group, structure in zip(saved, structures, strict=True):
         require_known_keys(group)
         h = Hyperparameters.of_group({**{name: DEFAULTS[name] for name in SHARING}, **group})
-        h.require_structure({name: value for name, value in structure.items() if name not in SHARING})
+        require_structure(h, {name: value for name, value in structure.items() if name not in SHARING})
 
 
 def inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> dict[str, Any]:

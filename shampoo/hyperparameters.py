@@ -23,6 +23,7 @@ from shampoo.declarations import (
     POSITIVE,
     Declaration,
     Range,
+    as_number,
     declarations_of,
     used_by,
 )
@@ -94,7 +95,8 @@ class Hyperparameters:
     the root and cholesky_qr for soap and kl. Between those that keep a basis and those that do not it shapes
     shampoo's state."""
     max_preconditioner_dim: Annotated[int, Range(low=2), MATRICES] = 1024
-    """Longest side of a block, >= 2; for longer sides see `large_dim_method`. Shapes the state."""
+    """Longest side of a block, >= 2; for longer sides see `large_dim_method`. A side over 32 times as long as the
+    product of the others has no full factor either. Shapes the state."""
     large_dim_method: Annotated[LargeDimMethod, MATRICES] = "blocking"
     """A side longer than `max_preconditioner_dim` is cut evenly (blocking), or has a diagonal factor (diagonal), or
     none (one_sided). Shapes the state."""
@@ -127,7 +129,8 @@ class Hyperparameters:
     pseudo_inverse: Annotated[bool, used_by("shampoo")] = False
     """Leave out the null space of a factor instead of damping it: eigenvalues up to `epsilon` have the root 0."""
     use_bias_correction: bool = True
-    """Divide averages (gradient, factors, squared gradients) by the sum of their weights."""
+    """Divide averages (gradient, factors, squared gradients) by the sum of their weights. Squared gradients of adam
+    grafting are divided always; those of rmsprop, which is the same without it, never."""
     adjust_lr_fn: Annotated[AdjustLr, used_by("spectral")] = "match_rms_adamw"
     """Scale of spectral's m×n step; match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original:
     √max(1, m/n)."""
@@ -189,7 +192,8 @@ class Hyperparameters:
         # Grafting makes up for the scale of a factor, unless ε is a number, or statistics are weighted one by one.
         in_factors = self.grafting_method == "none" or self.epsilon_type == "absolute" or self.low_precision_state
         in_factors = in_factors and self.preconditioner == "shampoo" and self.factor_beta < 1
-        if not (self.use_bias_correction or self.betas[0] > 0 or self.plain_method == "adam" or in_factors):
+        in_plain_steps = self.plain_method == "adam" and self.grafting_method == "none"
+        if not (self.use_bias_correction or self.betas[0] > 0 or in_plain_steps or in_factors):
             raise ValueError(
                 f"use_bias_correction={self.use_bias_correction} has no effect with betas={self.betas}, grafting="
                 f"{self.grafting_method!r}: no average that counts has a bias"
@@ -260,7 +264,7 @@ class Hyperparameters:
         missing = [name for name in NAMES if name not in group]
         if missing:
             raise ValueError(f"parameter group lacks {', '.join(missing)}")
-        return cls(**{name: group[name] for name in NAMES})
+        return cls(**{**{name: group[name] for name in NAMES}, "lr": as_number(group["lr"])})
 
     @property
     def refresh_period(self) -> int:
@@ -301,6 +305,11 @@ class Hyperparameters:
     def second_moment_beta(self) -> float:
         """The β of the average of squared gradients; meaningful for rmsprop, adam and soap."""
         return self.betas[1] if self.grafting_beta2 is None else self.grafting_beta2
+
+    @property
+    def corrects_adam(self) -> bool:
+        """True if Adam's steps correct the bias of squared gradients: in grafting always, as Meta's do."""
+        return self.use_bias_correction or self.grafting_method == "adam"
 
     @property
     def factor_beta(self) -> float:
@@ -362,20 +371,6 @@ class Hyperparameters:
     def sharing(self) -> dict[str, object]:
         """The hyperparameters of `SHARING`: fixed, too, but no part of a checkpoint."""
         return {name: getattr(self, name) for name in SHARING}
-
-    def require_structure(self, built: Mapping[str, object]) -> None:
-        """Checks that the state that was allocated for `built` still fits.
-
-        Raises:
-            ValueError: it does not; the message says what changed.
-        """
-        found = {**self.structure, **self.sharing}
-        for name, value in built.items():
-            if found[name] != value:
-                raise ValueError(
-                    f"{name} changed from {value!r} to {found[name]!r}: it shapes the optimizer state, "
-                    "so it needs a new optimizer"
-                )
 
 
 DECLARATIONS: Mapping[str, Declaration] = {one.name: one for one in declarations_of(Hyperparameters)}

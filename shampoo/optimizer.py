@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, TypeVar, overload
+from typing import Any, ClassVar, Never, TypeVar, overload
 
 import torch
 from torch import Tensor
@@ -18,6 +18,8 @@ from torch.optim import Optimizer
 
 from shampoo import hyperparameters, torch_internals
 from shampoo.allocation import Allocation, GroupMembers, share_of_state, warn_of_sharing_nothing
+from shampoo.argument_docs import ARGUMENTS
+from shampoo.declarations import as_number
 from shampoo.diagnostics import Diagnostics, ParameterHealth, measure, merged, summarise
 from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
@@ -26,11 +28,13 @@ from shampoo.group_rules import (
     decay_per_step,
     inherited,
     is_trained,
+    refuse_arguments,
     require_effect_of_distributed,
     require_known_keys,
     require_params,
     require_peak_lr,
     require_saved_groups,
+    require_structure,
 )
 from shampoo.hyperparameters import NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
@@ -50,8 +54,9 @@ class Shampoo(Optimizer):
     AdamW and SGD beside them, for tensors of any order.
 
     Every argument after `params` is a hyperparameter of a parameter group and may be overridden there. All are plain
-    numbers, strings and pairs, so `Shampoo(model.parameters(), **json.loads(text))` works. They are documented in
-    `Hyperparameters`; the update is in `block_step`. Each is live: a value changed in `param_groups` counts from the
+    numbers, strings and pairs, so `Shampoo(model.parameters(), **json.loads(text))` works; `lr` may also be a tensor of
+    one number on the CPU, read at every step. `help(Shampoo.__init__)` says what each means; the update is in
+    `block_step`. Each is live: a value changed in `param_groups` counts from the
     next step, and one that shapes the state raises when it is changed. A group that overrides `preconditioner` does
     not inherit what its member has no use for.
 
@@ -82,7 +87,7 @@ class Shampoo(Optimizer):
     def __init__(
         self,
         params: Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]],
-        lr: float = 1.5e-3,
+        lr: float | Tensor = 1.5e-3,
         *,
         betas: Sequence[float] = (0.9, 0.999),
         beta3: float | None = None,
@@ -118,7 +123,9 @@ class Shampoo(Optimizer):
         communication_dtype: hyperparameters.CommunicationDtype = "float32",
         num_ranks_per_group: int | None = None,
         reduce_gradients: bool = False,
+        **unknown: Never,
     ) -> None:
+        refuse_arguments(unknown)
         arguments = locals()
         defaults = {name: arguments[name] for name in NAMES}
         defaults["betas"] = Hyperparameters.of_group(defaults).betas
@@ -130,6 +137,8 @@ class Shampoo(Optimizer):
         self._is_allocated = True
         if self._allocation.plan.settled.group_size == 1 and world_rank() == 0:
             warn_of_sharing_nothing(self._all_members())
+
+    __init__.__doc__ = ARGUMENTS
 
     @property
     def share_of_state(self) -> float:
@@ -161,7 +170,7 @@ class Shampoo(Optimizer):
         super().add_param_group({**values, **param_group, "params": params})
         group = self.param_groups[-1]
         group["betas"] = h.betas
-        group.setdefault("peak_lr", group["lr"])
+        group.setdefault("peak_lr", h.lr)
         if placements is not None:
             self._allocation.add([self._take_in(len(self.param_groups) - 1, is_trained)], self.state, placements)
 
@@ -181,8 +190,9 @@ class Shampoo(Optimizer):
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
                 group holds a key that is no hyperparameter; nothing has moved then.
-            RuntimeError: a gradient is sparse or does not lie as its parameter, and nothing has moved then; or another
-                rank did not take part, and the weights are lost.
+            RuntimeError: a gradient is sparse or does not lie as its parameter, or a parameter has another dtype or
+                device than when its state was made, and nothing has moved then; or another rank did not take part, and
+                the weights are lost.
             RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row, on whichever rank;
                 a RuntimeError.
         """
@@ -199,11 +209,12 @@ class Shampoo(Optimizer):
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
             require_known_keys(group)
             require_effect_of_distributed(group["params"], h)
-            h.require_structure(structure)
+            require_structure(h, structure)
             require_peak_lr(h, group["peak_lr"])
             for param in group["params"]:
                 gradient_of(param)
         allocation, plan = self._allocation, self._allocation.plan
+        allocation.require_as_made()
         allocation.thaw(checked.__getitem__, self.state)
         plan.require_gradients()
         shared_on = plan.rounds.shared_on
@@ -267,7 +278,8 @@ class Shampoo(Optimizer):
             if all(map(operator.is_, values, known_values)):
                 return known
         h = Hyperparameters.of_group(group)
-        if isinstance(group["betas"], tuple):  # a list could change and be the same object
+        # A list or a tensor could change and be the same object.
+        if isinstance(group["betas"], tuple) and not isinstance(group["lr"], Tensor):
             self._known[number] = values, h
         return h
 
@@ -304,7 +316,8 @@ class Shampoo(Optimizer):
                 name = plan.part_name(params[key])
                 own = own_memory({**held, **plan.blocks(params[key])})
                 state[key] = own if name is None else {name: own}
-        return {**packed, "state": state, "param_groups": [dict(group) for group in packed["param_groups"]]}
+        groups = [{**group, "lr": as_number(group["lr"])} for group in packed["param_groups"]]
+        return {**packed, "state": state, "param_groups": groups}
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -314,8 +327,8 @@ class Shampoo(Optimizer):
         to the parameters' dtype.
 
         Raises:
-            ValueError: groups, names, shapes or dtypes do not fit these parameters, or hyperparameters that shape the
-                state differ, or one is illegal or unknown.
+            ValueError: it is another optimizer's; or groups, names, shapes or dtypes do not fit these parameters, or
+                hyperparameters that shape the state differ, or one is illegal or unknown.
         """
         state_dict = torch_internals.before_loading(self, state_dict)
         saved_groups: list[dict[str, Any]] = state_dict["param_groups"]

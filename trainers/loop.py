@@ -21,7 +21,7 @@ from trainers.checkpoints import (
 from trainers.config import InvalidConfig, Measurement, TrialConfig
 from trainers.curve import Curve
 from trainers.divergence import alarm, check_finite, raise_diverged
-from trainers.memory import peak_bytes, reset_peak, state_bytes
+from trainers.memory.peak import peak_bytes, reset_peak, state_bytes
 from trainers.ranks.consumer import GivenUp
 from trainers.ranks.context import (
     RankContext,

@@ -12,6 +12,8 @@ ADMIN_BELOW = "/v1/admin/"
 METRICS_PATH = "/metrics"
 READING = ("GET", "HEAD")
 """Methods that change nothing in any route."""
+READING_POSTS = frozenset({"/v1/recommendations", "/recommendations/untuned"})
+"""Paths to which a question is posted, because it is long."""
 
 
 def needed_scope(method: str, path: str) -> Scope | None:
@@ -22,4 +24,5 @@ def needed_scope(method: str, path: str) -> Scope | None:
         return Scope.ADMIN
     if path == METRICS_PATH:
         return Scope.METRICS
-    return Scope.READ if method in READING else Scope.SUBMIT
+    reads = method in READING or (method == "POST" and path in READING_POSTS)
+    return Scope.READ if reads else Scope.SUBMIT

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.cli.asking import say
+import typer
+
+from service.cli.asking import say, say_json
 from service.client import ApiError, Client
 from service.errors import ServiceError
+from service.inert import inert
 
 if TYPE_CHECKING:
     from service.api.schemas.recommendations import RecommendationRead
@@ -44,6 +49,33 @@ def best_by_fingerprint(client: Client, fingerprint: str) -> RecommendationRead:
     if not found:
         raise ServiceError(f"there is no recommendation for fingerprint {fingerprint!r} yet")
     return found[0]
+
+
+def say_untuned(client: Client, path: Path, *, batch_size: int, num_steps: int, num_trials: int, as_json: bool) -> None:
+    """Prints the configs to try first on a model that was never tuned: each with where it is from and what was moved,
+    and the first one as Python.
+
+    Args:
+        path: of the file with its fingerprint.
+
+    Raises:
+        ServiceError: the file holds none, or the service refused it.
+    """
+    try:
+        fingerprint = json.loads(path.read_text())
+    except ValueError as error:
+        raise ServiceError(f"{path} holds no JSON, as `shampoo-tuner fingerprint` prints it: {error}") from error
+    if not isinstance(fingerprint, dict):
+        raise ServiceError(f"{path} holds no fingerprint, as `shampoo-tuner fingerprint` prints it")
+    found = client.recommend(fingerprint, batch_size=batch_size, num_steps=num_steps, num_trials=num_trials)
+    if as_json:
+        say_json(found)
+        return
+    say(found.says, err=True)
+    for place, one in enumerate(found.items, start=1):
+        far = "as published" if one.distance is None else f"{one.distance.total:.1f} octaves away"
+        say(f"{place}. lr {one.config['lr']:g}, {one.optimizer} of {one.origin.name}, {far}", err=True)
+    typer.echo(inert(found.items[0].python))
 
 
 def _origin(kind: str, name: str, found: list[RecommendationRead]) -> str:

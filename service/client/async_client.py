@@ -18,13 +18,13 @@ from service.api.schemas.code import CodeRead
 from service.api.schemas.events import EventRead
 from service.api.schemas.jobs import JobRead
 from service.api.schemas.output import OutputRead
-from service.client import access as about_access
-from service.client import code as about_code
-from service.client import declared
-from service.client import webhooks as about_webhooks
 from service.client.attempts import Attempts, read_answer, refusal
 from service.client.calls import Call, Pages, Params, reading
-from service.client.code import known_code, packed, store_code
+from service.client.declared import access as about_access
+from service.client.declared import code as about_code
+from service.client.declared import jobs as declared
+from service.client.declared import webhooks as about_webhooks
+from service.client.declared.code import known_code, packed, store_code
 from service.client.downloads import fetch_later
 from service.client.errors import ApiError, ServiceUnreachable
 from service.client.requests import GIVE_UP_SECONDS, STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Connecting
@@ -192,6 +192,7 @@ class AsyncClient(AsyncRequests):
     recommendation = awaited(declared.recommendation)
     one_recommendation = awaited(declared.one_recommendation)
     written_recommendation = awaited(declared.written_recommendation)
+    recommend = awaited(declared.recommend)
     insights = awaited(declared.insights)
     health = awaited(declared.health)
     report = awaited(declared.report)

@@ -15,12 +15,12 @@ from service.api.schemas.code import CodeRead
 from service.api.schemas.events import EventRead
 from service.api.schemas.jobs import JobRead
 from service.api.schemas.output import OutputRead
-from service.client import access as about_access
-from service.client import code as about_code
-from service.client import declared
-from service.client import webhooks as about_webhooks
 from service.client.attempts import refusal
-from service.client.code import known_code, packed, store_code
+from service.client.declared import access as about_access
+from service.client.declared import code as about_code
+from service.client.declared import jobs as declared
+from service.client.declared import webhooks as about_webhooks
+from service.client.declared.code import known_code, packed, store_code
 from service.client.downloads import fetch
 from service.client.errors import ApiError, ServiceUnreachable
 from service.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Requests, answered, listed
@@ -53,6 +53,7 @@ class Client(Requests):
     recommendation = answered(declared.recommendation)
     one_recommendation = answered(declared.one_recommendation)
     written_recommendation = answered(declared.written_recommendation)
+    recommend = answered(declared.recommend)
     insights = answered(declared.insights)
     health = answered(declared.health)
     report = answered(declared.report)

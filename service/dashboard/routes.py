@@ -11,6 +11,7 @@ from service.dashboard.job import trials as job_trials
 from service.dashboard.job_list import page as job_list
 from service.dashboard.new_job import page as new_job
 from service.dashboard.recommendations import page as recommendations
+from service.dashboard.recommendations import untuned
 from service.dashboard.report import page as report
 from service.dashboard.settings_page import page as settings_page
 from service.dashboard.trial import output
@@ -25,6 +26,7 @@ ROUTERS = (
     trial.router,
     job_trials.router,
     output.router,
+    untuned.router,  # before a recommendation's page, as its address could be one
     recommendations.router,
     compare.router,
     log_in.router,

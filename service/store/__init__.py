@@ -1,1 +1,1 @@
-"""SQL: models, migrations, sessions and every statement the service runs."""
+"""SQL: models, migrations, sessions and every statement the service runs. Never a decision."""

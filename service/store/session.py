@@ -22,7 +22,16 @@ from sqlalchemy.orm import Session, sessionmaker
 
 from trainers.retry import retry
 
-__all__ = ["DATABASE_ERRORS", "Database", "Session", "is_busy", "is_new_file", "is_unavailable", "why_not_supported"]
+__all__ = [
+    "DATABASE_ERRORS",
+    "Database",
+    "Session",
+    "is_busy",
+    "is_new_file",
+    "is_unavailable",
+    "sees_committed",
+    "why_not_supported",
+]
 
 BUSY_TIMEOUT_SECONDS = 60.0
 """Seconds that a writer waits for SQLite's one write lock: far longer than any transaction of ours takes."""
@@ -30,6 +39,9 @@ WAL_PAUSE_SECONDS = 0.02
 """Seconds until WAL mode is asked for again; only the processes that open a new file at once ever wait."""
 
 DRIVERS = ("sqlite", "postgresql+psycopg")
+
+_READS_ALONE = "reads_alone"
+"""In the notes of a session."""
 
 DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 """The errors that a statement can raise when the database fails it."""
@@ -49,7 +61,9 @@ class Database:
         self._engine = _create_engine(url, num_connections)
         # SQLite's transactions see one state anyway; PostgreSQL's would see a newer one at each statement.
         isolation = {} if self._engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-        self._read = sessionmaker(self._engine.execution_options(**isolation), expire_on_commit=False)
+        self._read = sessionmaker(
+            self._engine.execution_options(**isolation), expire_on_commit=False, info={_READS_ALONE: True}
+        )
         self._write = sessionmaker(self._engine.execution_options(sqlite_begin="IMMEDIATE"), expire_on_commit=False)
 
     @property
@@ -80,6 +94,11 @@ class Database:
 
     def close(self) -> None:
         self._engine.dispose()
+
+
+def sees_committed(session: Session) -> bool:
+    """True if a session reads alone: what it sees was committed, and nothing of it can be rolled back."""
+    return bool(session.info.get(_READS_ALONE))
 
 
 def _driver_of(url: str) -> str | None:

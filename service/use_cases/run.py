@@ -24,6 +24,7 @@ from service.store.repositories import (
     EventRepository,
     InsightsRepository,
     MeasurementRepository,
+    ModelShapeRepository,
     TrialRepository,
 )
 from service.store.session import Session
@@ -187,6 +188,8 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
         if entry.identity is not None:
             trial.fingerprint, trial.data_digest = entry.identity.fingerprint, entry.identity.data_digest
             trial.environment = entry.identity.environment
+            if entry.identity.shape is not None:
+                ModelShapeRepository(session).put(entry.identity.fingerprint, entry.identity.shape)
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
             replaced = measurements.put(

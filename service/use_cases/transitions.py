@@ -91,6 +91,10 @@ def move_trial(
         raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {trial.state} -> {to}")
     if (to is TrialState.FAILED) != (reason is not None):
         raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {to} with reason {reason}")
+    if trial.state.is_final or to.is_final:
+        job = session.get(Job, trial.job_id)
+        assert job is not None, "a trial has a job"
+        job.trial_ends += 1
     trial.state = to
     trial.reason = reason
     if to is not TrialState.RUNNING:

@@ -40,7 +40,7 @@ class StepScalars:
     first_moment_correction: float
     """Sum of the weights in the direction F."""
     second_moment_correction: float
-    """Sum of the weights in V; 1 unless the method is Adam's with bias correction."""
+    """Sum of the weights in V; 1 unless the method is Adam's, and grafted or with bias correction."""
 
 
 def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | None = None) -> StepScalars:
@@ -77,7 +77,7 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | 
         sample_decay=sample_old,
         sample_weight=sample_new,
         first_moment_correction=1 - beta3 * beta1 ** (t - 1) if correct and beta1 > 0 else 1.0,
-        second_moment_correction=1 - h.second_moment_beta**t if correct and method == "adam" else 1.0,
+        second_moment_correction=1 - h.second_moment_beta**t if h.corrects_adam and method == "adam" else 1.0,
     )
 
 

@@ -135,7 +135,7 @@ def _diagonal_step(
     has_one_beta1 = h.beta3 in (None, h.betas[0])
     if method == "adam" and M is not None and V is not None and has_one_beta1 and G.device.type == "cpu":
         betas = h.betas[0], h.second_moment_beta
-        t = step if h.use_bias_correction else None
+        t = step if h.corrects_adam else None
         return M, grafting.adam_in_one_pass(G, M, V, betas=betas, epsilon=h.grafting_epsilon, step=t, out=third), 1.0
     if V is not None:
         grafting.accumulate(V, G, method=method, beta=h.second_moment_beta)

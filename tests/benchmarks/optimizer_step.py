@@ -257,7 +257,9 @@ def main() -> None:
     parser.add_argument("--no-stagger", action="store_true", help="ours refreshes everything in one step")
     parser.add_argument("--cycles", type=int, default=1, help="whole cycles measured at each frequency")
     parser.add_argument("--ordinary-steps", type=int, default=10, help="steps without refresh of ours")
-    parser.add_argument("--peers", nargs="*", choices=sorted(PEERS), help="default: those of the same update")
+    parser.add_argument(
+        "--peers", nargs="*", choices=sorted(PEERS), help="default: those of the same update; with no name none"
+    )
     parser.add_argument("--peer-steps", type=int, default=20, help="most steps without refresh of a peer in a cycle")
     parser.add_argument("--compile-peers", action="store_true", help="heavyball with torch.compile; always on CUDA")
     parser.add_argument("--threads", type=int, help="of torch")

@@ -14,7 +14,7 @@ from service.specification.planning import JobPlan, plan_job
 from tests.benchmarks.recipe_costs import RECIPES, cost_of, plan_of
 from tests.support.trainers import small_data
 from trainers.loop import train
-from trainers.memory_prediction import predicted_bytes
+from trainers.memory.prediction import predicted_bytes
 from trainers.ranks.context import single_process_context
 
 NAMES = sorted(path.stem for path in RECIPES.glob("*.yaml"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import pydoc
 from typing import Any, get_args
 
 import pytest
@@ -14,7 +15,7 @@ from shampoo import Shampoo
 from shampoo.declarations import Declaration
 from shampoo.hyperparameters import DECLARATIONS, DEFAULTS, NAMES, Hyperparameters, Preconditioner
 from tests.support.cases import in_one_test
-from tests.support.shampoo.generate import MANUAL, keyword_arguments, manual_table
+from tests.support.shampoo.generate import HELP, MANUAL, help_module, keyword_arguments, manual_table
 from tests.support.shampoo.members import MEMBERS, member
 from tests.support.shampoo.settings import parameters, train
 
@@ -25,7 +26,7 @@ ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"lr": math.inf}, "lr must be .* got inf"),
     ({"lr": "0.1"}, "lr must be .* got '0.1'"),
     ({"lr": True}, "lr must be .* got True"),
-    ({"lr": torch.tensor(0.1)}, "lr must be .* got tensor"),
+    ({"lr": torch.ones(2)}, r"a tensor lr must be one number on the CPU, got shape \(2,\)"),
     ({"betas": (1.0, 0.9)}, r"betas\[0\] must be in \[0, 1\), got 1.0"),
     ({"betas": (-0.1, 0.9)}, r"betas\[0\] must be in \[0, 1\), got -0.1"),
     ({"betas": (0.9, 1.1)}, r"betas\[1\] must be in \[0, 1\], got 1.1"),
@@ -143,7 +144,7 @@ ILLEGAL_COMBINATIONS: list[tuple[dict[str, Any], str]] = [
             rf"use_bias_correction=False has no effect with betas=\(0.0, 0.9\), grafting='{method}'",
         )
         for kind in ({}, PLAIN)
-        for method in ("sgd", "adagrad", "rmsprop")
+        for method in ("sgd", "adagrad", "rmsprop", "adam")
     ),
     (
         {"grafting": "none", "betas": (0.0, 1.0), "use_bias_correction": False},
@@ -277,8 +278,29 @@ def _legal_values(declaration: Declaration) -> list[Any]:
 
 def test_the_constructor_takes_the_hyperparameters_as_they_are_declared() -> None:
     signature = inspect.signature(Shampoo).parameters
-    assert {name: parameter.default for name, parameter in signature.items() if name != "params"} == DEFAULTS
-    assert {name: x.annotation for name, x in signature.items() if name != "params"} == keyword_arguments()
+    found = {name: one for name, one in signature.items() if name not in ("params", "unknown")}
+    assert {name: one.default for name, one in found.items()} == DEFAULTS
+    # torch's schedules take the learning rate as a tensor, too.
+    assert {name: one.annotation for name, one in found.items()} == keyword_arguments() | {"lr": "float | Tensor"}
+
+
+def test_help_says_what_each_argument_means() -> None:
+    assert HELP.read_text() == help_module()
+    text = pydoc.render_doc(Shampoo)
+    assert all(f"{name}: " in text for name in DECLARATIONS)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("eps", "did you mean 'epsilon', the damping of factors"),
+        ("use_nesterov", "did you mean 'nesterov'"),
+        ("zz", "known: lr, betas"),
+    ],
+)
+def test_an_argument_that_there_is_not_gets_the_nearest_that_there_is(name: str, hint: str) -> None:
+    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}' = 1.*{hint}"):
+        Shampoo(parameters([(3, 3)]), **{name: 1})  # type: ignore[arg-type]  # what a type checker says as well
 
 
 def test_the_manual_has_the_hyperparameters_as_they_are_declared() -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, TypeAlias, get_args
+from typing import Any, Literal, Self, TypeAlias
 
 ParameterKind: TypeAlias = Literal["linear", "convolution", "embedding", "vector"]
 """Of a parameter: a matrix, a kernel of more than two dimensions, a table of embeddings, or anything of fewer."""
@@ -49,34 +49,17 @@ class ModelShape:
         if len(self.parameters) > MAX_KINDS:
             raise ValueError(f"a model has at most {MAX_KINDS} different parameters, got {len(self.parameters)}")
 
-    def to_json(self) -> list[list[Any]]:
-        """Rows of kind, shape and count."""
-        return [[parameter.kind, list(parameter.shape), parameter.count] for parameter in self.parameters]
+    def to_json(self) -> list[dict[str, Any]]:
+        """The parameters, each with `kind`, `shape` and `count`."""
+        return [
+            {"kind": parameter.kind, "shape": list(parameter.shape), "count": parameter.count}
+            for parameter in self.parameters
+        ]
 
     @classmethod
-    def from_json(cls, rows: Any) -> Self:
-        """The shape that `to_json` gave.
-
-        Raises:
-            ValueError: a row is none of kind, shape and count; the message says which.
-        """
-        if not isinstance(rows, list):
-            raise ValueError(f"must be a list of [kind, shape, count], got {rows!r:.80}")
-        found = []
-        for index, row in enumerate(rows):
-            match row:
-                case [str(kind), [*shape], int(count)] if (
-                    kind in get_args(ParameterKind)
-                    and count >= 1
-                    and all(type(size) is int and size >= 0 for size in shape)
-                ):
-                    found.append(ParameterShape(kind, tuple(shape), count))  # type: ignore[arg-type]  # checked above
-                case _:
-                    raise ValueError(
-                        f"[{index}] must be [kind, shape, count] with a kind of {', '.join(get_args(ParameterKind))}, "
-                        f"got {row!r:.80}"
-                    )
-        return cls(tuple(sorted(found)))
+    def from_json(cls, parameters: Iterable[Mapping[str, Any]]) -> Self:
+        """The shape that `to_json` gave."""
+        return cls(tuple(sorted(ParameterShape(one["kind"], tuple(one["shape"]), one["count"]) for one in parameters)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ def _import_ahead() -> bool:
     from here on.
     """
     importlib.import_module("trainers.identity.__main__")
-    importlib.import_module("trainers.memory_prediction").predict_an_example()
+    importlib.import_module("trainers.memory.prediction").predict_an_example()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         sys.stderr.write("warning: an import has started a thread: questions are answered by processes of their own\n")
         return False

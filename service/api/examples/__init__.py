@@ -42,6 +42,7 @@ from service.api.examples.output import OUTPUT, OUTPUT_STREAM
 from service.api.examples.recommendations import (
     RECOMMENDATION,
 )
+from service.api.examples.untuned import UNTUNED_ANSWER, UNTUNED_QUESTION
 from service.api.examples.webhooks import DELIVERY, WEBHOOK, WEBHOOK_CREATE, WEBHOOK_SECRET
 
 __all__ = [
@@ -86,6 +87,8 @@ __all__ = [
     "TRIAL",
     "TRIAL_CONFIG_TO_PASTE",
     "TRIAL_CREATE",
+    "UNTUNED_ANSWER",
+    "UNTUNED_QUESTION",
     "WEBHOOK",
     "WEBHOOK_CREATE",
     "WEBHOOK_SECRET",

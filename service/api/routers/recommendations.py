@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from service.api import problems
 from service.api.conditional import UNCHANGEABLE, TaggedDependency
 from service.api.dependencies import CallerDependency, JobId, ReadSession
 from service.api.one_thread import OneThreadRoute
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
+from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
+from service.api.strict_json import refuse_repeated_names
 from service.errors import NotFound
 from service.evidence.formats.written import Format, Written, written
 from service.evidence.recommended import recommendation_from_json
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
 from service.use_cases.answers import find_answers, values_elsewhere
+from service.use_cases.transferring import configs_for
 from trainers.config import MAX_COUNT
 
 router = APIRouter(prefix="/v1", tags=["recommendations"], route_class=OneThreadRoute)
@@ -91,6 +94,25 @@ def list_recommendations(
         else [KnownValuesRead.model_validate(known) for known in values_elsewhere(session, query)],
     )
     return tagged.answer(answer)
+
+
+@router.post(
+    "/recommendations",
+    summary="Ask for configs of a model that was never tuned",
+    dependencies=[Depends(refuse_repeated_names)],
+    response_model=UntunedAnswerRead,
+    responses=problems.documented(400, 413, 422, 503),
+)
+def recommend_untuned(question: UntunedQuestion, session: ReadSession, caller: CallerDependency) -> UntunedAnswerRead:
+    """Configs to try first on a model of which nothing is known but its fingerprint: those of the nearest tuned models,
+    moved to it by scaling rules, and what is published. Nothing is stored, and no value is promised.
+
+    Each says what it was tuned for, how far that is from the model, what was changed by which rule, and in which range
+    the best learning rate and weight decay lie. With no tuned model in the store, the table that comes with the service
+    and published points answer, and `basis` is `built_in`.
+    """
+    found = configs_for(session, question.target, num_configs=question.budget.num_trials, project=caller.sees)
+    return UntunedAnswerRead.of(found, question)
 
 
 @router.get(

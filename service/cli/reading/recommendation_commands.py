@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -23,7 +24,18 @@ def recommend(
     name: Annotated[
         str | None, typer.Argument(help="Your own name of a model, or a workload's, e.g. digits-mlp.")
     ] = None,
-    fingerprint: Annotated[str | None, typer.Option(help="That of the model with this fingerprint.")] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(
+            help="That of the model with this fingerprint; or a FILE of `shampoo-tuner fingerprint`: configs for a "
+            "model that was never tuned."
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="With a FILE: examples in a step, of all ranks.")
+    ] = None,
+    num_steps: Annotated[int | None, typer.Option(min=1, help="With a FILE: of the whole training.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="With a FILE: configs that are wanted.")] = 5,
     job: Annotated[str | None, typer.Option(help="That of this job, instead of the best answer.")] = None,
     trial: Annotated[
         int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
@@ -51,8 +63,19 @@ def recommend(
         raise typer.BadParameter("needs --job", param_hint="--trial")
     if sum(asked is not None for asked in (name, fingerprint, job)) != 1:
         raise typer.BadParameter("give either a name, or --fingerprint, or --job", param_hint="NAME")
-    from service.cli.answers import best_by_fingerprint, best_by_name
+    from service.cli.answers import best_by_fingerprint, best_by_name, say_untuned
 
+    path = None if fingerprint is None else Path(fingerprint)
+    if path is not None and path.is_file():
+        if batch_size is None or num_steps is None:
+            raise typer.BadParameter(
+                "a file of a model needs --batch-size and --num-steps, too", param_hint="--fingerprint"
+            )
+        with client_at(url, token) as client:
+            say_untuned(client, path, batch_size=batch_size, num_steps=num_steps, num_trials=trials, as_json=as_json)
+        return
+    if batch_size is not None or num_steps is not None:
+        raise typer.BadParameter("needs --fingerprint FILE", param_hint="--batch-size, --num-steps")
     with client_at(url, token) as client:
         if job is not None and trial is not None:
             _say_read(client.trial_config(job, trial), output, as_json=as_json)

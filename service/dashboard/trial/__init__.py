@@ -1,1 +1,1 @@
-"""The pages of one trial."""
+"""The pages of one trial. Never the table of all."""

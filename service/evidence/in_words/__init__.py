@@ -1,1 +1,1 @@
-"""The one renderer of evidence: words and numbers for people, from typed values."""
+"""The one renderer of evidence: words and numbers for people, from typed values. Never a decision."""

@@ -178,7 +178,7 @@ def describe_failure(error: BaseException) -> RankFailure:
     """The failure of the trial in which the training loop raised an exception."""
     import torch  # called in the ranks only
 
-    from trainers.memory import peak_bytes
+    from trainers.memory.peak import peak_bytes
     from trainers.ranks.lost_ranks import is_of_a_lost_rank
     from trainers.storage import StoreFailed
 

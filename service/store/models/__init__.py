@@ -12,6 +12,7 @@ from service.store.models.insights import JobInsightsRow
 from service.store.models.jobs import Job, MeasurementRow, MetricSet, Trial
 from service.store.models.output import OutputChunk, RankOutput
 from service.store.models.recommendations import RecommendationRow
+from service.store.models.shapes import ModelShapeRow
 from service.store.models.webhooks import Delivery, Webhook
 from service.store.models.workers import ClusterShare, Worker
 
@@ -28,6 +29,7 @@ __all__ = [
     "JobInsightsRow",
     "MeasurementRow",
     "MetricSet",
+    "ModelShapeRow",
     "OutputChunk",
     "Project",
     "RankOutput",

@@ -142,6 +142,9 @@ class Job(Base):
     """Of each rank, when the job was submitted; None: there was none."""
     currency: Mapped[str | None] = mapped_column(String(3))
     """Of that price."""
+    trial_ends: Mapped[int] = mapped_column(server_default="0", default=0)
+    """How often a trial of it has ended, or has gone on after its end: what was counted of those that have ended holds
+    until this changes."""
     thinned_at: Mapped[datetime | None]
     """When `service.use_cases.keeping.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)

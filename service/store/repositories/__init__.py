@@ -52,6 +52,7 @@ from service.store.repositories.recommendations import (
     RecommendationQuery,
     RecommendationRepository,
 )
+from service.store.repositories.shapes import ModelShapeRepository
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
 from service.store.repositories.workers import ClusterShareRepository, WorkerRepository
 
@@ -80,6 +81,7 @@ __all__ = [
     "LeadingTrial",
     "ListedTrial",
     "MeasurementRepository",
+    "ModelShapeRepository",
     "OperationFigures",
     "OperationRepository",
     "ParameterFilter",

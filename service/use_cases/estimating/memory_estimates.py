@@ -95,7 +95,7 @@ class MemoryPredictor:
         with tempfile.TemporaryFile() as noise:
             try:
                 self._process = start(
-                    "trainers.memory_prediction",
+                    "trainers.memory.prediction",
                     (),
                     Streams(asked, answered, noise.fileno()),
                     environment=environment_of_children(),

@@ -1,1 +1,1 @@
-"""Use cases about jobs as records: deleted, archived, cloned. What a job does while it runs is not decided here."""
+"""Use cases about jobs as records: deleted, archived, cloned, thinned. Never what a job does while it runs."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 
 from service.domain import Phase, TrialState
 from service.evidence.best_values import BestTrial, best_of
@@ -23,7 +24,10 @@ from service.store.repositories import (
     TrialRepository,
     TrialSummary,
 )
-from service.store.session import Session
+from service.store.session import Session, sees_committed
+
+_ENDED = tuple(state for state in TrialState if state.is_final)
+_GOING_ON = tuple(state for state in TrialState if not state.is_final)
 
 MAX_REMEMBERED = 2000
 """Jobs: the longest page has a tenth of them."""
@@ -93,16 +97,18 @@ class JobTrials:
 
 
 class TrialMemory:
-    """Remembers what the trials of ended jobs have come to, so that a list does not count millions of them each time.
+    """Remembers what the trials of ended jobs have come to, and of other jobs those trials that have ended, so that a
+    list does not count millions of them each time.
 
     Whoever changes a trial of a job that has ended has the job go on, in the same transaction, and it ends anew at
-    another time. So what was found of a job holds for as long as it says that it ended at this time. Any number of
-    threads may ask.
+    another time. So what was found of a job holds for as long as it says that it ended at this time; of its trials that
+    have ended, until it says that another one has. Any number of threads may ask.
     """
 
     def __init__(self, max_jobs: int = MAX_REMEMBERED) -> None:
         self._max_jobs = max_jobs
         self._found: OrderedDict[tuple[str, datetime], JobTrials] = OrderedDict()
+        self._ended: OrderedDict[str, tuple[int, list[TrialSummary]]] = OrderedDict()
         self._lock = threading.Lock()
 
     def trials_of(self, session: Session, jobs: Sequence[Job]) -> Mapping[str, JobTrials]:
@@ -114,7 +120,7 @@ class TrialMemory:
                 self._found.move_to_end(keys[job_id])
         missing = [job for job in jobs if job.id not in found]
         if missing:
-            found |= trials_of(session, missing)
+            found |= trials_of(session, missing, summaries_of=self.summaries_of)
         with self._lock:
             for job in missing:
                 if job.id in keys:
@@ -123,9 +129,43 @@ class TrialMemory:
                 self._found.popitem(last=False)
         return found
 
+    def summaries_of(self, session: Session, jobs: Sequence[Job]) -> Iterable[TrialSummary]:
+        """Counts of the trials of jobs; those that have ended are counted once, until another one has."""
+        repository = TrialRepository(session)
+        if not sees_committed(session):  # a number of ends that is rolled back comes again, of other ends
+            return repository.summaries([job.id for job in jobs])
+        with self._lock:
+            known = {job.id: self._ended.get(job.id) for job in jobs}
+        found = {job.id: own[1] for job in jobs if (own := known[job.id]) is not None and own[0] == job.trial_ends}
+        new: dict[str, list[TrialSummary]] = {job.id: [] for job in jobs if job.id not in found}
+        for summary in repository.summaries(new, states=_ENDED) if new else ():
+            new[summary.job_id].append(summary)
+        with self._lock:
+            for job in jobs:
+                if job.id in new and not job.state.is_final:  # else all of it is remembered
+                    self._ended[job.id] = job.trial_ends, new[job.id]
+                    self._ended.move_to_end(job.id)
+            while len(self._ended) > self._max_jobs:
+                self._ended.popitem(last=False)
+        going_on = repository.summaries([job.id for job in jobs], states=_GOING_ON)
+        return [*chain.from_iterable((found | new).values()), *going_on]
 
-def trials_of(session: Session, jobs: Sequence[Job]) -> dict[str, JobTrials]:
-    """The trials of each job by id, with a fixed number of statements."""
+
+def _counted(session: Session, jobs: Sequence[Job]) -> Iterable[TrialSummary]:
+    return TrialRepository(session).summaries([job.id for job in jobs])
+
+
+def trials_of(
+    session: Session,
+    jobs: Sequence[Job],
+    *,
+    summaries_of: Callable[[Session, Sequence[Job]], Iterable[TrialSummary]] = _counted,
+) -> dict[str, JobTrials]:
+    """The trials of each job by id, with a fixed number of statements.
+
+    Args:
+        summaries_of: counts them.
+    """
     ids = [job.id for job in jobs]
     repository = TrialRepository(session)
     found = {job_id: JobTrials() for job_id in ids}
@@ -134,7 +174,7 @@ def trials_of(session: Session, jobs: Sequence[Job]) -> dict[str, JobTrials]:
     lengths = {
         (own.job_id, own.phase, own.state): own for own in (repository.lengths(of_examples) if of_examples else ())
     }
-    for summary in repository.summaries(ids):
+    for summary in summaries_of(session, jobs):
         trials = found[summary.job_id]
         trials.counts[summary.state] += summary.count
         own = lengths.get((summary.job_id, summary.phase, summary.state))

@@ -9,7 +9,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from service.store.session import Database
 from tests.support.service.commands import run
+from tests.support.service.live import running
 
 
 @pytest.fixture
@@ -26,7 +28,11 @@ def test_a_file_of_weights_has_a_fingerprint_of_names_and_sizes(weights: Path) -
         "source": "net.safetensors",
         "workload": None,
         "digest": None,
-        "parameters": [["embedding", [9, 4], 1], ["linear", [4, 4], 1], ["vector", [4], 1]],
+        "parameters": [
+            {"kind": "embedding", "shape": [9, 4], "count": 1},
+            {"kind": "linear", "shape": [4, 4], "count": 1},
+            {"kind": "vector", "shape": [4], "count": 1},
+        ],
     }
 
 
@@ -36,7 +42,7 @@ def test_a_workload_is_built_by_another_process() -> None:
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert (found["workload"], found["source"]) == ("digits-convnet", 'digits-convnet width=32 size="tiny"')
-    assert ["convolution", [64, 32, 3, 3], 1] in found["parameters"]
+    assert {"kind": "convolution", "shape": [64, 32, 3, 3], "count": 1} in found["parameters"]
 
 
 @pytest.mark.parametrize(
@@ -47,3 +53,20 @@ def test_options_without_effect_are_refused(weights: Path, arguments: tuple[str,
     result = run("fingerprint", str(weights), *arguments)
     assert result.exit_code == 2
     assert message in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlite_database: Database) -> None:
+    path = weights.with_name("net.json")
+    path.write_text(run("fingerprint", str(weights)).stdout)
+    with running(sqlite_database) as url:
+        asked = ("recommend", "--fingerprint", str(path), "--batch-size", "64", "--num-steps", "500", "--url", url)
+        result, short, as_json = run(*asked), run(*asked[:5]), run(*asked, "--json")
+        path.write_text("[]")
+        empty = run(*asked)
+    assert result.exit_code == 0, result.output
+    assert "optimizer = Shampoo(" in result.stdout
+    assert "No tuned model" in result.stderr
+    assert "5. lr " in result.stderr
+    assert len(json.loads(as_json.stdout)["items"]) == 5
+    assert (short.exit_code, empty.exit_code) == (2, 1)
+    assert "holds no fingerprint" in empty.stderr

@@ -50,7 +50,7 @@ def test_the_same_code_is_sent_and_stored_once(
     with Client(str(http.base_url)) as client:
         first = client.send_code(tmp_path)
         assert (first.num_files, first.num_bytes) == (1, 5)
-        monkeypatch.setattr("service.client.code.PATH", "/v1/nothing-is-posted-here")
+        monkeypatch.setattr("service.client.declared.code.PATH", "/v1/nothing-is-posted-here")
         with pytest.raises(ApiError):
             client.send_code(tmp_path)
         monkeypatch.undo()

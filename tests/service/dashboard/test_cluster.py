@@ -19,8 +19,8 @@ from service.use_cases.progress import TrialMemory
 from service.use_cases.run import ShareReport, report_share
 from service.use_cases.steer import change_job
 from tests.service.dashboard.conftest import wait_until_live
-from tests.support.service.accessible import assert_accessible
 from tests.support.service.callers import asking, give_token
+from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, submit
 from tests.support.service.stories import Story
 

@@ -20,9 +20,9 @@ from service.domain import Direction, JobState, Phase, TrialState
 from service.store.repositories import EndedTrial, TrialColumnsRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import num_traces, wait_for, wait_for_scripts, wait_for_traces, wait_until_live
-from tests.support.service.accessible import assert_accessible
 from tests.support.service.callers import asking, give_token
 from tests.support.service.live import finished_job
+from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.scenarios import begin_trial, claimed_job, submit
 from tests.support.service.stories import Story, confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS

@@ -20,7 +20,7 @@ from service.store.session import Database
 from service.use_cases.leases import Lease
 from tests.service.dashboard.conftest import wait_for
 from tests.service.evidence.test_insights import INSIGHTS, SEARCH
-from tests.support.service.accessible import assert_accessible
+from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.scenarios import NOW, claimed_job, store_trials
 
 TITLES = {"search": "Shampoo", "adamw": "AdamW"}

@@ -19,10 +19,10 @@ from service.specification.identity import StoredIdentity
 from service.store.repositories import KnownValues, RecommendationQuery, RecommendationRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import wait_for_scripts
-from tests.support.service.accessible import assert_accessible
 from tests.support.service.callers import asking, give_token
 from tests.support.service.confirmed import recommendation_of
 from tests.support.service.live import finished_job
+from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.scenarios import NOW, submit
 from tests.support.service.stories import confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS

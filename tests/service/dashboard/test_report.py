@@ -16,7 +16,7 @@ from service.dashboard.report.drawing import drawing_of, nice_ticks
 from service.domain import JobState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_context
-from tests.support.service.accessible import assert_accessible
+from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories import Story
 from tests.support.waiting import PATIENCE_SECONDS
 

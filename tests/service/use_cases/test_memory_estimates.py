@@ -22,10 +22,10 @@ from shampoo import WeightAveraging
 from tests.support.service.scenarios import specification
 from tests.support.trainers import small_data
 from tests.support.waiting import PATIENCE_SECONDS
-from trainers.activation_memory import TooLarge, activation_bytes, kept_bytes
 from trainers.config import TrialConfig
-from trainers.memory import state_bytes
-from trainers.memory_prediction import Needs, needs_of, predicted_bytes, without_data
+from trainers.memory.activations import TooLarge, activation_bytes, kept_bytes
+from trainers.memory.peak import state_bytes
+from trainers.memory.prediction import Needs, needs_of, predicted_bytes, without_data
 from trainers.ranks.context import single_process_context
 from trainers.trial import build_trial
 from trainers.workload.batches import train_batches

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from statistics import fmean
 from typing import Any
@@ -16,14 +16,14 @@ from sqlalchemy.orm import Session
 
 from service.api.schemas.jobs import JobRead
 from service.cli.terminal import trial_counts
-from service.domain import Direction, JobState, Phase, TrialState
+from service.domain import Direction, FailureReason, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import front_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.progress import JobProgress, TrialMemory, progress_of
-from service.use_cases.run import finish_job, requeue_trial
+from service.use_cases.run import finish_job, finish_trial, requeue_trial
 from service.use_cases.steer import change_budget, resume_job
 from tests.support.service.scenarios import (
     NOW,
@@ -259,7 +259,16 @@ def test_an_ended_job_is_counted_once_until_it_goes_on(database: Database) -> No
     run_trial(database, lease, 0, 0.5)
     counting = progress()
     run_trial(database, lease, 1, 0.4)
-    assert progress() == (2, 0.4, counting[2])  # while it runs, each time
+    assert progress() == (2, 0.4, counting[2])  # while it runs, after each end of a trial
+    assert progress() == (2, 0.4, counting[2] - 1)
+    begin_trial(database, lease, 2)
+    with suppress(ZeroDivisionError), database.writing() as session:
+        finish_trial(session, lease, 2, TrialState.PRUNED, now=NOW)
+        [job] = JobRepository(session).page(project=None, limit=2)
+        assert progress_of(session, [job], now=NOW, memory=memory)[job.id].num_finished == 3
+        raise ZeroDivisionError  # and all of it is rolled back
+    end_trial(database, lease, 2, TrialState.FAILED, reason=FailureReason.DIVERGED)
+    assert progress() == (3, 0.4, counting[2])
     with database.writing() as session:
         finish_job(session, lease, failure=None, now=NOW + timedelta(seconds=5))
     _, best, first = progress()
@@ -270,10 +279,10 @@ def test_an_ended_job_is_counted_once_until_it_goes_on(database: Database) -> No
     assert progress()[2] > first // 2
     again = claim(database, lease.worker_id)
     assert again is not None
-    run_trial(database, again, 2, 0.3)
+    run_trial(database, again, 3, 0.3)
     with database.writing() as session:
         finish_job(session, again, failure=None, now=NOW + timedelta(seconds=7))
-    assert progress()[:2] == (3, 0.3)
+    assert progress()[:2] == (4, 0.3)
 
 
 def test_the_best_trials_are_found_by_an_index_alone(database: Database) -> None:

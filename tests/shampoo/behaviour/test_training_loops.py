@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.optim import lr_scheduler, swa_utils
-from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
 
 from shampoo import Shampoo
 from tests.support.shampoo.members import REPRESENTATIVES, member
@@ -151,6 +151,32 @@ def test_one_cycle_may_move_the_momentum_too(name: str) -> None:
         schedule.step()
     assert len(first_betas) == 7
     assert torch.equal(params[0], constant[0])
+
+
+def test_one_cycle_without_an_average_is_told_to_leave_the_momentum_alone() -> None:
+    params = parameters([(6, 7)])
+    optimizer = Shampoo(params, preconditioner="none", grafting="sgd", betas=(0.0, 0.999), momentum=0.9)
+    OneCycleLR(optimizer, max_lr=0.1, total_steps=10)
+    with pytest.raises(ValueError, match=r"betas\[0\] > 0 changed .* unless told cycle_momentum=False"):
+        train(optimizer, params, range(1))
+    train(Shampoo(params), params, range(1))
+
+
+@pytest.mark.parametrize("name", ["shampoo_adam", "kl"])
+def test_a_learning_rate_in_a_tensor_is_read_at_every_step(name: str) -> None:
+    params, others = parameters([(6, 7)]), parameters([(6, 7)])
+    lr = torch.tensor(0.125)
+    optimizer = Shampoo(params, **{**member(name), "lr": lr})
+    other = Shampoo(others, **{**member(name), "lr": 0.125})
+    schedule, another = StepLR(optimizer, 1, gamma=0.5), StepLR(other, 1, gamma=0.5)
+    for step in range(3):
+        train(optimizer, params, range(step, step + 1))
+        train(other, others, range(step, step + 1))
+        schedule.step()
+        another.step()
+    assert lr == 1 / 64  # torch's schedules write into it
+    assert torch.equal(params[0], others[0])
+    assert optimizer.state_dict()["param_groups"] == other.state_dict()["param_groups"]
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from shampoo import Shampoo
 from shampoo.hyperparameters import Hyperparameters
@@ -271,6 +272,29 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(
     with pytest.raises(ValueError, match=message):
         optimizer.load_state_dict(spoil(copy.deepcopy(before)))
     _assert_same(optimizer.state_dict(), before)
+
+
+@pytest.mark.parametrize("name", ["AdamW", "SGD", "Adagrad", "RMSprop"])
+def test_the_state_of_another_optimizer_is_called_what_it_is(name: str) -> None:
+    params = parameters([(6, 6)])
+    other = getattr(torch.optim, name)(params, lr=0.1)
+    train(other, params, range(1))
+    with pytest.raises(ValueError, match=rf"the state of torch\.optim\.{name}\b.*, and no state of Shampoo"):
+        Shampoo(params).load_state_dict(other.state_dict())
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_model_that_is_converted_after_its_optimizer_is_refused_before_anything_moves(dtype: torch.dtype) -> None:
+    model = nn.Linear(6, 5)
+    optimizer = Shampoo(model.parameters(), **settings())
+    train(optimizer, list(model.parameters()), range(1))
+    model.to(dtype)
+    before = [param.detach().clone() for param in model.parameters()]
+    with pytest.raises(RuntimeError, match=f"is {dtype} on cpu now, and was torch.float32 on cpu"):
+        train(optimizer, list(model.parameters()), range(1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    model.float()
+    train(optimizer, list(model.parameters()), range(1, 2))
 
 
 def test_load_state_dict_hooks_run() -> None:

@@ -22,7 +22,7 @@ from service.store.session import Database
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.run import finish_job
 from tests.support.service.scenarios import add_worker, claim, submit
-from tests.support.service.tune_calls import ToldSignals
+from tests.support.service.searching.tune_calls import ToldSignals
 
 FIELDS: dict[str, Any] = {
     "workload": {"name": "external"},

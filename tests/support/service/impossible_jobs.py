@@ -144,7 +144,7 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
     "a space that is a number": ({**WORKLOAD, "search_space": 5}, "search_space"),
     "low above high": (own_space(low=1, high=0.1), "search_space.parameters[0].low"),
     "unknown parameter": (own_space(name="learning_rate"), "search_space.parameters[0].name"),
-    "unknown workload option in a space": (own_space(name="workload.depth"), "search_space.parameters[0].name"),
+    "unknown workload option in a space": (own_space(name="workload.layers"), "search_space.parameters[0].name"),
     "unknown sampler": ({**WORKLOAD, "sampler": {"name": "annealing"}}, "sampler.name"),
     "text for a number": ({**WORKLOAD, "budget": {"num_trials": "many"}}, "budget.num_trials"),
     "long name": ({**WORKLOAD, "name": "x" * 201}, "name"),

@@ -1,8 +1,8 @@
 """Text that follows from the declarations of Shampoo's hyperparameters: `python -m tests.support.shampoo.generate`.
 
-Writes the keyword arguments of `Shampoo`, which users, editors and type checkers read; the table of what a search may
-set, which the API reads without importing torch; and the table of the manual. `tests/shampoo/test_hyperparameters.py`
-and `tests/search_spaces/test_optimizers.py` hold them against the declarations.
+Writes the keyword arguments of `Shampoo`, which users, editors and type checkers read; what `help` says of them; the
+table of what a search may set, which the API reads without importing torch; and the table of the manual.
+`tests/shampoo/test_hyperparameters.py` and `tests/search_spaces/test_optimizers.py` hold them against the declarations.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import itertools
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ CONSTRUCTOR = Path(optimizer.__file__)
 # Not imported: the presets are checked against the table that is to be written.
 TABLE = CONSTRUCTOR.parent.parent / "search_spaces" / "shampoo_arguments.py"
 MANUAL = CONSTRUCTOR.with_name("README.md")
+HELP = CONSTRUCTOR.with_name("argument_docs.py")
 _MANUAL_HEAD = "| | default | used by | what it does |\n|---|---|---|---|\n"
 
 
@@ -37,18 +39,10 @@ def keyword_arguments() -> dict[str, str]:
 def manual_table() -> str:
     """The table of the manual: of each hyperparameter its default, the members that use it, and the first sentence
     of its prose with what None means."""
-    body = _class(Path(hyperparameters.__file__), "Hyperparameters").body
-    prose = {
-        ast.unparse(field.target): " ".join(text.value.value.split())
-        for field, text in itertools.pairwise(body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
-    }
+    prose = _prose()
     rows: list[str] = []
     for name, one in DECLARATIONS.items():
-        members = [member for member in DECLARATIONS["preconditioner"].choices if member in (one.used_by or ())]
+        members = [member for member in DECLARATIONS["preconditioner"].choices if member in _users(name)]
         default = f'"{one.default}"' if isinstance(one.default, str) else repr(one.default)
         first, *others = prose[name].removesuffix(".").split(". ")
         said = ". ".join([first, *(sentence for sentence in others if sentence.startswith("None: "))])
@@ -56,14 +50,44 @@ def manual_table() -> str:
     return _MANUAL_HEAD + "".join(rows)
 
 
+def help_module() -> str:
+    """The module with the docstring of the constructor: all prose of each hyperparameter, for the members that use it.
+
+    Written out because a process has no field's docstring.
+    """
+    entries = {"params": "Parameters, pairs of a name and one, or groups: dicts of `params` and what differs there."}
+    for name, text in _prose().items():
+        members = [member for member in DECLARATIONS["preconditioner"].choices if member in _users(name)]
+        entries[name] = f"{text} Used by {', '.join(members)}." if members else text
+    wrapped = [
+        "\n".join(textwrap.wrap(f"{name}: {text}", 116, initial_indent=" " * 4, subsequent_indent=" " * 8))
+        for name, text in entries.items()
+    ]
+    lines = "\n".join(wrapped)
+    return f'''"""The help of `Shampoo`'s constructor: the meaning of its arguments, as hyperparameters are declared.
+
+Written by `python -m tests.support.shampoo.generate` from `shampoo/hyperparameters.py`: change them there.
+"""
+
+from __future__ import annotations
+
+ARGUMENTS = """Allocates the state of the parameters.
+
+Args:
+{lines}
+"""
+'''
+
+
 def write() -> None:
-    """Writes all three."""
+    """Writes all four."""
     TABLE.write_text(table())
+    HELP.write_text(help_module())
     CONSTRUCTOR.write_text(_with_arguments())
     before, rest = MANUAL.read_text().split(_MANUAL_HEAD)
     after = rest[re.match(r"(\|.*\n)*", rest).end() :]  # type: ignore[union-attr]  # as it may be empty, it matches
     MANUAL.write_text(before + manual_table() + after)
-    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", TABLE, CONSTRUCTOR], check=True)
+    subprocess.run([sys.executable, "-m", "ruff", "format", "--quiet", TABLE, CONSTRUCTOR, HELP], check=True)
 
 
 def table() -> str:
@@ -90,6 +114,23 @@ SHAMPOO_IN_FLIGHT = frozenset(
 )
 """Numbers that may change between two steps of a training run; see `search_spaces.optimizers.IN_FLIGHT`."""
 '''
+
+
+def _prose() -> dict[str, str]:
+    """The docstring of every hyperparameter, by name, in one line."""
+    body = _class(Path(hyperparameters.__file__), "Hyperparameters").body
+    return {
+        ast.unparse(field.target): " ".join(text.value.value.split())
+        for field, text in itertools.pairwise(body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
+
+
+def _users(name: str) -> frozenset[str]:
+    return DECLARATIONS[name].used_by or frozenset()
 
 
 def _argument(declaration: Declaration) -> str:

@@ -6,7 +6,8 @@ average the gradient and may add momentum:
     F = (β3 M + (1 − β3) G) / (1 − β3 β1^(t−1));   M ← β1 M + (1 − β1) G;   F = G for β1 = 0
     P = the member's direction from F;   B ← μB + P;  P ← B, with Nesterov P + μB
 
-`use_bias_correction` = False leaves out every division by a sum of weights. Relative ε stands for ε λmax.
+`use_bias_correction` = False leaves out every division by a sum of weights but adam grafting's own. Relative ε stands
+for ε λmax.
 
 plain, and grafting's N(F). V ← V + G⊙G (adagrad) or V ← β V + (1 − β) G⊙G (rmsprop, adam; adam: V̂ = V/(1 − β^t)):
 
@@ -167,7 +168,7 @@ class Block:
             return F
         beta = 1.0 if method == "adagrad" else s["grafting_beta2"]
         self.V = average(self.V, G * G, beta)
-        corrected = method == "adam" and s["use_bias_correction"]
+        corrected = method == "adam" and (s["use_bias_correction"] or s["grafting"] == "adam")
         direction: Tensor = F / ((self.V / (1 - beta**t if corrected else 1)).sqrt() + s["grafting_epsilon"])
         return direction
 

@@ -24,7 +24,7 @@ from trainers.config import (
     TrialConfig,
 )
 from trainers.loop import train
-from trainers.memory import peak_bytes, reset_peak
+from trainers.memory.peak import peak_bytes, reset_peak
 from trainers.ranks.context import RankContext, single_process_context
 from trainers.workloads.digits.digits import DigitsMLP
 

@@ -14,7 +14,7 @@ from trainers.config import InvalidConfig
 from trainers.identity.fingerprinting import fingerprint_of
 from trainers.identity.safetensors_header import shape_of_safetensors
 from trainers.identity.shape import model_shape, shape_of_state_dict
-from trainers.identity.values import Fingerprint, ModelShape
+from trainers.identity.values import Fingerprint, ModelShape, ParameterShape
 
 
 class Net(nn.Module):
@@ -31,10 +31,10 @@ class Net(nn.Module):
 
 
 SHAPE_OF_NET = [
-    ["convolution", [8, 8, 3], 1],
-    ["embedding", [20, 8], 1],
-    ["linear", [8, 8], 2],
-    ["vector", [8], 3],
+    {"kind": "convolution", "shape": [8, 8, 3], "count": 1},
+    {"kind": "embedding", "shape": [20, 8], "count": 1},
+    {"kind": "linear", "shape": [8, 8], "count": 2},
+    {"kind": "vector", "shape": [8], "count": 3},
 ]
 build_net = Net
 built_net = Net()
@@ -70,20 +70,11 @@ def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) 
         shape_of_safetensors(tmp_path / "x.safetensors")
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ([], "without parameters"),
-        ({}, "must be a list"),
-        ([["linear", [2, 2]]], r"\[0\] must be \[kind, shape, count\]"),
-        ([["linear", [2, 2], 1], ["square", [2], 1]], r"\[1\] must be"),
-        ([["linear", [2, -2], 1]], r"\[0\] must be"),
-        ([["linear", [0, 2], 1]], "without parameters"),
-    ],
-)
-def test_rows_that_are_no_shape_are_refused(rows: object, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        ModelShape.from_json(rows)
+@pytest.mark.parametrize("shape", [(), (0, 2)])
+def test_a_model_without_parameters_has_no_shape(shape: tuple[int, ...]) -> None:
+    parameters = (ParameterShape("linear", shape, 1),) if shape else ()
+    with pytest.raises(ValueError, match="without parameters"):
+        ModelShape(parameters)
 
 
 @pytest.mark.parametrize("name", ["Net", "build_net", "built_net"])
@@ -97,7 +88,7 @@ def test_a_workloads_fingerprint_knows_its_options() -> None:
     plain, wide = fingerprint_of("digits-mlp", {}), fingerprint_of("digits-mlp", {"width": 256})
     assert plain.digest != wide.digest
     assert (wide.workload, wide.source) == ("digits-mlp", "digits-mlp width=256")
-    assert ["linear", [256, 64], 1] in wide.shape.to_json()
+    assert {"kind": "linear", "shape": [256, 64], "count": 1} in wide.shape.to_json()
 
 
 @pytest.mark.parametrize(

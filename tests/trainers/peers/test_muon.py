@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from shampoo import param_groups
 from tests.support.trainers.trials import small_trial
-from trainers.memory_prediction import needs_of
+from trainers.memory.prediction import needs_of
 from trainers.peers.muon import MuonWithAdamW
 
 

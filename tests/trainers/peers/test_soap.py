@@ -11,7 +11,7 @@ import pytest
 from tests.support.trainers.trials import small_trial, without_clock
 from trainers.config import InvalidConfig, OptimizerConfig
 from trainers.loop import train
-from trainers.memory_prediction import needs_of
+from trainers.memory.prediction import needs_of
 from trainers.peers.soap import peer_soap
 from trainers.ranks.context import single_process_context
 

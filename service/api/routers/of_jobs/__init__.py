@@ -1,1 +1,1 @@
-"""Routes of jobs: submitted, kept, and what their trials come to together."""
+"""Routes of jobs: submitted, kept, and what their trials come to together. Never a route of one trial."""

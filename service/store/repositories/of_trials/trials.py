@@ -201,9 +201,11 @@ class TrialRepository:
         measured = select(Trial.id).where(Trial.job_id == Job.id, Trial.step > 0).exists()
         return set(self._session.scalars(select(Job.id).where(Job.id.in_(list(job_ids)), measured)))
 
-    def summaries(self, job_ids: Iterable[str]) -> list[TrialSummary]:
+    def summaries(
+        self, job_ids: Iterable[str], *, states: Iterable[TrialState] = tuple(TrialState)
+    ) -> list[TrialSummary]:
         """Trial counts of these jobs by phase and state, with the training time and the steps of those trials."""
-        rows = self._session.execute(_summaries(), {"job_ids": list(job_ids)})
+        rows = self._session.execute(_summaries(), {"job_ids": list(job_ids), "states": list(states)})
         return [TrialSummary(*row) for row in rows]
 
     def lengths(self, job_ids: Iterable[str]) -> list[TrialLengths]:
@@ -257,6 +259,7 @@ class TrialRepository:
 
 
 _JOB_IDS: BindParameter[str] = bindparam("job_ids", expanding=True)
+_STATES: BindParameter[TrialState] = bindparam("states", expanding=True, type_=Trial.state.type)
 
 
 # Built once: that takes longer than the database does.
@@ -273,7 +276,8 @@ def _summaries() -> Select[str, Phase, TrialState, int, float, int, Any]:
             func.sum(Trial.step),
             func.sum(case((Trial.step > 0, 1), else_=0)),
         )
-        .where(Trial.job_id.in_(_JOB_IDS))
+        # Each phase and state is a stretch of the index.
+        .where(Trial.job_id.in_(_JOB_IDS), Trial.phase.in_(list(Phase)), Trial.state.in_(_STATES))
         .group_by(Trial.job_id, Trial.phase, Trial.state)
     )
 

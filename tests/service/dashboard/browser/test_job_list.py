@@ -11,7 +11,7 @@ from service.domain import JobState
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_context, wait_until_live
-from tests.support.service.accessible import assert_accessible
+from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories import Story, submit_digits
 
 

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_until_live
-from tests.support.service.accessible import assert_accessible
+from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories import Story
 
 NUMBERS = "() => [...document.querySelectorAll('#trials tbody tr')].map((row) => Number(row.dataset.number))"

@@ -16,7 +16,7 @@ from service.use_cases.run import requeue_trial
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
 from tests.support.service.service_process import ServiceProcesses
 from trainers.config import TrialConfig
-from trainers.memory_prediction import predicted_bytes
+from trainers.memory.prediction import predicted_bytes
 
 SPACE = {
     "optimizer": "shampoo",

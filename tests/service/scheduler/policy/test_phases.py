@@ -32,7 +32,7 @@ from service.scheduler.policy.searching.phase_search import Choice, GoOn, New, P
 from service.scheduler.policy.searching.pruners import NoPruner
 from service.scheduler.policy.searching.samplers import make_sampler
 from service.scheduler.policy.sides import SidePlan
-from tests.support.service.simulation import BASELINE_SPACE, SEARCH_SPACE
+from tests.support.service.searching.simulation import BASELINE_SPACE, SEARCH_SPACE
 
 SEARCH, BASELINE, CONFIRMATION = Phase.SEARCH, Phase.BASELINE, Phase.CONFIRMATION
 

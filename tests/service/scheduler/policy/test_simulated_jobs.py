@@ -11,7 +11,7 @@ import pytest
 
 from service.domain import Direction, FailureReason, Phase, Side, TrialState
 from service.scheduler.policy.protocol import TrialHistory
-from tests.support.service.simulation import BASELINE, FURTHER_BASELINE, SEARCH_SPACE, Job, loss
+from tests.support.service.searching.simulation import BASELINE, FURTHER_BASELINE, SEARCH_SPACE, Job, loss
 
 SEARCH = Phase.SEARCH
 

@@ -25,7 +25,7 @@ from service.specification.planning import plan_job
 from service.store.session import Database
 from service.use_cases.leases import claim_job, register_worker
 from service.use_cases.steer import cancel_job, change_budget
-from tests.support.service.tune_calls import SPECIFICATION, Tune, measured
+from tests.support.service.searching.tune_calls import SPECIFICATION, Tune, measured
 from trainers.identity.values import Environment, TrialIdentity
 
 

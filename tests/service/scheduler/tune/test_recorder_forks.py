@@ -12,7 +12,7 @@ from service.domain import FailureReason, TrialState
 from service.scheduler.tune.messages import TrialOrder
 from service.specification.job import JobSpecification
 from service.store.session import Database
-from tests.support.service.tune_calls import SPECIFICATION, Tune, measured
+from tests.support.service.searching.tune_calls import SPECIFICATION, Tune, measured
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 

@@ -11,7 +11,7 @@ from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.specification.job import Budget, ConfirmationChoice, JobSpecification
 from service.store.session import Database
-from tests.support.service.tune_calls import SPECIFICATION, Tune, measured
+from tests.support.service.searching.tune_calls import SPECIFICATION, Tune, measured
 from trainers.config import TrialConfig
 
 

@@ -13,7 +13,7 @@ from service.scheduler.policy.searching.acquisition import log_expected_improvem
 from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import resolution
-from tests.support.service.spaces import CONDITIONAL
+from tests.support.service.searching.spaces import CONDITIONAL
 
 ENCODING = Encoding(CONDITIONAL)
 KNOWN = ENCODING.snap(np.random.default_rng(0).random((20, ENCODING.num_dimensions)))

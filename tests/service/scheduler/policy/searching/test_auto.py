@@ -17,7 +17,7 @@ from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.curve_families import task
 from tests.benchmarks.search.search_policies import POLICIES
 from tests.benchmarks.search.search_simulation import Problem, simulate
-from tests.support.service.spaces import CONDITIONAL
+from tests.support.service.searching.spaces import CONDITIONAL
 
 LINE = SearchSpace("adamw", (Float("lr", 0.0, 1.0), Float("weight_decay", 0.0, 1.0)))
 STEPS = 20

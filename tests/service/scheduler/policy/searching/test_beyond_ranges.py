@@ -25,7 +25,7 @@ from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import NoPruner
 from service.scheduler.policy.searching.samplers import make_sampler
 from service.scheduler.policy.sides import SidePlan
-from tests.support.service.simulation import SEARCH_SPACE
+from tests.support.service.searching.simulation import SEARCH_SPACE
 
 NUM_TRIALS = 14
 """After ten the Gaussian process has a model, as the last of the samplers."""

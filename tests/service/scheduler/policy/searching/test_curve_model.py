@@ -6,7 +6,7 @@ import numpy as np
 
 from service.scheduler.policy.searching.curve_model import CurveModel, Rows, _squares_by_parameter
 from service.scheduler.policy.searching.encoding import Encoding
-from tests.support.service.spaces import CONDITIONAL
+from tests.support.service.searching.spaces import CONDITIONAL
 
 ENCODING = Encoding(CONDITIONAL)
 

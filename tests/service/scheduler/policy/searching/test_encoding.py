@@ -9,7 +9,7 @@ import pytest
 
 from search_spaces import SearchSpace, preset
 from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
-from tests.support.service.spaces import CONDITIONAL
+from tests.support.service.searching.spaces import CONDITIONAL
 
 SPACES = pytest.mark.parametrize("space", [CONDITIONAL, preset("family")], ids=["conditional", "family"])
 

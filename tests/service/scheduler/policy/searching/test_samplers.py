@@ -11,7 +11,7 @@ from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, SamplerName, TrialState
 from service.scheduler.policy.searching.phase_search import Sampler, TrialOutcome
 from service.scheduler.policy.searching.samplers import make_sampler
-from tests.support.service.simulation import SEARCH_SPACE
+from tests.support.service.searching.simulation import SEARCH_SPACE
 
 COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED
 

@@ -20,7 +20,7 @@ from service.scheduler.policy.searching.pruners import NoPruner
 from service.scheduler.policy.searching.samplers import make_sampler
 from service.scheduler.policy.searching.sampling.genetic import num_parents
 from service.scheduler.policy.sides import SidePlan
-from tests.support.service.simulation import MAX_STEPS, SEARCH_SPACE, loss
+from tests.support.service.searching.simulation import MAX_STEPS, SEARCH_SPACE, loss
 
 MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE
 COMPLETED, FAILED = TrialState.COMPLETED, TrialState.FAILED

@@ -19,7 +19,7 @@ from service.scheduler.policy.searching.samplers import adopt_sampler, make_samp
 from service.scheduler.policy.searching.sampling.dimensions import Dimensions
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.policy.searching.study import SearchStudy
-from tests.support.service.simulation import BASELINE, BASELINE_SPACE, SEARCH_SPACE, Job
+from tests.support.service.searching.simulation import BASELINE, BASELINE_SPACE, SEARCH_SPACE, Job
 
 LINE = SearchSpace("sgd", (Float("lr", 0.0, 1.0),))
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.store.session import Database
-from tests.service.api.test_fuzz import JSON, SCALARS, shared
+from tests.service.api.fuzzing.test_fuzz import JSON, SCALARS, shared
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import submit
 

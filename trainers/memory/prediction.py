@@ -1,14 +1,15 @@
 """Predicts what a trial needs of a rank's memory at least, in a process of its own that builds models without data in
 them.
 
-    python -m trainers.memory_prediction
+    python -m trainers.memory.prediction
 
 reads a JSON object from each line of its standard input, `{"config": ..., "world_size": 1, "device_type": "cpu"}`, and
 answers with a line `{"bytes": ..., "device_bytes": ..., "num_train_examples": ...}`, or `{"problem": ...}` if there is
 no telling, with the `field` that is at fault where the config is. Predicted are
 the weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and
 the process itself come on top, so that what is said not to fit does not. With `"of": "activations"` in it, the answer
-is `{"bytes": ...}` of `trainers.activation_memory`, for which a step is run. With `data_roots`, paths must lie in them.
+is `{"bytes": ...}` of `trainers.memory.activations`, for which a step is run. With `data_roots`, paths must lie in
+them.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from torch import Tensor, nn
 from shampoo import Shampoo, WeightAveraging
 from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
-from trainers.activation_memory import activation_bytes
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.data.roots import DataRoots
-from trainers.memory import bytes_of_state
+from trainers.memory.activations import activation_bytes
+from trainers.memory.peak import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import explain

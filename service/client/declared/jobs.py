@@ -16,11 +16,13 @@ from service.api.schemas.many_jobs import JobOutcome, JobOutcomes
 from service.api.schemas.output import OutputPage, OutputRead
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
 from service.api.schemas.trials import MeasurementPage, MeasurementRead, TrialConfigRead, TrialRead
+from service.api.schemas.untuned import UntunedAnswerRead
 from service.client.calls import Call, Pages, Part, given, keyed, nothing, page_of, reading
 from service.domain import JobState, Phase, TrialState
 from service.evidence.formats.written import Written
 from service.evidence.health.cards import HealthCard
 from service.specification.job import JobSpecification
+from trainers.identity.values import Fingerprint
 
 
 def submit(
@@ -223,6 +225,26 @@ def recommendations(workload: str | None = None, **asked: str | int) -> Call[lis
         "/v1/recommendations",
         params=params,
     )
+
+
+def recommend(
+    fingerprint: Fingerprint | Mapping[str, Any], *, batch_size: int, num_steps: int, num_trials: int = 5
+) -> Call[UntunedAnswerRead]:
+    """Configs to try first on a model that was never tuned, the best guess first.
+
+    Args:
+        fingerprint: of the model, as `shampoo-tuner fingerprint` prints it.
+        batch_size: examples in a step, of all ranks.
+        num_steps: of the whole training.
+        num_trials: configs that are wanted.
+
+    Raises:
+        ApiError: 422: the problem names the fields.
+    """
+    model = fingerprint.to_json() if isinstance(fingerprint, Fingerprint) else dict(fingerprint)
+    budget = {"num_trials": num_trials}
+    body = {"fingerprint": model, "batch_size": batch_size, "num_steps": num_steps, "budget": budget}
+    return Call(reading(UntunedAnswerRead), "POST", "/v1/recommendations", body=body, repeatable=True)
 
 
 def recommendation(job_id: str) -> Call[RecommendationRead]:

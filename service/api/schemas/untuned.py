@@ -1,0 +1,225 @@
+"""Bodies about models that were never tuned: what is asked, and the configs that answer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+
+from service.api import examples
+from service.api.schemas.common import ReadModel
+from service.evidence.formats.snippet import trial_snippet
+from service.evidence.recommended import PasteableConfig
+from service.specification.strict_model import StrictModel
+from service.transfer.candidates import SourceKind
+from service.transfer.ranking import CONFIDENCE, Transferred
+from service.transfer.situation import Situation
+from service.transfer.words import UntunedAnswer, header_of
+from trainers.config import MAX_COUNT
+from trainers.identity.values import MAX_KINDS, ModelShape, ParameterKind, ParameterShape
+
+MAX_CONFIGS = 20
+Size = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+
+
+class ParameterGiven(StrictModel):
+    """Parameters of one kind and size."""
+
+    kind: ParameterKind
+    """`linear`: a matrix; `convolution`: a kernel of more dimensions; `embedding`: a table; `vector`: of fewer."""
+    shape: list[Size] = Field(max_length=16)
+    """Outputs first, as torch has them."""
+    count: Size = 1
+    """How many of them the model has."""
+
+
+class FingerprintGiven(StrictModel):
+    """A model, as `shampoo-tuner fingerprint` prints it."""
+
+    source: str = Field(default="", max_length=1000)
+    """What told it, for people."""
+    workload: str | None = Field(default=None, min_length=1, max_length=200)
+    """The name of the workload that builds it; null: it is none's, or of unknown data."""
+    digest: str | None = Field(default=None, min_length=1, max_length=64)
+    """The fingerprint that trials of it have; null: it is no workload's."""
+    parameters: list[ParameterGiven] = Field(min_length=1, max_length=MAX_KINDS)
+    """All of its parameters."""
+
+
+class TransferBudget(StrictModel):
+    """What may be tried."""
+
+    num_trials: Annotated[int, Field(ge=1, le=MAX_CONFIGS)] = 5
+    """Configs that are wanted."""
+
+
+class UntunedQuestion(StrictModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.UNTUNED_QUESTION]})
+
+    fingerprint: FingerprintGiven
+    """The model."""
+    batch_size: Size
+    """Examples in a step, of all ranks together."""
+    num_steps: Size
+    """Of the whole training."""
+    budget: TransferBudget = TransferBudget()
+    """Configs that are wanted."""
+
+    @property
+    def target(self) -> Situation:
+        """The model with the length of its training."""
+        given = self.fingerprint
+        parameters = (ParameterShape(one.kind, tuple(one.shape), one.count) for one in given.parameters)
+        return Situation.of(
+            ModelShape(tuple(sorted(parameters))),
+            batch_size=self.batch_size,
+            num_steps=self.num_steps,
+            workload=given.workload,
+            digest=given.digest,
+        )
+
+
+class DistanceRead(ReadModel):
+    """How far the tuned model is from this one, in octaves: factors of two."""
+
+    total: float
+    """The root of the sum of the squares of the others."""
+    width: float
+    """Of the layers."""
+    depth: float
+    """In matrices."""
+    batch_size: float
+    """Of a step, over all ranks."""
+    num_steps: float
+    """Of the whole training."""
+    kinds: float
+    """Of parameters: 4, if the models have no kind in common."""
+    workload: float
+    """Other data: 2, if they are not of the same workload."""
+
+
+class ChangeRead(ReadModel):
+    """A value that a scaling rule moved."""
+
+    name: str
+    """E.g. `lr` or `betas[1]`."""
+    before: float
+    """As it was tuned."""
+    after: float
+    """As it is here."""
+    reason: str
+    """The rule, with its ratio."""
+    source: str
+    """Where the rule stands."""
+
+
+class IntervalRead(ReadModel):
+    """The range that holds the best value for this model, with `confidence`."""
+
+    name: str
+    """Of the parameter."""
+    low: float
+    """Its lower end."""
+    high: float
+    """Its upper end."""
+
+
+class OriginRead(ReadModel):
+    """Where a config comes from."""
+
+    kind: SourceKind
+    """`store`: a job of this service; `shipped`: the table that comes with it; `published`: a paper's, for others."""
+    name: str
+    """For people."""
+    recommendation_id: str | None
+    """Of a job's."""
+    job_id: str | None
+    """The job that tuned it."""
+    status: str | None
+    """Of a job's: whether new seeds confirmed it there."""
+    metric: str | None
+    """The objective that decided."""
+    value: float | None
+    """Of the objective, for the model that it was tuned for: not to be expected of another one."""
+    num_trials: int | None
+    """Trials that its search had."""
+
+
+class UntunedConfigRead(ReadModel):
+    """A config to try."""
+
+    optimizer: str
+    """`shampoo`, or what the nearest model was tuned with."""
+    config: dict[str, Any]
+    """Exactly the keyword arguments of the optimizer."""
+    schedule: dict[str, Any]
+    """Fields of the learning-rate schedule."""
+    training: dict[str, Any]
+    """`num_steps`, `batch_size` and settings beside them."""
+    lr_factor: float
+    """1: as the rules have it; else tried on purpose beside it."""
+    distance: DistanceRead | None
+    """Null: it was published for several models at once, and is not moved."""
+    intervals: list[IntervalRead]
+    """Of the learning rate and the weight decay; empty: nobody knows."""
+    confidence: float
+    """Of the intervals."""
+    changes: list[ChangeRead]
+    """Values that differ from those that were tuned."""
+    origin: OriginRead
+    """Where it comes from."""
+    remarks: list[str]
+    """What belongs to it, and no argument says."""
+    python: str
+    """The same as Python to paste."""
+
+    @classmethod
+    def of(cls, found: Transferred, question: UntunedQuestion) -> UntunedConfigRead:
+        training = {
+            "gradient_clip_norm": None,
+            **found.origin.training,
+            "num_steps": question.num_steps,
+            "batch_size": question.batch_size,
+        }
+        schedule = {"decay": "cosine", "warmup_fraction": 0.05, **found.config.schedule}
+        pasted = PasteableConfig(
+            workload=question.fingerprint.workload or "",
+            optimizer=found.config.optimizer,
+            config=dict(found.config.arguments),
+            schedule=schedule,
+            training=training,
+            workload_options={},
+        )
+        return cls(
+            optimizer=found.config.optimizer,
+            config=dict(found.config.arguments),
+            schedule=schedule,
+            training=training,
+            lr_factor=found.lr_factor,
+            distance=None if found.distance is None else DistanceRead.model_validate(found.distance),
+            intervals=[IntervalRead.model_validate(one) for one in found.intervals],
+            confidence=CONFIDENCE,
+            changes=[ChangeRead.model_validate(one) for one in found.changes],
+            origin=OriginRead.model_validate(found.origin.source),
+            remarks=list(found.origin.remarks),
+            python=trial_snippet(pasted, header=header_of(found)),
+        )
+
+
+class UntunedAnswerRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.UNTUNED_ANSWER]})
+
+    basis: Literal["store", "built_in"]
+    """`store`: tuned models of this service are among the sources; `built_in`: there is none."""
+    says: str
+    """What it rests on, for people."""
+    items: list[UntunedConfigRead]
+    """The config to try first at the front."""
+
+    @classmethod
+    def of(cls, answer: UntunedAnswer, question: UntunedQuestion) -> UntunedAnswerRead:
+        return cls(
+            basis="store" if answer.num_stored else "built_in",
+            says=answer.says,
+            items=[UntunedConfigRead.of(found, question) for found in answer.configs],
+        )

@@ -1,0 +1,79 @@
+"""The page that asks for configs of a model that was never tuned, and the answer below the form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+
+from service.api.dependencies import CallerDependency, ReadSession
+from service.api.request_body import join_field
+from service.api.schemas.untuned import MAX_CONFIGS, UntunedAnswerRead, UntunedQuestion
+from service.dashboard.recommendations.asked import PATH
+from service.dashboard.rendering import page
+from service.use_cases.transferring import configs_for
+
+MAX_FIELDS = 8
+COUNTS = ("batch_size", "num_steps", "num_trials")
+DEFAULTS = {"fingerprint": "", "batch_size": "128", "num_steps": "1000", "num_trials": "5"}
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get(PATH + "/untuned")
+async def untuned_form(request: Request) -> HTMLResponse:
+    """The form."""
+    return _page(request, DEFAULTS)
+
+
+@router.post(PATH + "/untuned")
+async def untuned_answer(request: Request, caller: CallerDependency, session: ReadSession) -> HTMLResponse:
+    """The form with the answer to it; nothing is stored."""
+    try:
+        fields = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
+    except ValueError:
+        fields = {}
+    given = {name: fields.get(name, [default])[0] for name, default in DEFAULTS.items()}
+    try:
+        question = UntunedQuestion.model_validate(_asked(given))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        field = ""
+        for part in first["loc"]:
+            field = join_field(field, part)
+        return _page(request, given, problem=f"{field}: {first['msg']}")
+    except ValueError as error:
+        return _page(request, given, problem=str(error))
+
+    def answer() -> UntunedAnswerRead:
+        found = configs_for(session, question.target, num_configs=question.budget.num_trials, project=caller.sees)
+        return UntunedAnswerRead.of(found, question)
+
+    return _page(request, given, found=await run_in_threadpool(answer))
+
+
+def _asked(given: dict[str, str]) -> dict[str, Any]:
+    """The body of a request that asks the same. Raises: ValueError: a field is no JSON, or no number."""
+    try:
+        fingerprint = json.loads(given["fingerprint"])
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"fingerprint: is no JSON, as shampoo-tuner fingerprint prints it ({error})") from error
+    counts: dict[str, int] = {}
+    for name in COUNTS:
+        if not given[name].strip().isdecimal():
+            raise ValueError(f"{name}: must be an integer, got {given[name]!r:.40}")
+        counts[name] = int(given[name])
+    budget = {"num_trials": counts.pop("num_trials")}
+    return {"fingerprint": fingerprint, **counts, "budget": budget}
+
+
+def _page(
+    request: Request, given: dict[str, str], *, problem: str | None = None, found: UntunedAnswerRead | None = None
+) -> HTMLResponse:
+    context = {"given": given, "problem": problem, "found": found, "max_configs": MAX_CONFIGS}
+    return page(request, "recommendations/untuned.html", context, status_code=422 if problem else 200)

@@ -1,0 +1,157 @@
+"""Tuned configs to start from, with what they were tuned for and who says so: of jobs, shipped tables and papers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from search_spaces import preset
+from search_spaces.shipped.algoperf import NOT_SAID, POINTS, PublishedPoint
+from service.transfer.rules import TunedConfig
+from service.transfer.situation import Situation
+from trainers.identity.values import ModelShape
+
+TABLE = Path(__file__).with_name("knowledge.json")
+"""Made by `python -m tests.benchmarks.make_knowledge`."""
+
+
+class SourceKind(StrEnum):
+    """Who tuned a config."""
+
+    STORE = "store"
+    """A job of this service."""
+    SHIPPED = "shipped"
+    """The table that comes with this package, of small models."""
+    PUBLISHED = "published"
+    """The winning Shampoo submission of AlgoPerf, for models other than this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a config comes from."""
+
+    kind: SourceKind
+    name: str
+    """For a person: a workload with its options, or a point of a submission."""
+    recommendation_id: str | None = None
+    """With `store`: the recommendation that it is of."""
+    job_id: str | None = None
+    """With `store`: the job that tuned it."""
+    status: str | None = None
+    """With `store`: `confirmed`, `provisional` or `refuted` by new seeds."""
+    metric: str | None = None
+    """The objective that decided."""
+    value: float | None = None
+    """Of the objective, for the model that it was tuned for: never to be expected of another one."""
+    num_trials: int | None = None
+    """Trials that the search had."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tuned config with what it was tuned for."""
+
+    config: TunedConfig
+    source: Source
+    situation: Situation | None
+    """None: for several models at once, as published points are."""
+    training: Mapping[str, Any] = field(default_factory=dict)
+    """Settings of the training beside its length, e.g. `gradient_clip_norm`."""
+    remarks: Sequence[str] = ()
+    """What belongs to the config, and no argument says; for a person."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedTrial:
+    """A trial of the shipped table."""
+
+    value: float | None
+    """Its objective; None: it diverged."""
+    parameters: Mapping[str, Any]
+    """Of the preset."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShippedMember:
+    """A tuned model of the shipped table, with all of its trials."""
+
+    name: str
+    workload: str
+    options: Mapping[str, Any]
+    preset: str
+    metric: str
+    situation: Situation
+    trials: Sequence[ShippedTrial]
+
+    @property
+    def best(self) -> ShippedTrial:
+        """The trial with the least objective."""
+        return min(self.trials, key=lambda trial: float("inf") if trial.value is None else trial.value)
+
+    def candidate(self) -> Candidate:
+        """Its best config."""
+        best, space = self.best, preset(self.preset)
+        assigned = space.assign(space.check(dict(best.parameters)))
+        options = "".join(f" {name}={value}" for name, value in self.options.items())
+        return Candidate(
+            TunedConfig(assigned.optimizer, assigned.optimizer_arguments, {"decay": "cosine", **assigned.schedule}),
+            Source(
+                SourceKind.SHIPPED,
+                f"{self.workload}{options}, batch size {self.situation.batch_size}",
+                metric=self.metric,
+                value=best.value,
+                num_trials=len(self.trials),
+            ),
+            self.situation,
+        )
+
+
+@cache
+def shipped_members() -> tuple[ShippedMember, ...]:
+    """The table that comes with the package."""
+    return tuple(
+        ShippedMember(
+            name=row["name"],
+            workload=row["workload"],
+            options=row["options"],
+            preset=row["preset"],
+            metric=row["objective"],
+            situation=Situation.of(
+                ModelShape.from_json(row["shape"]),
+                batch_size=row["batch_size"],
+                num_steps=row["num_steps"],
+                workload=row["workload"],
+            ),
+            trials=tuple(ShippedTrial(trial["value"], trial["parameters"]) for trial in row["trials"]),
+        )
+        for row in json.loads(TABLE.read_text())
+    )
+
+
+def published() -> tuple[Candidate, ...]:
+    """The five points of AlgoPerf's Shampoo submission, whole, in the order that hits soonest."""
+    return tuple(map(_published, POINTS))
+
+
+def _published(point: PublishedPoint) -> Candidate:
+    smoothing = f"label smoothing {point.label_smoothing:g}" if point.label_smoothing else "no label smoothing"
+    dropout = f"dropout {point.dropout:g}" if point.dropout else "no dropout"
+    return Candidate(
+        TunedConfig(
+            "shampoo",
+            point.arguments,
+            {
+                "decay": "cosine",
+                "warmup_fraction": point.searched["schedule.warmup_fraction"],
+                "horizon": point.horizon,
+            },
+        ),
+        Source(SourceKind.PUBLISHED, f"AlgoPerf's winning Shampoo submission, point {point.number} (arXiv:2502.15015)"),
+        None,
+        remarks=(f"trained with {smoothing} and {dropout}, where the model has them", NOT_SAID),
+    )

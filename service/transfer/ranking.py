@@ -1,0 +1,122 @@
+"""Ranked configs for a model that was never tuned: those of the nearest tuned ones, moved, then what is published."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from service.transfer.candidates import Candidate, SourceKind, published, shipped_members
+from service.transfer.rules import Change, TunedConfig, moved
+from service.transfer.situation import Distance, Situation, distance
+
+NEAR = 4.0
+"""Octaves up to which a tuned model of the shipped table says more than what is published for large ones."""
+SHIPPED_APART = 0.5
+"""Octaves by which a shipped member counts as farther: it was tuned by few trials, and not by whoever asks."""
+LR_SPREAD = (0.5, 0.15)
+"""Standard deviation of ln lr of the best config around a transferred one: of a single search of 24 trials, and what
+each octave of distance adds (in squares). `python -m tests.benchmarks.transfer` prints how often the interval holds."""
+DECAY_SPREAD = (2.0, 0.3)
+"""The same of the weight decay, which short trainings hardly tell."""
+CONFIDENCE = 0.8
+_DEVIATIONS = 1.2816
+"""Of the normal distribution, to either side, at that confidence."""
+VARIATIONS = (0.5, 2.0)
+"""Factors of the learning rate that are tried around the nearest config, as the rule has it."""
+_STATUS_ORDER = {"confirmed": 0, "provisional": 1, "refuted": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The range that holds the best value of a parameter for the model in question, with `CONFIDENCE`."""
+
+    name: str
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Transferred:
+    """A config for a model that was never tuned."""
+
+    config: TunedConfig
+    origin: Candidate
+    """As it was tuned."""
+    distance: Distance | None
+    """None: it was tuned for no one model."""
+    changes: Sequence[Change]
+    """Values that rules moved."""
+    intervals: Sequence[Interval]
+    """Empty: nobody knows."""
+    lr_factor: float = 1.0
+    """Of the learning rate, on purpose, around what the rules say."""
+
+
+def rank(target: Situation, stored: Sequence[Candidate], *, num_configs: int) -> list[Transferred]:
+    """The configs to try for a model, in this order; `num_configs` of them, if there are as many.
+
+    Those of the nearest tuned models come first, moved by the rules: half of all, of the store and of the shipped table
+    as far as that is near. Then the nearest one with half and twice its learning rate, the published points in the
+    order that hits soonest, and what is left of the others.
+
+    Args:
+        stored: what jobs have tuned; each with a situation.
+    """
+    tuned = sorted(_moved(target, stored), key=_place)
+    near = [found for found in tuned if found.origin.source.kind is SourceKind.STORE or _apart(found) <= NEAR]
+    first = near[: max(1, (num_configs + 1) // 2)]
+    varied = [with_lr(first[0], factor) for factor in VARIATIONS] if first else []
+    known = [_as_published(candidate) for candidate in published()]
+    rest = [found for found in tuned if found not in first]
+    ranked: list[Transferred] = []
+    for found in (*first, *varied, *known, *rest):
+        if all(found.config != other.config for other in ranked):
+            ranked.append(found)
+    return ranked[:num_configs]
+
+
+def spread_of_lr(apart: float) -> float:
+    """The standard deviation of ln lr at a distance in octaves."""
+    return math.hypot(LR_SPREAD[0], LR_SPREAD[1] * apart)
+
+
+def with_lr(found: Transferred, factor: float) -> Transferred:
+    """The same with another learning rate."""
+    lr = float(format(found.config.arguments["lr"] * factor, ".4g"))
+    config = dataclasses.replace(found.config, arguments={**found.config.arguments, "lr": lr})
+    return dataclasses.replace(found, config=config, lr_factor=factor)
+
+
+def _moved(target: Situation, stored: Sequence[Candidate]) -> Iterator[Transferred]:
+    for candidate in (*stored, *(member.candidate() for member in shipped_members())):
+        assert candidate.situation is not None
+        config, changes = moved(candidate.config, candidate.situation, target)
+        apart = distance(candidate.situation, target)
+        yield Transferred(config, candidate, apart, changes, _intervals(config, apart.total))
+
+
+def _apart(found: Transferred) -> float:
+    assert found.distance is not None
+    return found.distance.total + (SHIPPED_APART if found.origin.source.kind is SourceKind.SHIPPED else 0.0)
+
+
+def _place(found: Transferred) -> tuple[int, float]:
+    """Refuted configs come last, then the nearest first, of equally near ones the confirmed ones."""
+    order = _STATUS_ORDER.get(found.origin.source.status or "provisional", 1)
+    return int(order == _STATUS_ORDER["refuted"]), _apart(found) + 0.1 * order
+
+
+def _intervals(config: TunedConfig, apart: float) -> list[Interval]:
+    found = []
+    for name, (alone, rate) in (("lr", LR_SPREAD), ("weight_decay", DECAY_SPREAD)):
+        value = config.arguments.get(name)
+        if value:
+            factor = math.exp(_DEVIATIONS * math.hypot(alone, rate * apart))
+            found.append(Interval(name, float(f"{value / factor:.3g}"), float(f"{value * factor:.3g}")))
+    return found
+
+
+def _as_published(candidate: Candidate) -> Transferred:
+    return Transferred(candidate.config, candidate, None, [], [])

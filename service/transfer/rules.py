@@ -1,0 +1,231 @@
+"""The scaling rules: a tuned config moved from the model it was tuned for to another one, each change with its reason.
+
+All rules are of ratios, target over source: width `w`, depth `D`, batch `B`. A model's matrices are taken to keep their
+proportions, so that fan-in and fan-out both go with the width. The learning rate is of all parameters, while the
+sources state it for hidden matrices, which dominate; `python -m tests.benchmarks.transfer` measures how well that does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from service.transfer.situation import Situation
+
+PRECONDITIONERS = "Hyperparameter transfer for matrix preconditioners (arXiv:2512.05620), table 1 and public code"
+SDE = "On the SDEs and scaling rules for adaptive gradient algorithms (arXiv:2205.10287)"
+LINEAR = "Accurate, large minibatch SGD (arXiv:1706.02677)"
+SOAP = "SOAP (arXiv:2409.11321): batch size times refresh period is kept"
+WARM_UP = "AlgoPerf's search spaces: the warm-up as a share of the steps"
+DERIVED = "derived from the spectral condition (arXiv:2310.17813): a step's spectral norm stays that of its layer"
+
+MAX_BATCH_FACTOR = 4.0
+"""Of the learning rate by the batch, either way: beyond, the critical batch may be passed."""
+AVERAGE_RANGE = (1e-3, 0.2)
+"""Of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
+MIN_WARMUP_STEPS = 50
+MAX_WARMUP_FRACTION = 0.1
+"""Up to which short trainings warm up longer to have so many steps of it."""
+
+
+class StepKind(StrEnum):
+    """Whose step length an optimizer takes: what its learning rate goes with."""
+
+    ADAM = "adam"
+    """Elementwise: Adam's, and Shampoo's that is grafted on Adam, RMSprop or AdaGrad."""
+    EIGENBASIS = "eigenbasis"
+    """Adam's in the eigenbasis of blocks: SOAP, KL-Shampoo."""
+    SPECTRAL = "spectral"
+    """All singular values alike, scaled to the length of Adam's steps: Muon's."""
+    SGD = "sgd"
+    """The gradient's: SGD's, and Shampoo's that is grafted on it."""
+    NONE = "none"
+    """Shampoo's own, not grafted."""
+
+
+@dataclass(frozen=True, slots=True)
+class TunedConfig:
+    """A config as a trial has it, as far as rules move it."""
+
+    optimizer: str
+    arguments: Mapping[str, Any]
+    """Of the optimizer's constructor."""
+    schedule: Mapping[str, Any]
+    """Fields of the schedule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A value that a rule moved."""
+
+    name: str
+    """Of the parameter, e.g. `lr`, `betas[1]`, `schedule.warmup_fraction`."""
+    before: float
+    after: float
+    reason: str
+    """The rule with its ratio, for a person."""
+    source: str
+    """Where the rule stands."""
+
+
+def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:
+    """Whose step length a config takes."""
+    if optimizer == "shampoo":
+        member = arguments.get("preconditioner", "shampoo")
+        if member in ("soap", "kl"):
+            return StepKind.EIGENBASIS
+        if member == "spectral":
+            return StepKind.SPECTRAL
+        grafting = arguments.get("grafting") or ("adam" if member == "shampoo" else None)
+        if member == "none":
+            return StepKind.ADAM
+        return {"sgd": StepKind.SGD, "none": StepKind.NONE}.get(str(grafting), StepKind.ADAM)
+    return {"sgd": StepKind.SGD, "muon": StepKind.SPECTRAL, "soap-peer": StepKind.EIGENBASIS}.get(
+        optimizer, StepKind.ADAM
+    )
+
+
+def moved(config: TunedConfig, source: Situation, target: Situation) -> tuple[TunedConfig, list[Change]]:
+    """The config for the target, and what changed. Where nothing differs, it is the same."""
+    mover = _Mover(config, source, target)
+    mover.move_lr()
+    mover.move_weight_decay()
+    mover.move_averages()
+    mover.move_refresh()
+    mover.move_warm_up()
+    mover.move_epsilon()
+    return TunedConfig(config.optimizer, mover.arguments, mover.schedule), mover.changes
+
+
+class _Mover:
+    """The config as far as it is moved, and the changes so far."""
+
+    def __init__(self, config: TunedConfig, source: Situation, target: Situation) -> None:
+        self.arguments: dict[str, Any] = dict(config.arguments)
+        self.schedule: dict[str, Any] = dict(config.schedule)
+        self.changes: list[Change] = []
+        self._kind = step_kind(config.optimizer, config.arguments)
+        self._source, self._target = source, target
+        self._width = target.features.width / source.features.width
+        self._depth = target.features.depth / source.features.depth
+        self._batch = target.batch_size / source.batch_size
+        self._lr_factor = 1.0
+
+    def move_lr(self) -> None:
+        of_shape, rule, source = self._shape_factor()
+        of_batch = math.sqrt(self._batch) if self._kind is not StepKind.SGD else self._batch
+        of_batch = min(max(of_batch, 1 / MAX_BATCH_FACTOR), MAX_BATCH_FACTOR)
+        self._lr_factor = of_shape * of_batch
+        reasons, sources = [], []
+        if not math.isclose(of_shape, 1.0):
+            reasons.append(f"{rule}: × {of_shape:.3g}")
+            sources.append(source)
+        if not math.isclose(of_batch, 1.0):
+            exponent = "B" if self._kind is StepKind.SGD else "√B"
+            reasons.append(f"{exponent}, by at most {MAX_BATCH_FACTOR:g}, B × {self._batch:.3g}: × {of_batch:.3g}")
+            sources.append(LINEAR if self._kind is StepKind.SGD else SDE)
+        self._set_argument("lr", self.arguments["lr"] * self._lr_factor, "; ".join(reasons), "; ".join(sources))
+
+    def _shape_factor(self) -> tuple[float, str, str]:
+        """The learning rate's factor by width and depth, its rule and where that stands."""
+        w, depth = self._width, self._depth
+        block = int(self.arguments.get("max_preconditioner_dim", self.arguments.get("max_precondition_dim", 1024)))
+        match self._kind:
+            case StepKind.ADAM:
+                return 1 / w, f"1/width, width × {w:.3g}", PRECONDITIONERS
+            case StepKind.SPECTRAL:
+                return 1 / math.sqrt(w), f"1/√width for steps scaled to Adam's length, width × {w:.3g}", DERIVED
+            case StepKind.EIGENBASIS:
+                before, after = (min(one.features.width, block) / one.features.width for one in self._sides)
+                return after / before, f"block/width once matrices exceed blocks of {block}", PRECONDITIONERS
+            case StepKind.SGD:
+                return depth, f"depth, × {depth:.3g}", PRECONDITIONERS
+            case StepKind.NONE:
+                factors = 2 * float(self.arguments.get("exponent_override") or 0.25)
+                before, after = (math.ceil(one.features.width / block) ** 2 for one in self._sides)
+                factor = depth ** (1 - 2 * factors) * (before / after) ** factors
+                return factor, f"depth^(1-2e)/blocks^e, e = {factors:g}", PRECONDITIONERS
+
+    @property
+    def _sides(self) -> tuple[Situation, Situation]:
+        return self._source, self._target
+
+    def move_weight_decay(self) -> None:
+        """What a step takes off the weights, lr times decay where it is decoupled, goes with 1/width."""
+        if not self.arguments.get("weight_decay"):
+            return
+        is_independent = self.arguments.get("weight_decay_type") == "independent"
+        factor = 1 / self._width if is_independent else 1 / (self._width * self._lr_factor)
+        if self.arguments.get("weight_decay_type") == "l2" or (self._kind is StepKind.SGD and not is_independent):
+            return  # no source says how a penalty on the loss moves
+        self._set_argument(
+            "weight_decay",
+            self.arguments["weight_decay"] * factor,
+            f"lr × weight_decay goes with 1/width: × {factor:.3g}",
+            PRECONDITIONERS,
+        )
+
+    def move_averages(self) -> None:
+        """An average keeps its half-life in examples. Classic momentum stays."""
+        reason = f"1 - beta goes with B, × {self._batch:.3g}"
+        betas = self.arguments.get("betas")
+        if betas is not None:
+            moved_betas = [self._averaged(float(beta)) for beta in betas]
+            for index, (before, after) in enumerate(zip(betas, moved_betas, strict=True)):
+                self._note(f"betas[{index}]", before, after, reason, SDE)
+            self.arguments["betas"] = moved_betas
+        for name in ("shampoo_beta", "grafting_beta2", "beta3"):
+            if self.arguments.get(name):
+                self._set_argument(name, self._averaged(float(self.arguments[name])), reason, SDE)
+
+    def _averaged(self, beta: float) -> float:
+        if beta in (0.0, 1.0) or math.isclose(self._batch, 1.0):
+            return beta  # no average, or a plain sum
+        low, high = min(AVERAGE_RANGE[0], 1 - beta), max(AVERAGE_RANGE[1], 1 - beta)
+        return round(1 - min(max((1 - beta) * self._batch, low), high), 12)
+
+    def move_refresh(self) -> None:
+        for name in ("precondition_frequency", "statistics_frequency"):
+            before = self.arguments.get(name)
+            if before is None:
+                continue
+            after = max(1, round(before / self._batch))
+            reason = f"refresh period × B is kept, B × {self._batch:.3g}; at least 1"
+            self._note(name, before, after, reason, SOAP)
+            self.arguments[name] = after
+
+    def move_warm_up(self) -> None:
+        """Keeps its share of the steps; a shorter training has at least 50 steps of it, up to a tenth of all."""
+        before = self.schedule.get("warmup_fraction")
+        if before is None or self._target.num_steps >= self._source.num_steps:
+            return
+        least = min(MIN_WARMUP_STEPS / self._target.num_steps, MAX_WARMUP_FRACTION)
+        kept = min(before * self._source.num_steps, MIN_WARMUP_STEPS) / self._target.num_steps
+        after = max(before, min(least, kept))
+        self._note(
+            "schedule.warmup_fraction", before, after, "keeps up to 50 steps, in a tenth of the training", WARM_UP
+        )
+        self.schedule["warmup_fraction"] = after
+
+    def move_epsilon(self) -> None:
+        """A share of the largest eigenvalue stays; an absolute one goes with the square of the gradient's norm."""
+        if self.arguments.get("epsilon_type") != "absolute":
+            return
+        factor = 1 / (self._depth**2 * self._batch)
+        reason = f"an absolute epsilon goes with 1/(D²·B): × {factor:.3g}"
+        self._set_argument("epsilon", self.arguments["epsilon"] * factor, reason, PRECONDITIONERS)
+
+    def _set_argument(self, name: str, after: float, reason: str, source: str) -> None:
+        before = self.arguments[name]
+        if math.isclose(before, after):
+            return
+        after = float(format(after, ".4g"))
+        self._note(name, before, after, reason, source)
+        self.arguments[name] = after
+
+    def _note(self, name: str, before: float, after: float, reason: str, source: str) -> None:
+        if not math.isclose(before, after):
+            self.changes.append(Change(name, before, after, reason, source))

@@ -1,0 +1,83 @@
+"""A model with the length of its training, and how far two of them lie apart."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from service.transfer.features import Features, features_of
+from trainers.identity.values import ModelShape
+
+OTHER_KINDS = 4.0
+"""Octaves between models that have no kind of parameter in common, as a table of embeddings and convolutions."""
+OTHER_WORKLOAD = 2.0
+"""Octaves between a model's own data and loss and another's; as good as unknown where one of them is no workload's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What a config is for."""
+
+    features: Features
+    batch_size: int
+    """Examples in a step, of all ranks."""
+    num_steps: int
+    """Of a whole training."""
+    workload: str | None = None
+    """None: it is no workload's."""
+    digest: str | None = None
+    """The model's fingerprint; None: it is not known."""
+
+    @classmethod
+    def of(
+        cls,
+        shape: ModelShape,
+        *,
+        batch_size: int,
+        num_steps: int,
+        workload: str | None = None,
+        digest: str | None = None,
+    ) -> Situation:
+        """The situation of a model of this shape."""
+        return cls(features_of(shape), batch_size, num_steps, workload, digest)
+
+
+@dataclass(frozen=True, slots=True)
+class Distance:
+    """How far apart two situations lie, in octaves (factors of two) of each kind."""
+
+    width: float
+    depth: float
+    batch_size: float
+    num_steps: float
+    kinds: float
+    """Of parameters: how much of the models is of other kinds."""
+    workload: float
+    """Other data and loss."""
+
+    @property
+    def total(self) -> float:
+        """All of them together, as the root of the sum of their squares: 0 where nothing differs."""
+        return math.sqrt(
+            sum(
+                part**2 for part in (self.width, self.depth, self.batch_size, self.num_steps, self.kinds, self.workload)
+            )
+        )
+
+
+def distance(one: Situation, other: Situation) -> Distance:
+    """The distance of two situations; symmetric."""
+    a, b = one.features, other.features
+    apart = sum(abs(a.shares.get(kind, 0.0) - b.shares.get(kind, 0.0)) for kind in {*a.shares, *b.shares}) / 2
+    return Distance(
+        width=_octaves(a.width, b.width),
+        depth=_octaves(a.depth, b.depth),
+        batch_size=_octaves(one.batch_size, other.batch_size),
+        num_steps=_octaves(one.num_steps, other.num_steps),
+        kinds=OTHER_KINDS * apart,
+        workload=0.0 if one.workload is not None and one.workload == other.workload else OTHER_WORKLOAD,
+    )
+
+
+def _octaves(a: float, b: float) -> float:
+    return abs(math.log2(a / b))

@@ -1,0 +1,47 @@
+"""The answer for a model that was never tuned, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.transfer.ranking import CONFIDENCE, Transferred
+
+TABLE_AND_PAPERS = (
+    "the table that comes with shampoo-tuner (small models, few trials each), the points of AlgoPerf's winning Shampoo "
+    "submission, and the scaling rules"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class UntunedAnswer:
+    """Configs for a model that was never tuned, the one to try first at the front."""
+
+    num_stored: int
+    """Tuned models of the store that were compared."""
+    configs: list[Transferred]
+
+    @property
+    def says(self) -> str:
+        """What the answer rests on, for a person."""
+        if not self.num_stored:
+            return f"No tuned model with a known shape is stored here: this rests on {TABLE_AND_PAPERS}."
+        models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"
+        return f"This rests on {models} of this service, and beside them on {TABLE_AND_PAPERS}."
+
+
+def header_of(found: Transferred) -> list[str]:
+    """What is known of a config, in lines."""
+    source = found.origin.source
+    lines = ["Never tried on this model.", f"From {source.name}" + (f", job {source.job_id}" if source.job_id else "")]
+    if found.distance is None:
+        lines[-1] += ", as published: not moved to this model."
+    else:
+        lines[-1] += f", {found.distance.total:.1f} octaves from this model."
+    lines += [f"{one.name}: {one.before:.4g} -> {one.after:.4g} ({one.reason})" for one in found.changes]
+    if found.lr_factor != 1:
+        lines.append(f"lr × {found.lr_factor:g} on purpose, beside what the rules say.")
+    lines += [
+        f"{one.name}: the best one is in [{one.low:g}, {one.high:g}] with {CONFIDENCE:.0%} confidence."
+        for one in found.intervals
+    ]
+    return [*lines, *(f"{remark[0].upper()}{remark[1:]}." for remark in found.origin.remarks)]

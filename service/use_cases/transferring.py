@@ -1,0 +1,69 @@
+"""Configs for a model that was never tuned, from the recommendations that a project has and what is built in."""
+
+from __future__ import annotations
+
+from service.evidence.recommended import recommendation_from_json
+from service.store.models import RecommendationRow
+from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
+from service.store.session import Session
+from service.transfer.candidates import Candidate, Source, SourceKind
+from service.transfer.ranking import rank
+from service.transfer.rules import TunedConfig
+from service.transfer.situation import Situation, distance
+from service.transfer.words import UntunedAnswer
+
+LOOKED_AT = 500
+"""The best answers of a project, of which the nearest are moved."""
+NUM_NEAREST = 40
+
+
+def configs_for(session: Session, target: Situation, *, num_configs: int, project: str | None) -> UntunedAnswer:
+    """The configs to try for a model.
+
+    Args:
+        project: whose recommendations count; None: those of any.
+    """
+    candidates = stored_candidates(session, target, project=project)
+    return UntunedAnswer(len(candidates), rank(target, candidates, num_configs=num_configs))
+
+
+def stored_candidates(session: Session, target: Situation, *, project: str | None) -> list[Candidate]:
+    """The nearest tuned models of a project, as far as the shapes of their models are known."""
+    answers = RecommendationRepository(session).find(RecommendationQuery(project=project), limit=LOOKED_AT)
+    rows = [answer.row for answer in answers]
+    shapes = ModelShapeRepository(session).of({row.fingerprint for row in rows if row.fingerprint is not None})
+    placed: list[tuple[float, RecommendationRow, Situation]] = []
+    for row in rows:
+        if row.fingerprint not in shapes or row.batch_size is None or row.num_steps is None:
+            continue
+        situation = Situation.of(
+            shapes[row.fingerprint],
+            batch_size=row.batch_size,
+            num_steps=row.num_steps,
+            workload=row.workload,
+            digest=row.fingerprint,
+        )
+        placed.append((distance(situation, target).total, row, situation))
+    placed.sort(key=lambda entry: entry[0])
+    return [_candidate(row, situation) for _, row, situation in placed[:NUM_NEAREST]]
+
+
+def _candidate(row: RecommendationRow, situation: Situation) -> Candidate:
+    recommended = recommendation_from_json(row.content)
+    evidence = recommended.evidence
+    beside = ("num_steps", "batch_size")
+    return Candidate(
+        TunedConfig(recommended.optimizer, recommended.config, recommended.schedule),
+        Source(
+            SourceKind.STORE,
+            f"{row.model or row.workload}, batch size {row.batch_size}",
+            recommendation_id=row.id,
+            job_id=row.job_id,
+            status=row.status.value,
+            metric=evidence.metric,
+            value=evidence.best.value,
+            num_trials=sum(evidence.num_tried.values()),
+        ),
+        situation,
+        training={name: value for name, value in recommended.training.items() if name not in beside},
+    )

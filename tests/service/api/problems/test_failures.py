@@ -1,0 +1,62 @@
+"""What fails in the service itself: an answer without internals, and never one of success."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from httpx import ASGITransport, AsyncClient
+
+from service.api.dependencies import WriteSession
+from service.server.app import create_app
+from service.settings import Access, Settings
+from service.store.repositories import JobRepository, WorkerRepository
+from service.store.session import Database
+from tests.support import event_loop
+from tests.support.service.scenarios import NOW, submit
+
+
+def _app_with(database: Database, path: str, endpoint: Any) -> FastAPI:
+    app = create_app(Settings(allowed_hosts=("test",), access=Access.OPEN), database)
+    app.post(path)(endpoint)
+    return app
+
+
+def _post(app: FastAPI, path: str) -> httpx.Response:
+    async def post() -> httpx.Response:
+        transport = ASGITransport(app, raise_app_exceptions=False)
+        async with AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.post(path)
+
+    return event_loop.run(post())
+
+
+async def _fails() -> None:
+    raise RuntimeError("secret")
+
+
+def test_an_unexpected_error_is_a_500_without_internals(
+    sqlite_database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = _post(_app_with(sqlite_database, "/fails", _fails), "/fails")
+    assert (answer.status_code, answer.headers["Content-Type"]) == (500, "application/problem+json")
+    assert "secret" not in answer.text
+    assert "secret" in caplog.text
+
+
+def _fails_at_commit(session: WriteSession) -> dict[str, bool]:
+    # A job of no existing worker: the foreign key refuses it, on PostgreSQL and SQLite, when it is flushed.
+    job = JobRepository(session).page(project=None, limit=1)[0]
+    job.lease_worker_id = "worker_nope"
+    return {"done": True}
+
+
+def test_a_commit_that_fails_is_not_answered_with_success(database: Database) -> None:
+    job_id = submit(database)
+    answer = _post(_app_with(database, "/fails", _fails_at_commit), "/fails")
+    assert answer.status_code == 500
+    with database.reading() as session:
+        assert JobRepository(session).get(job_id).lease_worker_id is None
+        assert WorkerRepository(session).alive_since(NOW) == 0

@@ -1,0 +1,176 @@
+"""Fields at fault: all at once, each with its place in the body and the name that was probably meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api.request_body import Spot, spot_of
+from tests.support.service.impossible_jobs import WORKLOAD
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "message"),
+    [
+        (
+            {"objective": {"metric": "validation_loss", "also": ["step_seconds"]}},
+            "objective",
+            "there is no such field: did you mean 'objectives'?",
+        ),
+        (
+            {"objectives": [{"metric": "validation_loss", "also": ["step_seconds"]}]},
+            "objectives[0].also",
+            "there is no such field (known: metric)",
+        ),
+        (
+            {"training": {"batchsize": 64}},
+            "training.batchsize",
+            "there is no such field: did you mean 'batch_size'?",
+        ),
+        (
+            {"baselines": [{"budget_shares": 0.5}]},
+            "baselines[0].budget_shares",
+            "there is no such field: did you mean 'budget_share'?",
+        ),
+        (
+            {"baseline": {"budget_shares": 0.5}},
+            "baseline.budget_shares",
+            "there is no such field: did you mean 'budget_share'?",
+        ),
+        (
+            {"confirmation": {"top_k": 2, "num_seed": 3}},  # where "auto" may stand, too
+            "confirmation.num_seed",
+            "there is no such field: did you mean 'num_seeds'?",
+        ),
+    ],
+)
+def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
+    sqlite_http: httpx.Client, fields: dict[str, Any], field: str, message: str
+) -> None:
+    answer = sqlite_http.post("/v1/jobs", json={**WORKLOAD, **fields})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert (error["field"], error["message"]) == (field, message)
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "meant"),
+    [
+        ({"workload": {"name": "digit-mlp"}}, "workload.name", "digits-mlp"),
+        (
+            {"workload": {"name": "digits-mlp", "options": {"label_smothing": 0.1}}},
+            "workload.options.label_smothing",
+            "label_smoothing",
+        ),
+        ({"search_space": "shampo"}, "search_space", "shampoo"),
+        ({"baseline": {"search_space": "AdamW"}}, "baseline.search_space", "adamw"),
+        ({"baselines": [{"search_space": "AdamW"}]}, "baselines[0].search_space", "adamw"),
+        ({"search_space": {"optimizer": "adamw", "parameters": [], "fixd": {}}}, "search_space.space", "fixed"),
+        (
+            {"search_space": {"optimizer": "adamw", "fixed": {"weight_dekay": 0.1}}},
+            "search_space.fixed",
+            "weight_decay",
+        ),
+        ({"objectives": [{"metric": "validaton_loss"}]}, "objectives[0].metric", "validation_loss"),
+        ({"target": {"metric": "accuracy", "value": 0.9}}, "target.metric", "validation_accuracy"),
+        ({"constraints": [{"metric": "peak_memory", "max": 1.0}]}, "constraints[0].metric", "peak_memory_bytes"),
+        ({"sampler": {"name": "ramdom"}}, "sampler.name", "random"),
+        ({"pruner": {"name": "hyper-band"}}, "pruner.name", "hyperband"),
+        ({"training": {"precision": "bfloat-16"}}, "training.precision", "bfloat16"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_one_that_was_probably_meant(
+    sqlite_http: httpx.Client, fields: dict[str, Any], field: str, meant: str
+) -> None:
+    answer = sqlite_http.post("/v1/jobs", json={**WORKLOAD, **fields})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == field
+    assert error["message"].endswith(f": did you mean '{meant}'?")
+
+
+def test_all_faulty_fields_are_told_at_once_each_with_a_pointer(sqlite_http: httpx.Client) -> None:
+    by_kind = {
+        "workload": {"name": "digits-mlp"},
+        "training": {"batch_size": "big", "seeds": 1},
+        "budget": {"num_trials": 0},
+        "baselines": [{"search_space": 3}],
+    }
+    by_meaning = {
+        "workload": {"name": "digits-mlp", "options": {"hiden_sizes": [3]}},
+        "search_space": "shampo",
+        "objectives": [{"metric": "validation_los"}],
+        "constraints": [{"metric": "x"}, {"metric": "validation_loss"}],
+        "resources": {"custom_resources": {"TPU": 0.00001, "-": 1}},
+        "training": {"parallelism": {"mode": "fsdp2"}},
+        "baselines": [{"search_space": "adam"}, {"search_space": "muon"}],
+    }
+    inside = {"workload": {"name": "digits-mlp"}, "pinned": [{"lr": 1e9}, {"betas[0]": 2.0}, {"learning": 1}]}
+    space = {
+        "optimizer": "shampoo",
+        "parameters": [
+            {"type": "float", "name": "lr", "low": "small", "high": 0.1},
+            {"type": "float", "name": "weight_decay", "low": 0.5, "high": 0.1, "scale": "log"},
+            {"type": "integer", "name": "nothing", "low": 1, "high": 2},
+        ],
+        "fixed": {"betas": [0.9]},
+    }
+    cases: list[tuple[dict[str, Any], list[str]]] = [
+        (
+            {"workload": {"name": "digits-mlp"}, "search_space": space, "objectives": [{"metric": "validation_los"}]},
+            [
+                "/objectives/0/metric",
+                "/search_space/fixed/betas",
+                "/search_space/parameters/0/low",
+                "/search_space/parameters/1/low",
+                "/search_space/parameters/2/name",
+            ],
+        ),
+        (by_kind, ["/training/batch_size", "/training/seeds", "/budget/num_trials", "/baselines/0/search_space"]),
+        (
+            by_meaning,
+            [
+                "/workload/options/hiden_sizes",
+                "/objectives/0/metric",
+                "/constraints/0/metric",
+                "/constraints/1",
+                "/resources/custom_resources/TPU",
+                "/resources/custom_resources/-",
+                "/training/parallelism/mode",
+                "/search_space",
+                "/baselines/0/search_space",
+            ],
+        ),
+        (inside, ["/pinned/0/lr", "/pinned/1/betas[0]", "/pinned/2"]),
+        ({"name": "a\0", "tags": {"b\0": "c\0"}}, ["/name", "/tags/b\0", "/tags/b\0"]),
+    ]
+    for body, pointers in cases:
+        answer = sqlite_http.post("/v1/jobs", json=body)
+        assert answer.status_code == 422
+        errors = answer.json()["errors"]
+        assert sorted(error["pointer"] for error in errors) == sorted(pointers), answer.text
+    told = {error["pointer"]: error for error in sqlite_http.post("/v1/jobs", json=by_meaning).json()["errors"]}
+    assert told["/search_space"]["value"] == "shampo"
+    for pointer in ("/search_space", "/workload/options/hiden_sizes", "/objectives/0/metric"):
+        assert "did you mean" in told[pointer]["message"], told[pointer]
+    query = sqlite_http.get("/v1/jobs", params={"page_size": 0}).json()["errors"]
+    assert [(error["field"], "pointer" in error) for error in query] == [("page_size", False)]
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "pointer", "value"),
+    [
+        ({"a": {"b/c": [1, {"~": 2}]}}, "a.b/c[1].~", "/a/b~1c/1/~0", 2),
+        ({"p": [{"betas[0]": 3, "schedule.warmup": 4}]}, "p[0].betas[0]", "/p/0/betas[0]", 3),
+        ({"p": [{"betas[0]": 3, "schedule.warmup": 4}]}, "p[0].schedule.warmup", "/p/0/schedule.warmup", 4),
+        ({"a": {"odd 'name": 5}}, "a.odd 'name", "/a/odd 'name", 5),
+        ({"a": {}}, "a['b c'][0]", "/a/b c/0", None),
+        ({}, "training.batch_size", "/training/batch_size", None),
+        ([1], "body", "", None),
+        ({"x": 1}, "", "", {"x": 1}),
+    ],
+)
+def test_a_path_leads_to_a_place_in_the_body(body: object, field: str, pointer: str, value: Any) -> None:
+    assert spot_of(body, field) == Spot(pointer, value)

@@ -1,0 +1,114 @@
+"""Configs for models that were never tuned, over HTTP and by both clients."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from service.api import examples
+from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
+from service.client import ApiError, AsyncClient, Client
+from service.specification.identity import StoredIdentity
+from service.store.repositories import ModelShapeRepository
+from service.store.session import Database
+from tests.support.service.live import finished_job, running
+from trainers.identity.values import Fingerprint, ModelShape, ParameterShape
+
+SMALL = ModelShape((ParameterShape("linear", (64, 64), 3), ParameterShape("vector", (64,), 3)))
+WIDE = ModelShape((ParameterShape("linear", (512, 512), 3), ParameterShape("vector", (512,), 3)))
+IDENTITY = StoredIdentity(
+    "f" * 32, "d" * 32, {"device": "cpu", "device_name": None, "world_size": 1, "versions": {}}, SMALL
+)
+ASKED: dict[str, Any] = examples.UNTUNED_QUESTION
+
+
+def test_an_empty_store_answers_from_what_is_built_in_and_says_so(sqlite_http: httpx.Client) -> None:
+    answer = sqlite_http.post("/v1/recommendations", json=ASKED)
+    assert answer.status_code == 200, answer.text
+    found = UntunedAnswerRead.model_validate(answer.json())
+    assert found.basis == "built_in"
+    assert found.says.startswith("No tuned model")
+    assert len(found.items) == 5
+    assert all("Never tried on this model" in one.python for one in found.items)
+    for one in found.items:
+        compile(one.python, "<python>", "exec")
+
+
+def test_a_wider_model_gets_the_tuned_ones_config_moved(database: Database) -> None:
+    job_id = finished_job(database, identity=IDENTITY)
+    with running(database) as url, Client(url) as client:
+        tuned = client.recommendation(job_id)
+        assert tuned.key.num_steps is not None
+        asked: dict[str, Any] = {
+            "batch_size": tuned.key.batch_size,
+            "num_steps": tuned.key.num_steps,
+            "fingerprint": Fingerprint(WIDE, "wide", workload=tuned.workload),
+        }
+        found = client.recommend(**asked, num_trials=3)
+
+        async def ask() -> UntunedAnswerRead:
+            async with AsyncClient(url) as other:
+                return await other.recommend(**asked, num_trials=3)
+
+        assert asyncio.run(ask()) == found
+    assert found.basis == "store"
+    first = found.items[0]
+    assert (first.origin.job_id, first.origin.kind, first.lr_factor) == (job_id, "store", 1)
+    assert first.distance is not None
+    assert first.distance.width == pytest.approx(3)
+    assert first.config["lr"] == pytest.approx(tuned.config["lr"] / 8, rel=1e-3)
+    (change,) = [one for one in first.changes if one.name == "lr"]
+    assert (change.before, change.after) == (tuned.config["lr"], first.config["lr"])
+    assert {one.name for one in first.intervals} >= {"lr"}
+
+
+def test_shapes_are_kept_once(database: Database) -> None:
+    with database.writing() as session:
+        repository = ModelShapeRepository(session)
+        repository.put("a", SMALL)
+        repository.put("a", WIDE)
+        assert repository.of(["a", "b"]) == {"a": SMALL}
+
+
+@pytest.mark.parametrize(
+    ("changed", "field", "message"),
+    [
+        ({"batch_size": 0}, "batch_size", "greater than or equal to 1"),
+        ({"budget": {"num_trials": 21}}, "budget.num_trials", "less than or equal to 20"),
+        ({"fingerprint": {"parameters": []}}, "fingerprint.parameters", "at least 1 item"),
+        (
+            {"fingerprint": {"parameters": [{"kind": "square", "shape": [2, 2]}]}},
+            "fingerprint.parameters[0].kind",
+            "'linear'",
+        ),
+        (
+            {"fingerprint": {"parameters": [{"kind": "linear", "shape": [2, -2]}]}},
+            "fingerprint.parameters[0].shape[1]",
+            "greater than or equal to 1",
+        ),
+        ({"steps": 3}, "steps", ""),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_value(
+    sqlite_http: httpx.Client, changed: dict[str, Any], field: str, message: str
+) -> None:
+    answer = sqlite_http.post("/v1/recommendations", json={**ASKED, **changed})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error["field"] == field
+    assert message in error["message"]
+
+
+def test_the_client_raises_what_the_service_refuses(sqlite_database: Database) -> None:
+    with running(sqlite_database) as url, Client(url) as client, pytest.raises(ApiError) as refused:
+        client.recommend(ASKED["fingerprint"], batch_size=64, num_steps=0)
+    assert refused.value.status == 422
+
+
+def test_the_examples_hold() -> None:
+    UntunedQuestion.model_validate(examples.UNTUNED_QUESTION)
+    found = UntunedAnswerRead.model_validate(examples.UNTUNED_ANSWER)
+    assert found.model_dump(mode="json") == examples.UNTUNED_ANSWER

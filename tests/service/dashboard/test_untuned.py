@@ -1,0 +1,55 @@
+"""The page that asks for configs of a model that was never tuned."""
+
+from __future__ import annotations
+
+import json
+
+import httpx
+import pytest
+from playwright.sync_api import Page, expect
+
+from service.api import examples
+from tests.support.service.pages.accessible import assert_accessible
+
+FORM = {
+    "fingerprint": json.dumps(examples.UNTUNED_QUESTION["fingerprint"]),
+    "batch_size": "64",
+    "num_steps": "500",
+    "num_trials": "2",
+}
+ADDRESS = "/recommendations/untuned"
+
+
+def test_the_form_is_answered_below_itself(address: str) -> None:
+    assert f'href="{ADDRESS}"' in httpx.get(address + "/recommendations", trust_env=False).text
+    assert 'name="fingerprint"' in httpx.get(address + ADDRESS, trust_env=False).text
+    answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM)
+    assert answer.status_code == 200
+    assert "No tuned model with a known shape is stored here" in answer.text
+    assert answer.text.count("<details") == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"fingerprint": "{"}, "fingerprint: is no JSON"),
+        ({"fingerprint": '{"parameters": [{"kind": "linear", "shape": [0]}]}'}, "fingerprint.parameters[0].shape[0]"),
+        ({"batch_size": "many"}, "batch_size: must be an integer"),
+        ({"num_trials": "21"}, "budget.num_trials"),
+    ],
+)
+def test_what_is_wrong_is_said_beside_the_form(address: str, changed: dict[str, str], said: str) -> None:
+    answer = httpx.post(address + ADDRESS, trust_env=False, data={**FORM, **changed})
+    assert answer.status_code == 422
+    assert said in answer.text
+    assert "<details" not in answer.text
+
+
+def test_the_page_is_for_everyone(page: Page) -> None:
+    page.goto(ADDRESS)
+    page.get_by_label("Fingerprint").fill(FORM["fingerprint"])
+    page.get_by_role("button", name="Ask").click()
+    expect(page.get_by_role("status")).to_contain_text("No value is promised")
+    assert_accessible(page)
+    page.set_viewport_size({"width": 390, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

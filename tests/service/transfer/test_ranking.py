@@ -1,0 +1,86 @@
+"""The configs that are named for a model that was never tuned, and their order."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from search_spaces import preset
+from service.transfer.candidates import Candidate, Source, SourceKind, published, shipped_members
+from service.transfer.ranking import rank, spread_of_lr
+from service.transfer.rules import TunedConfig
+from service.transfer.situation import Situation
+from trainers.identity.values import ModelShape, ParameterShape
+
+
+def situation(kind: str = "linear", *, width: int = 64, workload: str | None = "mine") -> Situation:
+    shape = (width, width) if kind == "linear" else (width, width, 3, 3)
+    parameters = (ParameterShape(kind, shape, 4),)  # type: ignore[arg-type]  # one of the kinds
+    return Situation.of(ModelShape(parameters), batch_size=64, num_steps=500, workload=workload)
+
+
+def stored(lr: float, status: str = "confirmed", **where: int) -> Candidate:
+    config = TunedConfig("shampoo", {"lr": lr, "betas": [0.9, 0.99], "grafting": "adam"}, {"warmup_fraction": 0.05})
+    return Candidate(config, Source(SourceKind.STORE, "mine", status=status), situation(**where))  # type: ignore[arg-type]
+
+
+def test_an_empty_store_answers_with_what_is_published_in_the_order_that_hits_soonest() -> None:
+    found = rank(situation(width=4096, workload=None), [], num_configs=5)
+    assert [one.origin.source.name.split(",")[1].strip()[:7] for one in found] == [
+        f"point {number}" for number in (5, 1, 4, 3, 2)
+    ]
+    assert all(one.distance is None and not one.intervals and not one.changes for one in found)
+    assert found[4].config.schedule["horizon"] == 0.6
+
+
+def test_a_shipped_models_own_neighbour_comes_first() -> None:
+    member = shipped_members()[0]
+    wide = dataclasses.replace(
+        member.situation, features=dataclasses.replace(member.situation.features, width=8 * 23.8)
+    )
+    first = rank(wide, [], num_configs=5)[0]
+    assert first.origin.source.kind is SourceKind.SHIPPED
+    assert first.distance is not None
+    assert first.distance.workload == 0
+
+
+def test_the_nearest_stored_models_come_first_then_other_rates_around_the_best_guess() -> None:
+    found = rank(situation(), [stored(1e-3, width=512), stored(1e-2), stored(3e-3, width=128)], num_configs=5)
+    assert [one.config.arguments["lr"] for one in found] == pytest.approx([1e-2, 6e-3, 8e-3, 5e-3, 2e-2])
+    assert [one.lr_factor for one in found] == [1, 1, 1, 0.5, 2]
+    lows = [one.intervals[0].low for one in found[:3]]
+    assert found[0].intervals[0].name == "lr"
+    assert lows[0] / 1e-2 > lows[1] / 6e-3 > lows[2] / 8e-3  # the farther, the wider
+
+
+def test_what_new_seeds_refuted_comes_last() -> None:
+    found = rank(situation(), [stored(1e-2, "refuted"), stored(1e-3, width=512)], num_configs=2)
+    assert found[0].config.arguments["lr"] == pytest.approx(8e-3)
+
+
+def test_spreads_grow_with_the_distance() -> None:
+    assert spread_of_lr(0) < spread_of_lr(1) < spread_of_lr(4)
+
+
+def test_the_shipped_table_is_of_its_presets_and_has_a_best_trial() -> None:
+    for member in shipped_members():
+        space = preset(member.preset)
+        for trial in member.trials:
+            space.check(dict(trial.parameters))
+        assert member.best.value is not None
+        assert member.candidate().config.arguments["lr"] == member.best.parameters["lr"]
+
+
+def test_points_are_whole() -> None:
+    for candidate in published():
+        assert {
+            "lr",
+            "betas",
+            "weight_decay",
+            "grafting",
+            "epsilon",
+            "grafting_epsilon",
+            "precondition_frequency",
+        } <= set(candidate.config.arguments)
+        assert any("label smoothing" in remark and "dropout" in remark for remark in candidate.remarks)

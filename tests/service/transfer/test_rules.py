@@ -1,0 +1,126 @@
+"""The scaling rules: exponents by whose step length it is, and what stays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from search_spaces.shipped.algoperf import POINTS
+from service.transfer.features import features_of
+from service.transfer.rules import StepKind, TunedConfig, moved, step_kind
+from service.transfer.situation import Situation, distance
+from shampoo import Shampoo
+from trainers.identity.values import ModelShape, ParameterShape
+
+
+def situation(width: int = 64, *, layers: int = 4, batch_size: int = 32, num_steps: int = 1000) -> Situation:
+    """Of a model of `layers` square matrices."""
+    shape = ModelShape((ParameterShape("linear", (width, width), layers), ParameterShape("vector", (width,), layers)))
+    return Situation.of(shape, batch_size=batch_size, num_steps=num_steps, workload="w")
+
+
+def config(optimizer: str = "shampoo", **arguments: Any) -> TunedConfig:
+    return TunedConfig(optimizer, {"lr": 1e-2, "betas": [0.9, 0.99], **arguments}, {"warmup_fraction": 0.05})
+
+
+def lr_factor(given: TunedConfig, target: Situation) -> float:
+    return float(moved(given, situation(), target)[0].arguments["lr"] / given.arguments["lr"])
+
+
+ADAM, SGD = config(grafting="adam"), config(grafting="sgd", betas=[0.0, 0.99])
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "by_width", "by_depth", "by_batch"),
+    [
+        (ADAM, StepKind.ADAM, 1 / 8, 1, 2),
+        (config("adamw"), StepKind.ADAM, 1 / 8, 1, 2),
+        (SGD, StepKind.SGD, 1, 4, 4),
+        (config(preconditioner="soap", max_preconditioner_dim=128), StepKind.EIGENBASIS, 1 / 4, 1, 2),
+        (config(preconditioner="spectral"), StepKind.SPECTRAL, 8**-0.5, 1, 2),
+        (config("muon"), StepKind.SPECTRAL, 8**-0.5, 1, 2),
+        (config(grafting="none", max_preconditioner_dim=128), StepKind.NONE, 1 / 4, 1, 2),
+    ],
+)
+def test_the_learning_rate_goes_as_its_step_length_asks(
+    given: TunedConfig, kind: StepKind, by_width: float, by_depth: float, by_batch: float
+) -> None:
+    assert step_kind(given.optimizer, given.arguments) is kind
+    assert lr_factor(given, situation(8 * 64)) == pytest.approx(by_width, rel=1e-3)
+    assert lr_factor(given, situation(layers=16)) == pytest.approx(by_depth, rel=1e-3)
+    assert lr_factor(given, situation(batch_size=128)) == pytest.approx(by_batch, rel=1e-3)
+
+
+def test_the_batchs_factor_is_bounded() -> None:
+    assert lr_factor(ADAM, situation(batch_size=32 * 400)) == pytest.approx(4)
+    assert lr_factor(SGD, situation(batch_size=1)) == pytest.approx(1 / 4)
+
+
+def test_nothing_changes_where_nothing_differs() -> None:
+    given = config(grafting="adam", weight_decay=0.1, precondition_frequency=10, epsilon=1e-8, epsilon_type="absolute")
+    assert moved(given, situation(), situation()) == (given, [])
+
+
+def test_averages_keep_their_half_life_in_examples_and_the_refresh_its_examples() -> None:
+    given = config(grafting="adam", precondition_frequency=40, beta3=0.81, momentum=0.5, nesterov=True)
+    found, changes = moved(given, situation(), situation(batch_size=128))
+    assert found.arguments["betas"] == [0.8, 0.96]  # 1 - 0.9 may reach 0.2
+    assert found.arguments["beta3"] == pytest.approx(0.8)
+    assert (found.arguments["precondition_frequency"], found.arguments["momentum"]) == (10, 0.5)
+    assert {change.name for change in changes} == {"lr", "betas[0]", "betas[1]", "beta3", "precondition_frequency"}
+    assert all(change.reason and change.source for change in changes)
+    back, _ = moved(given, situation(), situation(batch_size=1))
+    assert back.arguments["betas"] == pytest.approx([0.996875, 0.999])
+
+
+def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_width() -> None:
+    wide = situation(8 * 64)
+    decoupled, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), wide)
+    assert decoupled.arguments["weight_decay"] == 0.1  # the learning rate has become smaller already
+    independent, _ = moved(config(weight_decay=0.1, weight_decay_type="independent"), situation(), wide)
+    assert independent.arguments["weight_decay"] == pytest.approx(0.1 / 8)
+    larger_batch, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(batch_size=128))
+    assert larger_batch.arguments["weight_decay"] == pytest.approx(0.05)
+
+
+def test_a_short_training_warms_up_for_fifty_steps_or_a_tenth() -> None:
+    assert moved(ADAM, situation(num_steps=4000), situation(num_steps=800))[0].schedule["warmup_fraction"] == 0.0625
+    assert moved(ADAM, situation(num_steps=4000), situation(num_steps=100))[0].schedule["warmup_fraction"] == 0.1
+    assert moved(ADAM, situation(num_steps=100), situation(num_steps=4000))[0].schedule["warmup_fraction"] == 0.05
+
+
+def test_features_grow_with_the_hidden_layers_and_leave_a_vocabulary_out() -> None:
+    def language_model(width: int, blocks: int) -> ModelShape:
+        return ModelShape(
+            (
+                ParameterShape("embedding", (50_000, width), 1),
+                ParameterShape("linear", (50_000, width), 1),
+                ParameterShape("linear", (4 * width, width), blocks),
+                ParameterShape("linear", (width, 4 * width), blocks),
+            )
+        )
+
+    small, wide, deep = map(features_of, (language_model(64, 2), language_model(512, 2), language_model(64, 8)))
+    assert wide.width / small.width == pytest.approx(8)
+    assert deep.width == small.width
+    assert (small.depth, deep.depth) == (5, 17)
+    assert sum(small.shares.values()) == pytest.approx(1)
+
+
+def test_distances_are_octaves() -> None:
+    apart = distance(situation(), situation(8 * 64, batch_size=128))
+    assert (apart.width, apart.batch_size, apart.depth, apart.workload) == (3, 2, 0, 0)
+    assert apart.total == pytest.approx((3**2 + 2**2 + apart.kinds**2) ** 0.5)
+    assert distance(situation(8 * 64), situation()).total == pytest.approx(
+        distance(situation(), situation(8 * 64)).total
+    )
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: str(point.number))
+def test_published_points_are_arguments_that_the_optimizer_takes(point: Any) -> None:
+    import torch
+
+    Shampoo([torch.nn.Parameter(torch.zeros(4, 3))], **point.arguments)
+    assert point.arguments["epsilon"] == 1e-8
+    assert point.arguments["precondition_frequency"] == 100

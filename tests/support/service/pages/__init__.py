@@ -1,0 +1,1 @@
+"""Checks of how readable a page is. Never what it says."""
