@@ -18,15 +18,14 @@ from torch import Tensor, nn
 from service.evidence.formats.family import family_of
 from service.evidence.formats.written import Format, written
 from service.evidence.parameter_groups import OwnSettings
-from service.evidence.recommended import RecommendedConfig
 from shampoo import Shampoo
 from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD
-from tests.support.service.confirmed import recommendation_of
+from tests.support.service.confirmed import recommendation_with
 from tests.support.service.packages import distributed_shampoo, heavyball, scalable_shampoo
 from trainers.workload.description import ParameterRule
 
 SHAPE_SENTENCE = "sides longer than"
-NUM_STEPS = 12
+NUM_STEPS = 12  # of `recommendation_with`
 SHAPES = {"matrix": (6, 5), "tall": (6, 3), "vector": (5,)}
 EXACT = 1e-7
 """Of the largest change of a weight: both compute in float64."""
@@ -54,19 +53,6 @@ META: dict[str, dict[str, Any]] = {
     "spectral, original": {"preconditioner": "spectral", "adjust_lr_fn": "original", "beta3": 0.81},
     "none": {"preconditioner": "none", "betas": [0.9, 0.95]},
 }  # fmt: skip
-
-
-def recommendation(config: dict[str, Any], optimizer: str = "shampoo") -> RecommendedConfig:
-    """One with this config, warm-up, decay and clipping."""
-    base = recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]})
-    return base.model_copy(
-        update={
-            "optimizer": optimizer,
-            "config": {"lr": 0.02, **config},
-            "schedule": {"warmup_fraction": 0.2, "decay": "cosine", "horizon": 1.0},
-            "training": {**base.training, "num_steps": NUM_STEPS, "gradient_clip_norm": 40.0},
-        }
-    )
 
 
 def gradients(scale: float = 1.0) -> list[dict[str, Tensor]]:
@@ -108,7 +94,7 @@ def both(
     config: dict[str, Any], form: Format, optimizer: str = "shampoo"
 ) -> tuple[list[str], dict[str, Tensor], dict[str, Tensor]]:
     """What the format cannot say, and the changes with our Python and with its."""
-    recommended = recommendation(config, optimizer)
+    recommended = recommendation_with(config, optimizer)
     ours, theirs = written(recommended, Format.PYTHON), written(recommended, form)
     assert ours.text is not None
     assert theirs.text is not None
@@ -157,7 +143,7 @@ def test_distributed_shampoo_says_what_of_the_defaults_it_cannot() -> None:
     # Its eigenbasis is ours until the second refresh.
     once = {"preconditioner": "soap", "start_preconditioning_step": 20, "precondition_frequency": 20, "epsilon": 1e-6}
     assert "squared gradients do not follow" in " ".join(
-        written(recommendation(once), Format.DISTRIBUTED_SHAMPOO).cannot_say
+        written(recommendation_with(once), Format.DISTRIBUTED_SHAMPOO).cannot_say
     )
 
 
@@ -197,7 +183,7 @@ def test_scalable_shampoo_decays_as_ours_where_nothing_else_is_in_the_step() -> 
 
 
 def assert_scalable(config: dict[str, Any], unsaid: list[str]) -> None:
-    recommended = recommendation(config)
+    recommended = recommendation_with(config)
     recommended = recommended.model_copy(update={"training": {**recommended.training, "gradient_clip_norm": 4000.0}})
     theirs = written(recommended, Format.SCALABLE_SHAMPOO)
     assert theirs.text is not None
@@ -266,14 +252,14 @@ def test_muon_of_heavyball_steps_in_the_direction_of_ours() -> None:
     ],
 )
 def test_what_a_package_has_nothing_of_is_not_written_for_it(config: dict[str, Any], form: Format) -> None:
-    found = written(recommendation(config), form)
+    found = written(recommendation_with(config), form)
     assert found.text is None
     assert len(found.cannot_say) == 1
 
 
 def test_groups_of_parameters_are_those_of_the_trial() -> None:
     config = {**META["adam"], "weight_decay": 0.4}
-    recommended = recommendation(config)
+    recommended = recommendation_with(config)
     groups = [
         OwnSettings("tall ones", {"preconditioner": "none"}, [ParameterRule(name_parts=("tall",))]),
         OwnSettings("vectors", {"weight_decay": 0.0}, [ParameterRule(max_dims=1)]),
