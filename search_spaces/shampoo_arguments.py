@@ -41,6 +41,8 @@ SHAMPOO: Mapping[str, Argument] = {
     "pseudo_inverse": Argument(kind="boolean", default=False),
     "use_bias_correction": Argument(kind="boolean", default=True),
     "adjust_lr_fn": Argument(kind="choice", choices=("match_rms_adamw", "original"), default="match_rms_adamw"),
+    "standardize_rows": Argument(kind="boolean", default=False),
+    "matrix_norm": Argument(kind="choice", choices=("spectral", "rows"), default="spectral"),
     "state_dtype": Argument(kind="choice", choices=("float32", "bfloat16", "int8", "int4"), default="float32"),
     "product_dtype": Argument(kind="choice", choices=("float32", "bfloat16"), default="float32"),
     "low_precision_weights": Argument(kind="choice", choices=("nearest", "stochastic", "master"), default="nearest"),

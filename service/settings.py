@@ -226,6 +226,11 @@ class Settings(BaseSettings):
         return self.ray_address or os.environ.get("RAY_ADDRESS") or None
 
     @property
+    def package_place(self) -> Path:
+        """The directory of the packages that the code of jobs requires; absolute."""
+        return self.data_dir.absolute() / "packages"
+
+    @property
     def data_directories(self) -> DataRoots:
         """`data_roots` as trials are told them."""
         roots = self.data_roots

@@ -67,6 +67,10 @@ Args:
         gradients of adam grafting are divided always; those of rmsprop, which is the same without it, never.
     adjust_lr_fn: Scale of spectral's m×n step; match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original:
         √max(1, m/n). Used by spectral.
+    standardize_rows: Give the rows of what spectral orthogonalises mean 0 and variance 1 first. SWAN, if betas[0]
+        is 0. Used by spectral.
+    matrix_norm: Norm in which spectral's step is steepest; rows: every row of a block has one length, as tables
+        want. Used by spectral.
     state_dtype: Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors
         in that precision and its eigenvalues in float32. Shapes the state. Used by shampoo, soap, kl.
     product_dtype: Precision of what is multiplied where roots, bases or spectral's polynomial meet a gradient;

@@ -36,6 +36,7 @@ _READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 # without a matrix, for one with (and for each side that has one); in a refresh for each such side.
 _GROUP_KERNELS, _PLAIN_KERNELS = 8, 19
 _STEP_KERNELS: Mapping[str, tuple[int, int]] = {"shampoo": (19, 5), "soap": (14, 6), "kl": (8, 35), "spectral": (41, 0)}
+_ROWS_KERNELS, _STANDARDIZING_KERNELS = 21, 9
 _REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
 
 
@@ -171,13 +172,15 @@ def _kernels(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int
     if num_matrices == 0 and (h.preconditioner != "spectral" or len(block) < 2):
         return _PLAIN_KERNELS, 0
     once, for_each = _STEP_KERNELS[h.preconditioner]
+    if h.preconditioner == "spectral":
+        once = _ROWS_KERNELS if h.matrix_norm == "rows" else once + h.standardize_rows * _STANDARDIZING_KERNELS
     return once + for_each * num_matrices, num_matrices * _REFRESH_KERNELS[h.solver_on(device)]
 
 
 def _operations(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int, int, int]:
     """Matrix products of a step, their operations, and the operations of a refresh, for one block."""
     numel = math.prod(block)
-    if h.preconditioner == "spectral" and len(block) > 1:
+    if h.preconditioner == "spectral" and h.matrix_norm == "spectral" and len(block) > 1:
         # Five polynomials of three products each.
         short, long = sorted((block[0], numel // block[0]))
         return 15, 5 * (2 * short * short * long * 2 + 2 * short**3), 0

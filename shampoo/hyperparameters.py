@@ -35,6 +35,7 @@ EpsilonType: TypeAlias = Literal["relative", "absolute"]
 Solver: TypeAlias = Literal["eigh", "eigh64", "coupled_newton", "qr", "cholesky_qr"]
 LargeDimMethod: TypeAlias = Literal["blocking", "diagonal", "one_sided"]
 AdjustLr: TypeAlias = Literal["match_rms_adamw", "original"]
+MatrixNorm: TypeAlias = Literal["spectral", "rows"]
 StateDtype: TypeAlias = Literal["float32", "bfloat16", "int8", "int4"]
 ProductDtype: TypeAlias = Literal["float32", "bfloat16"]
 LowPrecisionWeights: TypeAlias = Literal["nearest", "stochastic", "master"]
@@ -134,6 +135,10 @@ class Hyperparameters:
     adjust_lr_fn: Annotated[AdjustLr, used_by("spectral")] = "match_rms_adamw"
     """Scale of spectral's m×n step; match_rms_adamw: 0.2·√max(m, n), so that AdamW's lr fits; original:
     √max(1, m/n)."""
+    standardize_rows: Annotated[bool, used_by("spectral")] = False
+    """Give the rows of what spectral orthogonalises mean 0 and variance 1 first. SWAN, if betas[0] is 0."""
+    matrix_norm: Annotated[MatrixNorm, used_by("spectral")] = "spectral"
+    """Norm in which spectral's step is steepest; rows: every row of a block has one length, as tables want."""
     state_dtype: Annotated[StateDtype, KRONECKER] = "float32"
     """Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors in that
     precision and its eigenvalues in float32. Shapes the state."""
@@ -189,6 +194,9 @@ class Hyperparameters:
                 raise ValueError(f"{name}={value!r} has no effect with preconditioner={self.preconditioner!r}")
         if self.one_sided and self.large_dim_method == "diagonal":
             raise ValueError("large_dim_method='diagonal' has no effect with one_sided=True")
+        for name in ("standardize_rows", "product_dtype"):
+            if self.matrix_norm == "rows" and getattr(self, name) != DEFAULTS[name]:
+                raise ValueError(f"{name}={getattr(self, name)!r} has no effect with matrix_norm='rows'")
         # Grafting makes up for the scale of a factor, unless ε is a number, or statistics are weighted one by one.
         in_factors = self.grafting_method == "none" or self.epsilon_type == "absolute" or self.low_precision_state
         in_factors = in_factors and self.preconditioner == "shampoo" and self.factor_beta < 1
@@ -253,10 +261,8 @@ class Hyperparameters:
                     f"{name}={getattr(self, name)!r} needs distributed='lossless', got {self.distributed!r}"
                 )
         if self.reduce_gradients and self.num_ranks_per_group is not None:
-            raise ValueError(
-                f"num_ranks_per_group={self.num_ranks_per_group} has no effect with reduce_gradients=True: one group "
-                "is all ranks"
-            )
+            given = self.num_ranks_per_group
+            raise ValueError(f"num_ranks_per_group={given} has no effect with reduce_gradients=True, of one group")
 
     @classmethod
     def of_group(cls, group: Mapping[str, Any]) -> Self:

@@ -264,7 +264,7 @@ def _prepare(
     dry_run: bool,
 ) -> Prepared:
     code = body.code
-    with laid_out(archive, {} if code is None else code.environment):
+    with laid_out(archive, code, packages=settings.package_place):
         return _find_out(body, settings, price, data_are_here=data_are_here, dry_run=dry_run)
 
 
@@ -331,6 +331,7 @@ async def _described_workload(
     caller: CallerDependency,
     preparations: PreparationsDependency,
     code_reader: CodeReaderDependency,
+    settings: SettingsDependency,
 ) -> WorkloadDescription:
     specification = stored.specification
     name, code = specification.workload.name, specification.code
@@ -341,7 +342,7 @@ async def _described_workload(
     archive = await code_reader.archive(specification, project=stored.project)
 
     def describe() -> WorkloadDescription:
-        with laid_out(archive, {} if code is None else code.environment):
+        with laid_out(archive, code, packages=settings.package_place):
             return workload_of(specification)
 
     what = json.dumps([name, None if code is None else code.model_dump()], sort_keys=True)

@@ -129,6 +129,9 @@ def submit(
     code: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Send this directory, and import the job's module:Class from it.")
     ] = None,
+    requirements: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Beside --code: what it needs from pip, as requirements.txt.")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only check it, and say what it would cost at most.")
@@ -138,7 +141,7 @@ def submit(
     as_json: AsJson = False,
 ) -> None:
     """Submits a job."""
-    from service.cli.job_file import apply_settings, read_job_file, with_code
+    from service.cli.job_file import apply_settings, read_job_file, read_requirements, with_code
     from service.cli.job_file_faults import faults_in
     from service.specification.estimate_lines import estimate_lines
 
@@ -146,6 +149,8 @@ def submit(
     with client_at(url, token) as client, faults_in(job_file, setting or []):
         if code is not None:
             content = with_code(content, client.send_code(code).sha256)
+        if requirements is not None:
+            content = with_code(content, requirements=read_requirements(requirements))
         if dry_run:
             estimate = client.estimate(content)
             if as_json:
@@ -198,7 +203,7 @@ def jobs(
         say_json_list(found)
     elif found:
         console = terminal.new_console()
-        console.print(terminal.jobs_table(found, width=console.width))
+        terminal.show(console, terminal.jobs_table(found, width=console.width))
     else:
         say("no jobs", err=True)
 

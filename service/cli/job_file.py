@@ -182,8 +182,26 @@ def _copy(node: Any) -> Any:
     return node
 
 
-def with_code(content: dict[str, Any], sha256: str) -> dict[str, Any]:
-    """A copy of `content` that names code by its hash; what else its `code` says stays.
+def read_requirements(path: Path) -> list[str]:
+    """The requirements of a file as pip reads it, without comments and empty lines. An option is none.
+
+    Raises:
+        InvalidInput: it cannot be read, or has options of pip in it.
+    """
+    found = [line.partition(" #")[0].strip() for line in _read(path).splitlines()]
+    found = [line for line in found if line and not line.startswith("#")]
+    if option := next((line for line in found if line.startswith("-")), None):
+        raise InvalidInput(str(path), f"{option!r:.100}: options of pip are for the machines' own settings")
+    return found
+
+
+def with_code(
+    content: dict[str, Any], sha256: str | None = None, *, requirements: Sequence[str] | None = None
+) -> dict[str, Any]:
+    """A copy of `content` that names code by its hash, and what that requires; what else its `code` says stays.
+
+    Args:
+        requirements: None: those that it says itself.
 
     Raises:
         InvalidInput: its `code` is no object.
@@ -191,4 +209,6 @@ def with_code(content: dict[str, Any], sha256: str) -> dict[str, Any]:
     own = content.get("code") or {}
     if not isinstance(own, dict):
         raise InvalidInput("code", f"must be an object, got {own!r:.100}")
-    return {**content, "code": {**own, "sha256": sha256}}
+    own = own if sha256 is None else {**own, "sha256": sha256}
+    own = own if requirements is None else {**own, "requirements": list(requirements)}
+    return {**content, "code": own}

@@ -94,8 +94,10 @@ def notes(
             found = client.job(job)
             if as_json:
                 say_json(found)
+            elif found.notes:
+                typer.echo(inert(found.notes).rstrip("\n"))
             else:
-                typer.echo(inert(found.notes or "").rstrip("\n"))
+                say("no notes", err=True)
             return
         changed = client.change(job, notes=sys.stdin.read() if text == "-" else text)
         answer(changed, f"job {changed.id} has {'notes' if changed.notes else 'no notes'}", as_json=as_json)

@@ -50,6 +50,16 @@ def new_console() -> Console:
     return console if console.is_terminal else Console(width=1000)
 
 
+def show(console: Console, renderable: RenderableType) -> None:
+    """Prints a table; where a program reads it, without the spaces that fill its last column."""
+    if console.is_terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    console.out("\n".join(line.rstrip() for line in captured.get().splitlines()), highlight=False)
+
+
 class InertTable(Table):
     """A table whose cells are text as it is, each on one line."""
 

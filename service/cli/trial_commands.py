@@ -47,11 +47,18 @@ def logs(
     }
     with client_at(url, token) as client:
         chunks = client.follow_logs(job, trial, **asked) if follow else client.logs(job, trial, **asked)
+        is_empty = True
         for chunk in chunks:
+            is_empty = False
             if as_json:
                 say_json_line(chunk)
             else:
                 _show(chunk, names_rank=rank is None)
+        if is_empty and not as_json:
+            say(
+                "nothing that was printed fits" if asked.keys() - {"tail"} else "its ranks have printed nothing",
+                err=True,
+            )
 
 
 @app.command()
@@ -72,6 +79,8 @@ def checkpoints(
             ranks = "damaged" if each.world_size is None else f"{each.world_size} ranks"
             say(f"{each.name}  {each.num_bytes} bytes  {ranks}{'' if each.is_whole else '  not whole'}")
         if download is None:
+            if not found and not as_json:
+                say("no checkpoints: they are kept while a trial goes on", err=True)
             return
         whole = next((each for each in found if each.is_whole), None)
         if whole is None:

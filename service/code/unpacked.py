@@ -3,27 +3,49 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from service.code.archive import unpack
+from service.code.requirements import NotInstalled, Packages, hold
+from service.errors import InvalidInput
+from service.specification.code import CodeChoice
 from trainers.processes.job_code import JobCode, children_have
 
 
 @contextmanager
-def laid_out(archive: bytes | None, environment: Mapping[str, str]) -> Iterator[None]:
+def laid_out(archive: bytes | None, code: CodeChoice | None, *, packages: Path) -> Iterator[None]:
     """While it is open, processes that are started in this context have the code of a stored archive, in a directory of
-    their own; None: there is none.
+    their own, with its packages and variables; None: there is none.
+
+    Args:
+        packages: a directory for what is installed, of all jobs.
 
     Raises:
         UnusableCode: the archive is none.
+        InvalidInput: its packages cannot be installed.
     """
-    if archive is None:
+    if archive is None or code is None:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="tuner-code-") as parent:
         directory = Path(parent) / "code"
         unpack(archive, directory)
-        with children_have(JobCode(directory, environment)):
+        with (
+            closing(packages_of(code, packages)) as own,
+            children_have(JobCode(directory, code.environment, own.paths)),
+        ):
             yield
+
+
+def packages_of(code: CodeChoice, parent: Path) -> Packages:
+    """The packages that a job's code requires, installed below `parent`.
+
+    Raises:
+        InvalidInput: they cannot be; names the field.
+    """
+    try:
+        return hold(code.requirements, parent)
+    except NotInstalled as error:
+        raise InvalidInput("code.requirements", f"cannot be installed: {error}") from error

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 from service.access.permitted import refuse_code_switched_off
 from service.code.archive import UnusableCode, unpack
+from service.code.requirements import hold
 from service.errors import InvalidInput, NotFound
 from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS
 from service.scheduler.tune.run_end import JobImpossible
@@ -15,7 +17,10 @@ from service.store.models import Job
 from service.store.repositories import CodeRepository
 from service.store.retry import with_retries
 from service.store.session import Database
-from trainers.processes.job_code import JobCode
+from trainers.processes.job_code import PACKAGES_VARIABLE, JobCode
+
+SENT_PACKAGES = ".packages"
+"""Where they lie in the code's directory on the machines of a cluster."""
 
 
 def enter_code(database: Database, job: Job, settings: Settings, directory: Path) -> JobCode | None:
@@ -26,6 +31,7 @@ def enter_code(database: Database, job: Job, settings: Settings, directory: Path
 
     Raises:
         JobImpossible: code is not allowed here, or is not there any more.
+        NotInstalled: its packages cannot be installed now.
     """
     specification = job.specification
     code = specification.code
@@ -41,14 +47,24 @@ def enter_code(database: Database, job: Job, settings: Settings, directory: Path
         unpack(archive, directory / "code")
     except (InvalidInput, NotFound, UnusableCode) as error:
         raise JobImpossible(f"the job can no longer be run: {error}") from error
-    found = JobCode(directory / "code", code.environment)
+    # They are held until this process ends. That they cannot be installed says nothing of the job: the index may be out
+    # of reach, and the next run tries again.
+    packages = hold(code.requirements, settings.package_place)
+    found = JobCode(directory / "code", code.environment, packages.paths)
     found.enter()
     return found
 
 
 def runtime_environment(code: JobCode | None) -> dict[str, Any] | None:
     """Ray's runtime environment for the machines of a cluster, which have no file of this one: Ray sends the directory
-    to each that needs it, by its content. None: the cluster's own."""
+    to each that needs it, by its content, with the packages in it. None: the cluster's own.
+
+    The packages are those of this machine: Ray's own `pip` would copy the whole environment of each machine first.
+    """
     if code is None:
         return None
-    return {"working_dir": str(code.directory), "env_vars": dict(code.environment)}
+    variables = dict(code.environment)
+    for path in code.packages:
+        shutil.copytree(path, code.directory / SENT_PACKAGES, dirs_exist_ok=True)
+        variables[PACKAGES_VARIABLE] = SENT_PACKAGES  # ranks are started in the directory
+    return {"working_dir": str(code.directory), "env_vars": variables}

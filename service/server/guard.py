@@ -115,7 +115,8 @@ def _unknown(request: Request, has_token: bool) -> Response:
     detail = (
         "the token is not known here, has expired or was revoked"
         if has_token
-        else "send a token as `Authorization: Bearer shampoo_...`; `shampoo-tuner token create` makes one"
+        else "send a token as `Authorization: Bearer shampoo_...`; commands take it from SHAMPOO_TUNER_TOKEN, "
+        "and `shampoo-tuner token create` makes one"
     )
     challenge = f'{BEARER}, error="invalid_token"' if has_token else BEARER
     return problem_response(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
+import packaging.requirements
 from pydantic import Field, StringConstraints, field_validator
 
 from service.specification.strict_model import StrictModel
@@ -13,6 +14,9 @@ MAX_VARIABLES = 64
 SHA256_PATTERN = "^[0-9a-f]{64}$"
 
 Sha256 = Annotated[str, StringConstraints(pattern=SHA256_PATTERN)]
+MAX_REQUIREMENTS = 50
+
+Requirement = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 VariableName = Annotated[str, StringConstraints(max_length=200)]
 VariableValue = Annotated[str, StringConstraints(max_length=2000)]
 
@@ -39,11 +43,31 @@ class CodeChoice(StrictModel):
 
     sha256: Sha256 = Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"])
     """What the service answered to it. It is of the job's project, and kept for as long as a job names it."""
+    requirements: list[Requirement] = Field(
+        default_factory=list, max_length=MAX_REQUIREMENTS, examples=[["einops>=0.8"]]
+    )
+    """Packages that the code imports and that are not installed here, as pip names them, each with its versions. They
+    are installed from wheels of the index that the machines' pip is set to, beside what is there, which keeps its
+    versions, and for this job alone."""
     environment: dict[VariableName, VariableValue] = Field(
         default_factory=dict, max_length=MAX_VARIABLES, examples=[{"HF_HUB_OFFLINE": "1"}]
     )
     """Environment variables of the processes that import the code, by name. They are shown with the job to whoever may
     read it: a secret is better put where ranks can read it."""
+
+    @field_validator("requirements")
+    @classmethod
+    def _may_be_installed(cls, requirements: list[str]) -> list[str]:
+        for index, text in enumerate(requirements):
+            try:
+                found = packaging.requirements.Requirement(text)
+            except packaging.requirements.InvalidRequirement as error:
+                raise ValueError(
+                    f"{text!a:.100} (number {index + 1}) is no requirement: {str(error).split(chr(10))[0]}"
+                ) from error
+            if found.url is not None:
+                raise ValueError(f"{text!a:.100}: packages come from an index, not from an address")
+        return requirements
 
     @field_validator("environment")
     @classmethod

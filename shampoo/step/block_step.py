@@ -13,6 +13,8 @@ The members, with x_i the mode-i product (`mode_products`) and N as in `grafting
               P = (F/(√(V/c) + εg)) ×_i Q_i.                        Vyas et al., arXiv 2409.11321, algorithm 3
     kl        see `kl_statistics`; P = F ×_i S_i^(−1/2).            Lin et al., arXiv 2509.03378
     spectral  P = UVᵀ of F = UΣVᵀ, by a polynomial iteration, times a scale.         Jordan et al., Muon
+              The rows of F standardised first: Ma et al., SWAN, arXiv 2412.13148, algorithm 1. With matrix_norm="rows"
+              P = F with rows of one length, the dual of a table's norm: Bernstein & Newhouse, arXiv 2410.21265
     none      P = N(F)
 
 Departures: weight decay is no part of P, so it never enters B. ε is relative to the largest eigenvalue unless asked
@@ -243,10 +245,21 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[
     F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
     K, m = F.shape[:2]
     n = math.prod(F.shape[2:])
+    X, P, matches_adamw = F.view(K, m, n), scratch[2].view(K, m, n), h.adjust_lr_fn == "match_rms_adamw"
     # 0.2: the root mean square of AdamW's updates (Liu et al., arXiv 2502.16982), as `torch.optim.Muon` has it.
-    scale = 0.2 * math.sqrt(max(m, n)) if h.adjust_lr_fn == "match_rms_adamw" else math.sqrt(max(1.0, m / n))
-    scratch[2].view(K, m, n).copy_(orthogonalize(F.view(K, m, n), dtype=h.product_precision))
-    return scratch[2], scale
+    if h.matrix_norm == "rows":
+        _divide(X, X.square().mean(dim=-1, keepdim=True).sqrt(), out=P)
+        return scratch[2], 0.2 if matches_adamw else 1.0
+    if h.standardize_rows:
+        centred = X - X.mean(dim=-1, keepdim=True)
+        X = _divide(centred, centred.square().mean(dim=-1, keepdim=True).sqrt(), out=P)
+    P.copy_(orthogonalize(X, dtype=h.product_precision))
+    return scratch[2], 0.2 * math.sqrt(max(m, n)) if matches_adamw else math.sqrt(max(1.0, m / n))
+
+
+def _divide(X: Tensor, by: Tensor, *, out: Tensor) -> Tensor:
+    """X / by; 0 where that is 0."""
+    return torch.div(X, torch.where(by == 0, torch.inf, by), out=out)
 
 
 def _first_moment(G: Tensor, M: Tensor | None, h: Hyperparameters, out: Tensor) -> Tensor:

@@ -4,13 +4,15 @@
     python -m tests.benchmarks.convergence --workloads stdlib-gpt --trials 24 --json convergence.json
     python -m tests.benchmarks.convergence --size small --workloads digits-autoencoder
     python -m tests.benchmarks.convergence --variants bfloat16 ema lawa fsdp2
+    python -m tests.benchmarks.convergence --optimizers shampoo spectral --variants half root-free swan
     python -m tests.benchmarks.convergence --quick             # a minute, to see that it works: no figures to quote
 
 Workloads are those that ship with real data, trained for their default number of steps. For each
 optimizer the service's sampler (TPE, after the preset's defaults) tries `--trials` choices of its preset, trained in
 full on seed 0; that of the least validation loss is trained again on `--seeds` other seeds, the same for all. So every
 figure is of seeds that nobody tuned on. Variants are not tuned: they are an optimizer's winner with something changed,
-4-bit state (of shampoo only), bfloat16 mixed precision, averaged weights, or two ranks that shard the model by FSDP2.
+4-bit state or other exponents (of shampoo only: 1/2 and, without a root, 1), rows standardised and no momentum (SWAN,
+of spectral only), bfloat16 mixed precision, averaged weights, or two ranks that shard the model by FSDP2.
 The goal is the median over the seeds of AdamW's best validation loss.
 
     steps_over_adamw.X.W      steps at which runs of X on workload W first measure the goal or less (median over seeds)
@@ -54,6 +56,8 @@ from trainers.workloads.registry import describe
 
 WORKLOADS = ("digits-autoencoder", "digits-convnet", "stdlib-gpt")
 TUNED = ("adamw", "shampoo", "soap", "kl")
+OPTIMIZERS = (*TUNED[1:], "spectral")
+"""Those that can be compared with AdamW."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,15 @@ class Variant:
     """Of the optimizer."""
     fields: Mapping[str, Any] = field(default_factory=dict)
     """Of the trial's config."""
-    of: tuple[str, ...] = TUNED
+    of: tuple[str, ...] = ("adamw", *OPTIMIZERS)
     num_ranks: int = 1
 
 
 VARIANTS = {
     "int4": Variant(arguments={"state_dtype": "int4"}, of=("shampoo",)),
+    "half": Variant(arguments={"exponent_override": 0.5}, of=("shampoo",)),
+    "root-free": Variant(arguments={"exponent_override": 1.0}, of=("shampoo",)),
+    "swan": Variant(arguments={"standardize_rows": True, "betas": [0.0, 0.95]}, of=("spectral",)),
     "bfloat16": Variant(fields={"precision": "bfloat16"}),
     "ema": Variant(fields={"averaging": AveragingConfig("ema", {"decay": 0.98})}),
     "lawa": Variant(fields={"averaging": AveragingConfig("lawa", {"num_snapshots": 5, "update_frequency": 4})}),
@@ -303,7 +310,7 @@ def progress(text: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
-    parser.add_argument("--optimizers", nargs="+", choices=TUNED[1:], default=list(TUNED[1:]), help="beside adamw")
+    parser.add_argument("--optimizers", nargs="+", choices=OPTIMIZERS, default=list(TUNED[1:]), help="beside adamw")
     parser.add_argument("--trials", type=int, default=12, help="of each optimizer on each workload (default: 12)")
     parser.add_argument("--seeds", type=int, default=3, help="on which the best trial is confirmed (default: 3)")
     parser.add_argument("--evaluations", type=int, default=50, help="measurements in each run (default: 50)")

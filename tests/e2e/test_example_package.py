@@ -16,6 +16,7 @@ import pytest
 
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState
+from tests.support.service.wheels import write_wheel
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 from trainers.retry import retry
 
@@ -34,7 +35,10 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation"]
     install += ["--target", str(target), str(PACKAGE)]
     subprocess.run(install, check=True, timeout=LONG_PATIENCE_SECONDS)
-    return {**os.environ, "PYTHONPATH": f"{target}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    index = target / "index"
+    write_wheel(index, "sent-package", "NAME = 'sent-package'")
+    found = {"PYTHONPATH": f"{target}{os.pathsep}{ROOT}", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(index)}
+    return {**os.environ, **found, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
@@ -138,13 +142,14 @@ def test_the_installed_package_is_listed_and_tuned(client: Client) -> None:
 def test_code_that_comes_with_a_job_is_tuned_before_what_the_service_has_of_that_name(
     client: Client, directory: Path, tmp_path: Path
 ) -> None:
-    """The service's directory has a `my_model` of its own, which this is not; and this needs a variable."""
+    """The service's directory has a `my_model` of its own, which this is not; this needs a variable and a package."""
     own = (directory / "my_model.py").read_text()
-    lines = "import os\n\nfrom sent_part import GREETING\n\nassert os.environ['GREETING'] == GREETING\n"
+    lines = "import os\n\nimport sent_package\nfrom sent_part import GREETING\n\n"
+    lines += "assert os.environ['GREETING'] == GREETING\n"
     (tmp_path / "my_model.py").write_text(own.replace("\nclass ", f"\n{lines}\n\nclass ", 1))
     (tmp_path / "sent_part.py").write_text("GREETING = 'of the job'\n")
     sent = client.send_code(tmp_path)
-    code = {"sha256": sent.sha256, "environment": {"GREETING": "of the job"}}
+    code = {"sha256": sent.sha256, "environment": {"GREETING": "of the job"}, "requirements": ["sent-package"]}
     job = tune(client, {"name": "my_model:MyModel"}, code=code, baseline=None, budget={"num_trials": 1})
     assert job.state is JobState.SUCCEEDED, job.failure
     assert client.recommendation(job.id).code_sha256 == sent.sha256

@@ -38,6 +38,8 @@ def main() -> int:
     match options.stage:
         case "wheels":
             return _bring(options)
+        case "table":
+            return _print_table(options.out)
         case "install":
             return _install(options.directories, options.site)
     if options.wheels or options.site is not None:
@@ -68,6 +70,8 @@ def _parser() -> argparse.ArgumentParser:
     speed = stages.add_parser("speed", parents=[common], help="the time of a step beside fused AdamW's")
     speed.add_argument("model", choices=MODELS)
     stages.add_parser("all", parents=[common], help="these stages, one after the other")
+    whole = stages.add_parser("table", help="one Markdown table of the JSON files of all stages")
+    whole.add_argument("--out", type=Path, default=ROOT / "build" / "gpu", help="where the JSON files are")
     wheels = stages.add_parser("wheels", help="downloads what the machine with the GPU lacks; needs a network")
     wheels.add_argument("directory", type=Path, help="an empty one, for numbered folders")
     wheels.add_argument("--present", type=Path, help="what the machine has: its `pip freeze`, or names alone")
@@ -90,6 +94,17 @@ def _bring(options: argparse.Namespace) -> int:
         files = list(folder.iterdir())
         size = sum(file.stat().st_size for file in files)
         print(f"{folder}: {len(files)} files, {size / 2**20:.1f} MiB")
+    return 0
+
+
+def _print_table(directory: Path) -> int:
+    from tests.gpu.table import table
+
+    try:
+        print(table(directory))
+    except FileNotFoundError as error:
+        print(error)
+        return LEFT_OUT
     return 0
 
 

@@ -17,7 +17,7 @@ from shampoo import Shampoo
 from shampoo.hyperparameters import unused
 from tests.benchmarks.step_counts import count
 from tests.benchmarks.steps.contestants import NEVER, Contestant, GradientSource, parameters, set_period
-from tests.gpu import ranks
+from tests.gpu import ranks, training
 from tests.gpu.results import Comparison, HostReads, SuiteTests
 from tests.gpu.runner import Task
 from tests.gpu.syncs import syncs_are_errors
@@ -50,6 +50,7 @@ def tasks(device: str, *, is_tiny: bool) -> list[Task]:
     reads = WITHOUT_HOST_READS[:5] if is_tiny else tuple(dict.fromkeys((*WITHOUT_HOST_READS, *REPRESENTATIVES)))
     found += [Task(READS, name, host_reads, (name, device)) for name in reads if _only_queues(name)]
     found += _rank_tasks(device, is_tiny=is_tiny)
+    found += training.tasks(device, is_tiny=is_tiny)
     found += [Task(SUITE, "all", suite_tests, (device,), limit_seconds=240, is_alone=True)]
     rows = REPRESENTATIVES if is_tiny else tuple(MEMBERS)
     found += [Task(LIKE_CPU, name, _like_the_cpu, (name, device, 8 if is_tiny else 12)) for name in rows]

@@ -61,6 +61,60 @@ class HostReads:
 
 
 @dataclass(frozen=True, slots=True)
+class Launches:
+    """What the profiler saw of a step of a small model."""
+
+    device: str
+    ordinary: int
+    """Kernels of a step without a refresh; on the CPU operations, those inside of others included."""
+    with_refresh: int
+
+    @property
+    def problem(self) -> str | None:
+        return None if 0 < self.ordinary <= self.with_refresh else f"no count: {self.ordinary}, {self.with_refresh}"
+
+    @property
+    def summary(self) -> str:
+        return f"{self.ordinary}, {self.with_refresh} with a refresh of all, on {self.device}"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What became of an optimizer whose state does not fit."""
+
+    message: str | None
+    """That of its MemoryError; None: it was not refused."""
+    trained_after: bool
+    """True if the same process trained a small model then."""
+
+    @property
+    def problem(self) -> str | None:
+        if self.message is None:
+            return "a state larger than what is free was not refused"
+        return None if self.trained_after else "the process could not train after that"
+
+    @property
+    def summary(self) -> str:
+        return f"refused, then trained: {(self.message or '').partition(';')[0]}"
+
+
+@dataclass(frozen=True, slots=True)
+class LostRank:
+    """What a rank saw of the other's end."""
+
+    told: str | None
+    """Its error; None: it saw nothing."""
+
+    @property
+    def problem(self) -> str | None:
+        return None if self.told else "the other rank saw no error, or none in time"
+
+    @property
+    def summary(self) -> str:
+        return self.told or "nothing"
+
+
+@dataclass(frozen=True, slots=True)
 class SuiteTests:
     """The tests of the suite that are for GPUs alone."""
 
@@ -313,7 +367,9 @@ class Results:
             "figures": {
                 figure.key: {
                     "seconds": figure.seconds,
+                    "group": figure.group,
                     "problem": figure.problem,
+                    "summary": None if figure.measured is None else figure.measured.summary,
                     "kind": type(figure.measured).__name__,
                     "values": None if figure.measured is None else _values(figure.measured),
                 }

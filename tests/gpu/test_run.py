@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -13,9 +14,11 @@ import pytest
 import torch
 
 from shampoo.hyperparameters import Preconditioner
+from tests.gpu import kit, training
 from tests.gpu.speed import MODELS, START_WITH
 from tests.support.shampoo.deviations import FLOAT32
 from tests.support.shampoo.members import REPRESENTATIVES
+from tests.support.trainers.ranks import WarmRanks
 
 ROOT = Path(__file__).parents[2]
 COMMAND = ROOT / "tests/gpu/run"
@@ -89,6 +92,29 @@ def test_every_stage_runs_on_a_cpu(tmp_path: Path) -> None:
         assert shampoo["state_bytes"] > plain["state_bytes"]
         assert shampoo["period"] == 50
     assert all(f"\n| {member} | " in shown.stdout for member in START_WITH)
+
+    whole = _run("table", out=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    assert f"torch {torch.__version__}" in whole.stdout
+    groups = {figure["group"] for path in files.values() for figure in _read(path)["figures"].values()}
+    assert {training.TF32, training.WHOLE_STEP, training.RESUMED, training.MEMORY, training.LOST} <= groups
+    assert all(f" | {group} | " in whole.stdout for group in groups)
+    assert "WRONG" not in whole.stdout
+
+
+@pytest.mark.processes
+def test_two_ranks_make_the_report_that_is_to_be_sent(tmp_path: Path) -> None:
+    group = WarmRanks(2, tmp_path / "meeting_point")
+    found, same = group.run(functools.partial(kit.measure, is_tiny=True), "cpu")
+    assert group.stop() == [0, 0]
+    assert found["comparisons"] == same["comparisons"]
+    assert found["world_size"] == len(found["nodes"]) == 2
+    assert {one["what"] for one in found["comparisons"]} == {*kit.WAYS, "checkpoint of all, each goes on alone"}
+    assert all(one["deviation"] <= kit.LIMIT for one in found["comparisons"])
+    # Of six equal blocks each rank has three.
+    assert [one["share_of_state"] for one in found["times"]] == [pytest.approx([0.5, 0.5], abs=0.01)]
+    shown = kit.as_markdown(json.loads(json.dumps(found)))
+    assert all(" | ".join((one["member"], one["what"])) in shown for one in found["comparisons"])
 
 
 @pytest.mark.processes

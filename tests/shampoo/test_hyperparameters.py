@@ -70,6 +70,14 @@ ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"pseudo_inverse": 0}, "pseudo_inverse must be a bool, got 0"),
     ({"use_bias_correction": None}, "use_bias_correction must be a bool, got None"),
     ({**SPECTRAL, "adjust_lr_fn": "muon"}, "adjust_lr_fn must be one of .* got 'muon'"),
+    (
+        {**SPECTRAL, "standardize_rows": True, "matrix_norm": "rows"},
+        "standardize_rows=True has no effect with matrix_norm='rows'",
+    ),
+    (
+        {**SPECTRAL, "product_dtype": "bfloat16", "matrix_norm": "rows"},
+        "product_dtype='bfloat16' has no effect with matrix_norm='rows'",
+    ),
     ({"product_dtype": "float16"}, "product_dtype .* 'float16'"),
     ({"state_dtype": "float64"}, "state_dtype must be one of .* got 'float64'"),
     ({"state_dtype": torch.bfloat16}, "state_dtype must be one of .* got torch.bfloat16"),
@@ -182,6 +190,8 @@ UNUSED_VALUES: dict[str, Any] = {
     "exponent_override": 0.5,
     "pseudo_inverse": True,
     "adjust_lr_fn": "original",
+    "standardize_rows": True,
+    "matrix_norm": "rows",
     "state_dtype": "int8",
     "max_failed_refreshes": 5,
 }
@@ -197,10 +207,11 @@ FACTORS = (
     "max_failed_refreshes",
 )
 ROOTS = ("epsilon", "epsilon_type")
+NORMS = ("adjust_lr_fn", "standardize_rows", "matrix_norm")
 UNUSED: dict[str, tuple[str, ...]] = {
-    "shampoo": ("shampoo_beta", "adjust_lr_fn"),
-    "soap": (*ROOTS, "grafting_beta2", "exponent_override", "pseudo_inverse", "adjust_lr_fn"),
-    "kl": ("shampoo_beta", "grafting_beta2", "exponent_override", "pseudo_inverse", "adjust_lr_fn"),
+    "shampoo": ("shampoo_beta", *NORMS),
+    "soap": (*ROOTS, "grafting_beta2", "exponent_override", "pseudo_inverse", *NORMS),
+    "kl": ("shampoo_beta", "grafting_beta2", "exponent_override", "pseudo_inverse", *NORMS),
     "spectral": (*FACTORS, *ROOTS, "shampoo_beta", "grafting_beta2", "exponent_override", "pseudo_inverse"),
     "none": tuple(name for name in UNUSED_VALUES if name != "grafting_beta2"),
 }

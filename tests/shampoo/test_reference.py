@@ -92,6 +92,42 @@ def test_kl_factors_approach_the_covariance_of_a_kronecker_stream() -> None:
         torch.testing.assert_close(Q @ torch.diag(values) @ Q.T, S, rtol=0, atol=0.1 * S.norm().item())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_factors_to_the_power_of_a_half_are_the_nearer_to_the_covariance(seed: int) -> None:
+    # "A New Perspective on Shampoo's Preconditioner" (arXiv 2406.17748): the root of the covariance of the gradient is
+    # nearer to L^½ ⊗ R^½ (exponent_override=0.5) than to Shampoo's L^¼ ⊗ R^¼; in squares, L ⊗ R than L^½ ⊗ R^½. And
+    # L ⊗ R is one step of the power iteration that ends at the best Kronecker product.
+    generator = torch.Generator().manual_seed(seed)
+    mixers = [torch.randn(3, d, d, generator=generator, dtype=torch.float64).matrix_exp() for d in (5, 4)]
+    weight = torch.zeros(5, 4, dtype=torch.float64)
+    reference = ReferenceShampoo([weight], settings(betas=(0.0, 1.0), grafting="none"))
+    gradients = []
+    for _ in range(400):
+        Z = torch.randn(3, 5, 4, generator=generator, dtype=torch.float64)
+        # A sum of three matrix normals: the covariance is no Kronecker product.
+        gradients.append((mixers[0] @ Z @ mixers[1]).sum(dim=0))
+        reference.step([gradients[-1]])
+    (block,) = reference.parameters[0].blocks
+    assert isinstance(block, reference_members.ShampooBlock)
+    L, R = block.A
+    stacked = torch.stack(gradients).flatten(start_dim=1)
+    covariance = stacked.T @ stacked
+
+    def cosine(left: Tensor, right: Tensor) -> float:
+        return torch.nn.functional.cosine_similarity(torch.kron(left, right).flatten(), covariance.flatten(), 0).item()
+
+    def root(A: Tensor) -> Tensor:
+        values, Q = torch.linalg.eigh(A)
+        return torch.mm(Q * values.clamp(min=0).sqrt(), Q.T)
+
+    # The best one in Frobenius norm is the leading singular pair of the covariance rearranged as (5·5, 4·4).
+    rearranged = covariance.reshape(5, 4, 5, 4).permute(0, 2, 1, 3).reshape(25, 16)
+    U, _, Vh = torch.linalg.svd(rearranged)
+    best = abs(cosine(U[:, 0].reshape(5, 5), Vh[0].reshape(4, 4)))
+    assert cosine(root(L), root(R)) < cosine(L, R) <= best + 1e-12
+    assert cosine(L, R) > 0.95 * best
+
+
 def test_kl_starts_at_the_scale_of_the_gradient() -> None:
     # The first square gradient U Σ Vᵀ: S_1 = U Σ² Uᵀ/d and S_2 = GᵀS_1⁻¹G/d = I, so the step is √d U Vᵀ.
     (gradient,) = gradients_like(parameters([(8, 8)]), step=0)

@@ -13,9 +13,9 @@ README = "README.md"
 
 
 def papers() -> list[str]:
-    """Every README, and what stands in .github, by path as seen from the repository."""
+    """Every README, what lies beside those of packages, and what stands in .github, by path in the repository."""
     found = [ROOT / README]
-    for pattern in ("*/README.md", "tests/*/README.md", ".github/*.md"):
+    for pattern in (*(f"{package}/*.md" for package in PACKAGES), "*/README.md", "tests/*/README.md", ".github/*.md"):
         found += ROOT.glob(pattern)
     return sorted({str(path.relative_to(ROOT)) for path in found if ".venv" not in path.parts})
 

@@ -1,6 +1,7 @@
 """A job's own code: the directory that its processes import from before any other, and its environment variables.
 
-The directory stands in the environment of each process of a job (`CODE_VARIABLE`); `import_from_job_code`, called
+The directory stands in the environment of each process of a job (`CODE_VARIABLE`), as do those of the packages that it
+requires; `import_from_job_code`, called
 before any class of a user's is imported, puts it first. So a fork of a warm process finds what a new one does, and no
 process has the code of two jobs.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ from pathlib import Path
 
 CODE_VARIABLE = "SHAMPOO_CODE_DIRECTORY"
 """Names the directory, in a job's processes on this machine."""
+PACKAGES_VARIABLE = "SHAMPOO_CODE_PACKAGES"
+"""Names the directories of the packages that the code requires, in a job's processes anywhere; on other machines they
+are started in the directory that it is relative to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +30,14 @@ class JobCode:
 
     directory: Path
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)  # it may hold secrets
+    packages: Sequence[Path] = ()
+    """Directories to import from after all others."""
 
     @property
     def variables(self) -> dict[str, str]:
         """Environment variables of the job's processes."""
-        return {**self.environment, CODE_VARIABLE: str(self.directory)}
+        packages = os.pathsep.join(map(str, self.packages))
+        return {**self.environment, CODE_VARIABLE: str(self.directory), PACKAGES_VARIABLE: packages}
 
     def enter(self) -> None:
         """Makes this process, and all that it starts from here on, the job's."""
@@ -61,8 +68,11 @@ def variables_of_children() -> dict[str, str]:
 def import_from_job_code() -> None:
     """Has this process import from the directory of its job's code before any other, if it is a job's with code.
 
-    A module of that name that was imported from elsewhere is forgotten, so that the job's is imported.
+    A module of that name that was imported from elsewhere is forgotten, so that the job's is imported. What packages it
+    requires comes last.
     """
+    packages = [str(Path(path).absolute()) for path in os.environ.get(PACKAGES_VARIABLE, "").split(os.pathsep) if path]
+    sys.path += [path for path in packages if path not in sys.path]
     directory = os.environ.get(CODE_VARIABLE)
     if not directory or directory in sys.path[:1]:
         return

@@ -33,7 +33,7 @@ def insights(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: A
         if side.has_few_trials:
             say(too_few_words(side.num_trials))
         else:
-            console.print(_table(side))
+            terminal.show(console, _table(side))
         if side.early_late_correlation:
             say(early_late_words(side.early_late_correlation))
         say("")

@@ -42,7 +42,7 @@ def show(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJso
             say_json(found)
             return
         console = terminal.new_console()
-        console.print(terminal.progress_panel(found))
+        terminal.show(console, terminal.progress_panel(found))
         _say_best(client, found)
         _say_health(client, found)
         at = f"{url.rstrip('/')}/jobs/{found.id}"
@@ -91,7 +91,7 @@ def trials(
         say_json_list(found)
     elif found:
         console = terminal.new_console()
-        console.print(trials_table(found, metric=objective.metric, width=console.width))
+        terminal.show(console, trials_table(found, metric=objective.metric, width=console.width))
     else:
         say("no trials", err=True)
 
@@ -136,7 +136,7 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
         (name, number(value) if isinstance(value, float) else str(value)) for name, value in found.parameters.items()
     ]
     console = terminal.new_console()
-    console.print(terminal.facts(rows))
+    terminal.show(console, terminal.facts(rows))
     for line in found.last_lines:
         say(f"| {line}")
     say("")

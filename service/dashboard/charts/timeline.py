@@ -118,10 +118,11 @@ def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes
     paused = len({stretch.number for stretch in stretches if stretch.ending is Ending.PAUSED})
     lost = sum(trial.losses for trial in trials)
     memory = sum(trial.memory_failures for trial in trials)
-    counted = [(paused, "paused"), (lost, "taken up again after a loss"), (memory, "taken up again with less memory")]
-    told = [f"{_times(count)} {what}" for count, what in counted if count]
-    if told:
-        lines.append(f"Trials were {', '.join(told)}.")
+    if paused:
+        lines.append(f"{_trials(paused)} paused on the way.")
+    again = [f"{_times(count)} {why}" for count, why in ((lost, "after a loss"), (memory, "with less memory")) if count]
+    if again:
+        lines.append(f"Trials were taken up again {', '.join(again)}.")
     devices = Counter(trial.device_name for trial in trials if trial.device_name)
     if devices:
         lines.append(f"Devices: {', '.join(f'{name} ({_trials(count)})' for name, count in devices.most_common())}.")

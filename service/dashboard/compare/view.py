@@ -119,7 +119,7 @@ def cautions(jobs: Sequence[Compared]) -> list[str]:
     if len(bases) > 1:
         found.append(
             f"The best of {_letters(bases[False])} is what a search found with one seed, the luckiest of its trials; "
-            f"that of {_letters(bases[True])} is a mean over new seeds. The first looks better than it is."
+            f"that of {_letters(bases[True])} is a mean over new seeds. Luck flatters {_letters(bases[False])}."
         )
     running = [one for one in jobs if not one.job.state.is_final]
     if running:

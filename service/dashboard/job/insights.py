@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from service.evidence.in_words.insight_words import (
     early_late_words,
     importance_words,
+    not_computed_words,
     range_words,
     side_words,
     too_few_words,
     trend_words,
 )
-from service.evidence.insights import ParameterInsight, SideInsights, insights_from_json
+from service.evidence.insights import MIN_TRIALS, ParameterInsight, SideInsights, insights_from_json
 from service.store.models import JobInsightsRow
 
 MAX_OTHERS = 3
@@ -92,6 +93,8 @@ def insights_section(stored: JobInsightsRow | None, titles: Mapping[str, str], *
         titles: of the sides.
         num_ended: trials of search and baselines that have ended by now.
     """
+    if stored is None and num_ended >= MIN_TRIALS:
+        return InsightsSection([], not_computed_words(num_ended))
     insights = None if stored is None else insights_from_json(stored.content)
     panels = [] if insights is None else [_panel(side, titles) for side in insights.sides if side.num_trials]
     if all(panel.too_few for panel in panels):

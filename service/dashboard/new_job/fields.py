@@ -40,6 +40,11 @@ class FormField:
     """What an empty field means, where that is no value."""
 
     @property
+    def told(self) -> str:
+        """`help` in the form's words: what stays empty there is null in the document, where that is the default."""
+        return self.help.replace("; null:", "; empty:") if self.default is None else self.help
+
+    @property
     def id(self) -> str:
         """Of its element in the page."""
         return "field" + self.pointer.replace("/", "-").replace(" ", "-")

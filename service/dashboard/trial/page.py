@@ -95,6 +95,7 @@ def trial_page(
         "before": before,
         "after": after,
         "best": None if others_best is None else others_best.best,
+        "by_seeds": best.best if best is not None and is_best and best.best.num_new_seeds else None,
         "is_best": is_best,
         "baseline": baseline,
         "may_steer": caller.may(Scope.SUBMIT),

@@ -34,6 +34,11 @@ def too_few_words(num_trials: int) -> str:
     return f"{counted}: from {MIN_TRIALS} on, importance is told here. Among fewer, any parameter seems to matter."
 
 
+def not_computed_words(num_trials: int) -> str:
+    """Why nothing is said of trials that are enough: the job's run computes it, now and then and when it ends."""
+    return f"{_trials(num_trials)} have ended, and what mattered is not computed yet: the job's run does so."
+
+
 def importance_words(importance: Importance | None) -> str:
     """How important, and how sure that is."""
     if importance is None:

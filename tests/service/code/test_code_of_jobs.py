@@ -143,6 +143,8 @@ def test_code_is_of_its_project(sqlite_database: Database, http: httpx.Client) -
             for name in ("LD_PRELOAD", "PYTHONPATH", "SHAMPOO_TUNER_DATA_DIR", "RAY_ADDRESS", "ray_address", "PATH")
         ),
         ({"sha256": "0" * 64, "environment": {"A=B": "1"}}, "code.environment", "must be letters"),
+        ({"sha256": "0" * 64, "requirements": ["timm", "--index-url=x"]}, "code.requirements", "(number 2) is no"),
+        ({"sha256": "0" * 64, "requirements": ["timm @ https://x.org/y.whl"]}, "code.requirements", "from an index"),
     ],
 )
 def test_a_job_that_would_change_the_service_is_refused(

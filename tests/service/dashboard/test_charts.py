@@ -193,9 +193,10 @@ def test_a_trial_takes_the_first_free_lane_and_leaves_it_while_it_is_paused() ->
         (0, 8, 10, "completed", 1),
     ]
     assert idle_share(stretches, 2) == pytest.approx(1 - 18 / 24)
-    assert summary(trials, stretches, 2)[:2] == [
+    assert summary(trials, stretches, 2)[:3] == [
         "Up to 2 trials ran at once; 25% of the lanes' time nothing ran.",
-        "Trials were once paused, once taken up again after a loss.",
+        "1 trial paused on the way.",
+        "Trials were taken up again once after a loss.",
     ]
 
 

@@ -210,12 +210,15 @@ def test_gradient_scaling_skips_a_step_that_overflows_and_leaves_the_state_untou
     assert not any(int(optimizer.state[param]["num_skipped"]) for param in model.parameters())
 
 
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_a_compiled_model_trains_as_it_does_uncompiled(backend: str) -> None:
+@pytest.mark.parametrize(
+    ("backend", "name"),
+    [("aot_eager", "soap"), *(("eager", name) for name in ("shampoo_adam", "soap", "kl", "spectral", "adam"))],
+)
+def test_a_compiled_model_trains_as_it_does_uncompiled(backend: str, name: str) -> None:
     model, plain = _model(), _model()
     torch.compiler.reset()
     compiled: Any = torch.compile(model, backend=backend)
-    optimizer, other = Shampoo(compiled.parameters(), **member("soap")), Shampoo(plain.parameters(), **member("soap"))
+    optimizer, other = Shampoo(compiled.parameters(), **member(name)), Shampoo(plain.parameters(), **member(name))
     for step in range(6):
         for owner, net in ((optimizer, compiled), (other, plain)):
             owner.zero_grad()

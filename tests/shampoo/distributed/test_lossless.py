@@ -50,6 +50,12 @@ def test_every_member_equals_one_process_bit_for_bit(ranks: Ranks, mesh: str, na
     _require_equal(ranks, mesh, config, _alone_with_even_shapes(name), exact=True, shapes=sharded.EVEN_SHAPES)
 
 
+@pytest.mark.parametrize("name", ["shampoo_root_free", "spectral_swan", "spectral_rows"])
+def test_so_do_options_that_change_the_step_and_not_the_state(ranks: Ranks, name: str) -> None:
+    config = member(name, weight_decay=0.1)
+    _require_equal(ranks, "two", config, _alone_with_even_shapes(name), exact=True, shapes=sharded.EVEN_SHAPES)
+
+
 @pytest.mark.parametrize("name", ["shampoo_adam", "soap", "kl", "spectral", "adam"])
 @pytest.mark.parametrize("mesh", ["three", "four", "ddp three"])
 def test_so_it_does_where_shards_are_uneven_or_empty(ranks: Ranks, mesh: str, name: str) -> None:

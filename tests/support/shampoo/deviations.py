@@ -79,7 +79,7 @@ OPTIONS: dict[str, dict[str, Choices]] = {
         "solver": {**BASIS_SOLVERS, "newton": {"solver": "coupled_newton"}},
         "decay": DECAYS,
         "momentum": MOMENTUM,
-        "exponent": {"order": {}, "half": {"exponent_override": 0.5}},
+        "exponent": {"order": {}, "half": {"exponent_override": 0.5}, "root_free": {"exponent_override": 1.0}},
         "stagger": STAGGER,
         "tolerance": TOLERANCE,
     },
@@ -118,6 +118,7 @@ OPTIONS: dict[str, dict[str, Choices]] = {
         "momentum": MOMENTUM,
         "scale": {"rms": {}, "original": {"adjust_lr_fn": "original"}},
         "geometry": {**WHOLE, "blocks": {}, "long_whole": {"large_dim_method": "one_sided"}},
+        "norm": {"spectral": {}, "standardized": {"standardize_rows": True}, "rows": {"matrix_norm": "rows"}},
     },
     "none": {
         "grafting": {method: {"grafting": method} for method in ("sgd", "adagrad", "rmsprop", "adam")},
@@ -168,6 +169,8 @@ FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
     "kl_cholesky_qr": ({"preconditioner": "kl", "solver": "cholesky_qr", "epsilon": 1e-2}, 1e-4),
     # Five iterations whose slope at zero is 3.4 each.
     "spectral": ({"preconditioner": "spectral"}, 1e-4),
+    "swan": ({"preconditioner": "spectral", "standardize_rows": True, "betas": (0.0, 0.999)}, 1e-4),
+    "rows": ({"preconditioner": "spectral", "matrix_norm": "rows"}, 2e-5),
     "none": ({"preconditioner": "none"}, 2e-5),
     **{
         f"shampoo_{solver}_{name}": ({"solver": solver, **condition}, 2e-5)

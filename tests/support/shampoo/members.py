@@ -28,6 +28,7 @@ SHAMPOO: dict[str, dict[str, Any]] = {
     "shampoo_diagonal": {"large_dim_method": "diagonal"},
     "shampoo_short_sides": {"large_dim_method": "one_sided"},
     "shampoo_pseudo_inverse": {"exponent_override": 0.5, "pseudo_inverse": True, "betas": (0.9, 0.9)},
+    "shampoo_root_free": {"exponent_override": 1.0, "epsilon": 1e-3},
     "shampoo_absolute": {"grafting": "none", "epsilon_type": "absolute", "epsilon": 1e-3},
     "shampoo_sums": {"grafting": "adagrad", "betas": (0.9, 1.0)},
     "shampoo_momentum": {"grafting": "sgd", "betas": (0.0, 0.999), **_MOMENTUM},
@@ -62,6 +63,8 @@ SPECTRAL: dict[str, dict[str, Any]] = {
     "spectral": {"preconditioner": "spectral"},
     "spectral_original": {"preconditioner": "spectral", "adjust_lr_fn": "original", "betas": (0.95, 0.999)},
     "spectral_bfloat16_products": {"preconditioner": "spectral", "product_dtype": "bfloat16"},
+    "spectral_swan": {"preconditioner": "spectral", "standardize_rows": True, "betas": (0.0, 0.999)},
+    "spectral_rows": {"preconditioner": "spectral", "matrix_norm": "rows"},
     "spectral_momentum": {"preconditioner": "spectral", "betas": (0.0, 0.999), **_MOMENTUM},
 }
 PLAIN: dict[str, dict[str, Any]] = {

@@ -44,6 +44,9 @@ other sides:
 spectral (Muon): P = scale · O(F), F seen as m × n with m = d_1; O is Newton-Schulz, five steps; scale 0.2·√max(m, n)
 ("match_rms_adamw") or √max(1, m/n) ("original").
 
+    standardize_rows   O(X), X = (F − mean)/deviation of each row of F, 0 for a row of one value
+    matrix_norm rows   P = c·F_i/RMS(F_i) for each row i of F, 0 for a row of zeros; c = 0.2 or 1
+
 Q' is the eigenvectors of the factor A; from the second refresh on with solver qr and cholesky_qr it is the Q of A·Q
 with the columns of the old Q in descending order of diag(Qᵀ A Q): one step of subspace iteration. The eigenvalues that
 go with it are diag(Q'ᵀ A Q').
@@ -334,7 +337,15 @@ class SpectralBlock(Block):
     def direction(self, F: Tensor, G: Tensor, t: int) -> Tensor:
         X = F.reshape(self.shape[0], -1)
         m, n = X.shape
-        scale = 0.2 * math.sqrt(max(m, n)) if self.s["adjust_lr_fn"] == "match_rms_adamw" else math.sqrt(max(1, m / n))
+        matches_adamw = self.s["adjust_lr_fn"] == "match_rms_adamw"
+        if self.s["matrix_norm"] == "rows":
+            length = X.square().mean(dim=1, keepdim=True).sqrt()
+            return (0.2 if matches_adamw else 1.0) * torch.where(length > 0, X / length, 0.0).reshape(self.shape)
+        if self.s["standardize_rows"]:
+            X = X - X.mean(dim=1, keepdim=True)
+            deviation = X.std(dim=1, keepdim=True, correction=0)
+            X = torch.where(deviation > 0, X / deviation, 0.0)
+        scale = 0.2 * math.sqrt(max(m, n)) if matches_adamw else math.sqrt(max(1, m / n))
         return (scale * newton_schulz(X)).reshape(self.shape)
 
 

@@ -73,7 +73,7 @@ export function equalInWords(known) {
   const equal = atEqualTrials(known);
   if (!equal) return "";
   const found = equal.found.map(([group, value]) => `${group.label} ${number(value)}`);
-  return `After ${equal.count.toLocaleString("en")} finished trials each: ${found.join(", ")}.`;
+  return `After ${equal.count.toLocaleString("en")} ${equal.count === 1 ? "finished trial" : "finished trials"} each: ${found.join(", ")}.`;
 }
 
 export function bestTable(known) {

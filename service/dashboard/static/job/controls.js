@@ -23,18 +23,21 @@ export function controls(shown, isFinal) {
     if (confirmation.returnValue === "cancel") act(() => send("POST", "/cancel", "The job was not cancelled"));
   });
 
-  const again = document.getElementById("confirm-retry");
-
-  function askToRetry(number) {
-    again.dataset.number = number;
-    again.querySelector("[data-trial]").textContent = number;
-    again.returnValue = "";
-    again.showModal();
+  /** Gives `ask(number)`: whether an action on a trial is wanted, and then does it. */
+  function asked(action, failure) {
+    const dialog = document.getElementById(`confirm-${action}`);
+    dialog.addEventListener("close", () => {
+      if (dialog.returnValue === action) act(() => send("POST", `/trials/${dialog.dataset.number}/${action}`, failure));
+    });
+    return (number) => {
+      dialog.dataset.number = number;
+      dialog.querySelector("[data-trial]").textContent = number;
+      dialog.returnValue = "";
+      dialog.showModal();
+    };
   }
 
-  again.addEventListener("close", () => {
-    if (again.returnValue === "retry") act(() => send("POST", `/trials/${again.dataset.number}/retry`, "Retry failed"));
-  });
+  const trialActions = { stop: asked("stop", "The trial was not stopped"), retry: asked("retry", "The trial is not tried again") };
 
   const budget = document.getElementById("budget-dialog");
   const fields = [...budget.querySelectorAll("input")];
@@ -62,12 +65,8 @@ export function controls(shown, isFinal) {
       confirmation.returnValue = "";
       confirmation.showModal();
     } else if (button?.id === "change-budget") askForBudget(button);
-    else if (button?.dataset.act === "retry") askToRetry(button.closest("tr").dataset.number);
+    else if (button?.dataset.act in trialActions) trialActions[button.dataset.act](button.closest("tr").dataset.number);
     else if (button?.dataset.act === "close") button.closest("dialog").close("");
-    else if (button?.dataset.act) {
-      const row = button.closest("tr");
-      const path = row ? `/trials/${row.dataset.number}` : "";
-      act(() => send("POST", `${path}/${button.dataset.act}`, `${button.textContent} failed`));
-    }
+    else if (button?.dataset.act) act(() => send("POST", `/${button.dataset.act}`, `${button.textContent} failed`));
   });
 }

@@ -1,4 +1,5 @@
-// Keeps "3 min ago" true in an open page; the same words as service/dashboard/moments.py.
+// Keeps "3 min ago" and "running for 42 s" true in an open page; the same words as service/dashboard/moments.py and
+// `duration` of service/evidence/in_words/wording.py.
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];
 
@@ -8,7 +9,33 @@ function ago(moment) {
   return "just now";
 }
 
+/** Seconds in the two largest units. */
+function duration(seconds) {
+  const padded = (number) => String(number).padStart(2, "0");
+  const whole = Math.round(seconds);
+  if (whole < 60) return `${whole} s`;
+  if (whole < 3600) return `${Math.floor(whole / 60)} min ${padded(whole % 60)} s`;
+  const hours = Math.floor(whole / 3600);
+  if (hours < 24) return `${hours} h ${padded(Math.floor((whole % 3600) / 60))} min`;
+  return `${Math.floor(hours / 24)} d ${padded(hours % 24)} h`;
+}
+
+/** Lets the times of `data-elapsed`, in seconds, go on from where the server last saw them. */
+function keepElapsed() {
+  const since = new WeakMap(); // of each element: {told, at}
+  setInterval(() => {
+    if (document.hidden) return;
+    for (const element of document.querySelectorAll("[data-elapsed]")) {
+      const told = element.dataset.elapsed;
+      if (since.get(element)?.told !== told) since.set(element, { told, at: performance.now() });
+      const text = duration(Number(told) + (performance.now() - since.get(element).at) / 1000);
+      if (element.textContent !== text) element.textContent = text;
+    }
+  }, 1000);
+}
+
 export function keepTimes() {
+  keepElapsed();
   setInterval(() => {
     for (const time of document.querySelectorAll("time[datetime]")) {
       const text = ago(Date.parse(time.dateTime));

@@ -138,6 +138,7 @@ def test_a_trial_is_stopped_and_another_tried_again_from_the_table_after_a_quest
 
     page.on("request", note)
     page.get_by_role("button", name="Stop trial 5").click()
+    page.get_by_role("dialog", name="Stop trial 5?").get_by_role("button", name="Stop trial").click()
     expect(page.locator("#trial-5")).to_contain_text("stopping")
     page.get_by_role("button", name="Try trial 6 again").click()
     dialog = page.get_by_role("dialog", name="Try trial 6 again?")

@@ -19,11 +19,13 @@ from service.code.archive import CodeFile, pack
 from service.code.unpacked import laid_out
 from service.domain import JobState, TrialState
 from service.scheduler.output.files import directory_of
+from service.specification.code import CodeChoice
 from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Database
 from service.use_cases.keeping.code import keep_code
 from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses
+from tests.support.service.wheels import index_alone, write_wheel
 from tests.support.waiting import PATIENCE_SECONDS, started
 
 pytestmark = [pytest.mark.services, pytest.mark.slow]
@@ -52,9 +54,11 @@ import os
 from pathlib import Path
 
 from part import GREETING
+from sent_package import NAME
 from tests.support.trainers.broken_workloads import Sound
 
 assert os.environ["GREETING"] == GREETING
+assert NAME == "sent-package"
 
 class Sent(Sound):
     title = "Sent"
@@ -116,9 +120,11 @@ def service(database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("database_kind", ["postgresql"])
 def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
-    cluster: ForeignCluster, service: ServiceProcesses, monkeypatch: pytest.MonkeyPatch
+    cluster: ForeignCluster, service: ServiceProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
+    write_wheel(tmp_path / "index", "sent-package", "NAME = 'sent-package'")
+    index_alone(monkeypatch, tmp_path / "index")
     service.start_worker()
     printing = {"trouble": "words", "trouble_step": 1}
     job_id = service.submit(specification(num_trials=3, options=service.slowly(0.4) | printing))
@@ -138,14 +144,14 @@ def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
             assert {"Python's words", "C's words", "a child's words", "an error's words"} <= set(lines)
     assert not directory_of(None, job_id).exists()
 
-    # Its code comes with it, from no path that the cluster's machines have.
+    # Its code comes with it, and with that its packages, from no path that the cluster's machines have.
     archive = pack({"sent.py": CodeFile(CODE.encode()), "part.py": CodeFile(b"GREETING = 'of the job'")})
     with service.database.writing() as session:
         keep_code(session, archive, project="default", owner=None, now=utc_now())
-    environment = {"GREETING": "of the job"}
+    environment, requirements = {"GREETING": "of the job"}, ["sent-package"]
     parts = {"workload": {"name": "sent:Sent"}, "training": {"num_steps": 2, "evaluate_every": 1}}
-    with laid_out(archive.content, environment):
-        code = {"sha256": archive.sha256, "environment": environment}
+    code = {"sha256": archive.sha256, "environment": environment, "requirements": requirements}
+    with laid_out(archive.content, CodeChoice.model_validate(code), packages=tmp_path / "packages"):
         job_id = service.submit({**specification(num_trials=1), **parts, "code": code})
     job, trials = service.finish(job_id)
     assert job.state is JobState.SUCCEEDED, (job.failure, trials)
