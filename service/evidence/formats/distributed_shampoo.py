@@ -129,6 +129,6 @@ def _unsaid(f: Family) -> list[str]:
         found += f.without_word("large_dim_method", "one_sided")
     if f.momentum > 0 and f.weight_decay > 0 and f.weight_decay_type != "l2":
         found.append("weight decay beside the momentum: there it is part of what the momentum collects")
-    if not f.use_bias_correction and "adam" in (f.grafting, f.plain_method):
-        found.append("use_bias_correction=False of the grafted Adam: there its squared gradients are always corrected")
+    if not f.use_bias_correction and f.grafting == "none" and f.plain_method == "adam":
+        found.append("use_bias_correction=False of vectors: there their squared gradients are always corrected")
     return [*found, *low_precision(f)]

@@ -53,6 +53,8 @@ class Family:
     product_dtype: str
     low_precision_weights: str
     max_failed_refreshes: int
+    standardize_rows: bool
+    matrix_norm: str
 
     @property
     def plain_method(self) -> str:
@@ -82,7 +84,7 @@ def family_of(config: Mapping[str, Any]) -> Family:
         "lr epsilon epsilon_type weight_decay weight_decay_type momentum nesterov max_preconditioner_dim "
         "large_dim_method one_sided stagger_refresh refresh_tolerance grafting_epsilon exponent_override "
         "pseudo_inverse use_bias_correction adjust_lr_fn state_dtype product_dtype low_precision_weights "
-        "max_failed_refreshes"
+        "max_failed_refreshes standardize_rows matrix_norm"
     )
     return Family(
         member=member,

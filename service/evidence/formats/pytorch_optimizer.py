@@ -33,7 +33,7 @@ def _dash(f: Family) -> Constructor:
         "inverse_root_method": "eigh",
         "momentum": f.momentum,
         "nesterov": f.nesterov,
-        "correct_bias": f.use_bias_correction,
+        "correct_bias": True,
         "eps": f.grafting_epsilon,
         # It adds this once before and once after the eigendecomposition.
         "matrix_eps": f.epsilon / 2,
@@ -49,6 +49,10 @@ def _dash(f: Family) -> Constructor:
     elif f.use_bias_correction:
         found.append(
             "the bias correction of the factors: without it epsilon weighs more in the first 1/(1 - betas[1]) steps"
+        )
+    if not f.use_bias_correction and f.betas[0] > 0:
+        found.append(
+            "use_bias_correction=False of the averaged gradient: it is corrected there, as grafting sets lengths"
         )
     if f.grafting != "adam":
         found.append(f"grafting={f.grafting!r}: there it is always Adam's")

@@ -151,6 +151,7 @@ def test_dash_takes_the_same_steps_with_its_matrices() -> None:
     config = {
         **PLAIN, "epsilon": 1e-2, "precondition_frequency": 2, "start_preconditioning_step": 2, "weight_decay": 0.2,
         "use_bias_correction": False, "grafting_beta2": 0.9, "momentum": 0.6, "nesterov": True,
+        "betas": [0.0, 0.999],
     }  # fmt: skip
     cannot_say, ours, theirs = both(config, Format.PYTORCH_OPTIMIZER)
     assert all("vectors" in one for one in beside_shapes(cannot_say))
