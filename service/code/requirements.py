@@ -63,9 +63,11 @@ def hold(requirements: Sequence[str], parent: Path) -> Packages:
     if not requirements:
         return Packages((), -1)
     constraints = sorted(
-        f"{name}=={found.version}\n"
-        for found in importlib.metadata.distributions()
-        if (name := found.metadata["Name"]) and name != _OWN
+        {  # a path that stands twice in `sys.path` has each of its packages twice
+            f"{name}=={found.version}\n"
+            for found in importlib.metadata.distributions()
+            if (name := found.metadata["Name"]) and name != _OWN
+        }
     )
     here = [sorted(requirements), sys.version, sysconfig.get_platform(), constraints]
     key = hashlib.sha256(json.dumps(here).encode()).hexdigest()[:32]

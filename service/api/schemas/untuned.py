@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from service.api import examples
 from service.api.schemas.common import ReadModel
@@ -21,6 +21,8 @@ from trainers.identity.values import MAX_KINDS, ModelShape, ParameterKind, Param
 MAX_CONFIGS = 20
 Size = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 
+_FEWEST_DIMENSIONS: dict[ParameterKind, int] = {"linear": 2, "convolution": 3, "embedding": 2, "vector": 0}
+
 
 class ParameterGiven(StrictModel):
     """Parameters of one kind and size."""
@@ -31,6 +33,14 @@ class ParameterGiven(StrictModel):
     """Outputs first, as torch has them."""
     count: Size = 1
     """How many of them the model has."""
+
+    @field_validator("shape")
+    @classmethod
+    def _is_of_the_kind(cls, shape: list[int], info: ValidationInfo) -> list[int]:
+        kind = info.data.get("kind")
+        if kind is not None and len(shape) < (fewest := _FEWEST_DIMENSIONS[kind]):
+            raise ValueError(f"must have {fewest} numbers at least for the kind {kind!r}")
+        return shape
 
 
 class FingerprintGiven(StrictModel):

@@ -89,6 +89,11 @@ def test_shapes_are_kept_once(database: Database) -> None:
             "fingerprint.parameters[0].shape[1]",
             "greater than or equal to 1",
         ),
+        (
+            {"fingerprint": {"parameters": [{"kind": "linear", "shape": []}]}},
+            "fingerprint.parameters[0].shape",
+            "2 numbers at least",
+        ),
         ({"steps": 3}, "steps", ""),
     ],
 )
