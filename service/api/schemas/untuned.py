@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from service.api import examples
 from service.api.schemas.common import ReadModel
@@ -19,6 +19,14 @@ from trainers.config import MAX_COUNT
 from trainers.identity.values import MAX_KINDS, ModelShape, ParameterKind, ParameterShape
 
 MAX_CONFIGS = 20
+MAX_DIMENSIONS = 16
+NUM_DIMENSIONS: dict[ParameterKind, tuple[int, int]] = {
+    "vector": (0, 1),
+    "linear": (2, 2),
+    "embedding": (2, 2),
+    "convolution": (3, MAX_DIMENSIONS),
+}
+"""Of parameters by kind, at least and at most."""
 Size = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 
 
@@ -27,10 +35,18 @@ class ParameterGiven(StrictModel):
 
     kind: ParameterKind
     """`linear`: a matrix; `convolution`: a kernel of more dimensions; `embedding`: a table; `vector`: of fewer."""
-    shape: list[Size] = Field(max_length=16)
+    shape: list[Size] = Field(max_length=MAX_DIMENSIONS)
     """Outputs first, as torch has them."""
     count: Size = 1
     """How many of them the model has."""
+
+    @model_validator(mode="after")
+    def _has_dimensions_of_kind(self) -> Self:
+        least, most = NUM_DIMENSIONS[self.kind]
+        if not least <= len(self.shape) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise ValueError(f"shape of kind {self.kind!r} has {wanted} sizes, got {self.shape}")
+        return self
 
 
 class FingerprintGiven(StrictModel):
