@@ -157,6 +157,12 @@ RECOMMENDATION: dict[str, Any] = {
         ],
         "baselines": [{"optimizer": "adamw", "number": 3, "value": 0.0869, "num_new_seeds": 1, "num_tried": 10}],
         "side_seconds": {"search": 9.4, "adamw": 8.8},
+        "break_even": {
+            "device_hours": 0.0213,
+            "saved_device_hours": 0.00022,
+            "saved_share": 0.267,
+            "num_runs": 96,
+        },
     },
     "created_at": "2026-03-01T12:00:49Z",
 }
