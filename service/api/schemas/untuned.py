@@ -19,9 +19,15 @@ from trainers.config import MAX_COUNT
 from trainers.identity.values import MAX_KINDS, ModelShape, ParameterKind, ParameterShape
 
 MAX_CONFIGS = 20
+MAX_DIMENSIONS = 16
+NUM_DIMENSIONS: dict[ParameterKind, tuple[int, int]] = {
+    "vector": (0, 1),
+    "linear": (2, 2),
+    "embedding": (2, 2),
+    "convolution": (3, MAX_DIMENSIONS),
+}
+"""Of parameters by kind, at least and at most."""
 Size = Annotated[int, Field(ge=1, le=MAX_COUNT)]
-
-_FEWEST_DIMENSIONS: dict[ParameterKind, int] = {"linear": 2, "convolution": 3, "embedding": 2, "vector": 0}
 
 
 class ParameterGiven(StrictModel):
@@ -29,17 +35,20 @@ class ParameterGiven(StrictModel):
 
     kind: ParameterKind
     """`linear`: a matrix; `convolution`: a kernel of more dimensions; `embedding`: a table; `vector`: of fewer."""
-    shape: list[Size] = Field(max_length=16)
+    shape: list[Size] = Field(max_length=MAX_DIMENSIONS)
     """Outputs first, as torch has them."""
     count: Size = 1
     """How many of them the model has."""
 
     @field_validator("shape")
     @classmethod
-    def _is_of_the_kind(cls, shape: list[int], info: ValidationInfo) -> list[int]:
-        kind = info.data.get("kind")
-        if kind is not None and len(shape) < (fewest := _FEWEST_DIMENSIONS[kind]):
-            raise ValueError(f"must have {fewest} numbers at least for the kind {kind!r}")
+    def _has_dimensions_of_kind(cls, shape: list[int], info: ValidationInfo) -> list[int]:
+        if (kind := info.data.get("kind")) is None:
+            return shape
+        least, most = NUM_DIMENSIONS[kind]
+        if not least <= len(shape) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise ValueError(f"of kind {kind!r} has {wanted} sizes, got {shape}")
         return shape
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import httpx
@@ -14,6 +13,7 @@ from service.client import ApiError, AsyncClient, Client
 from service.specification.identity import StoredIdentity
 from service.store.repositories import ModelShapeRepository
 from service.store.session import Database
+from tests.support.event_loop import run
 from tests.support.service.live import finished_job, running
 from trainers.identity.values import Fingerprint, ModelShape, ParameterShape
 
@@ -53,7 +53,7 @@ def test_a_wider_model_gets_the_tuned_ones_config_moved(database: Database) -> N
             async with AsyncClient(url) as other:
                 return await other.recommend(**asked, num_trials=3)
 
-        assert asyncio.run(ask()) == found
+        assert run(ask()) == found
     assert found.basis == "store"
     first = found.items[0]
     assert (first.origin.job_id, first.origin.kind, first.lr_factor) == (job_id, "store", 1)
@@ -92,7 +92,7 @@ def test_shapes_are_kept_once(database: Database) -> None:
         (
             {"fingerprint": {"parameters": [{"kind": "linear", "shape": []}]}},
             "fingerprint.parameters[0].shape",
-            "2 numbers at least",
+            "of kind 'linear' has 2 sizes, got []",
         ),
         ({"steps": 3}, "steps", ""),
     ],
