@@ -156,8 +156,8 @@ def argument_of(optimizer: str, name: object, path: str) -> Argument | None:
     places = [f"{n}[0], {n}[1]" if a.kind == "pair" else n for n, a in ARGUMENTS[optimizer].items()]
     places += [*_in_sections(), "workload.<option>"]
     each = [place for listed in places for place in listed.split(", ")]
-    hint = did_you_mean(name, each)
-    raise SpaceError(path, f"unknown parameter {show(name)} of {optimizer} (known: {', '.join(places)}){hint}")
+    hint = did_you_mean(name, each) or f" (known: {', '.join(places)})"  # they are sixty
+    raise SpaceError(path, f"unknown parameter {show(name)} of {optimizer}{hint}")
 
 
 def _in_sections() -> dict[str, Argument]:

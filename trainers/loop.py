@@ -187,6 +187,9 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
                 if step == config.num_steps or (context.pause_step is not None and step >= context.pause_step):
                     checkpoints.wait()  # whoever hears of the end, or of the pause, finds it on disk
             yield measurement
+    if context.on_trained is not None:
+        with trial.evaluated_weights():
+            context.on_trained(trial.parallel.model)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
     python -m trainers.run config.json
     torchrun --nproc-per-node 2 -m trainers.run config.json --checkpoint-directory checkpoints
     torchrun --nproc-per-node 4 -m trainers.run config.json --set parallelism.mode=fsdp2 --set seed=1
+    torchrun --nproc-per-node 1 -m trainers.run '{"workload": "digits-mlp", ...}'
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
 (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on from its newest
@@ -13,15 +14,17 @@ Under torchrun these are the ranks' own statuses, which it reports; torchrun its
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
@@ -37,6 +40,7 @@ from trainers.ranks.context import (
 )
 from trainers.ranks.lost_ranks import is_of_a_lost_rank
 from trainers.storage import InvalidPlace, Place, place_of
+from trainers.weights import whole_weights, write_weights
 
 DONE = 0
 NOT_WRITTEN = 1
@@ -56,6 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InvalidConfig, OSError) as error:
         return _refuse(error)
     context = _join(options)
+    if options.weights is not None:
+        context = dataclasses.replace(context, on_trained=_writing(options.weights, config, context))
     status = _train(config, context)
     if status == LOST or (status == REFUSED and context.world_size > 1):
         # Leaving in good order would wait for the lost rank, or for ranks that refuse nothing: data may be missing on
@@ -95,6 +101,18 @@ def _train(config: TrialConfig, context: RankContext) -> int:
     return DONE
 
 
+def _writing(path: Path, config: TrialConfig, context: RankContext) -> Callable[[nn.Module], None]:
+    """Writes the weights of the model that it is given, on rank 0."""
+
+    def write(model: nn.Module) -> None:
+        weights = whole_weights(model)
+        if context.rank == 0:
+            metadata = {"workload": config.workload, "seed": str(config.seed), "num_steps": str(config.num_steps)}
+            write_weights(path, weights, metadata=metadata)
+
+    return write
+
+
 def _join(options: argparse.Namespace) -> RankContext:
     if is_torchrun():
         device = join_torchrun_group(device_type=options.device, timeout_seconds=options.timeout)
@@ -105,17 +123,19 @@ def _join(options: argparse.Namespace) -> RankContext:
     )
 
 
-def read_config(path: Path, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
-    """The config in a file, with the changes of the command line.
+def read_config(given: str, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
+    """The config in a file, or in the argument itself where that begins with a brace, with the changes of the command
+    line.
 
     Raises:
         InvalidConfig: it is none, or none any more with a change; the message names the field.
         OSError: it cannot be read.
     """
+    is_json = given.lstrip().startswith("{")
     try:
-        data = json.loads(path.read_bytes())
+        data = json.loads(given if is_json else Path(given).read_bytes())
     except ValueError as error:
-        raise InvalidConfig(str(path), f"is not JSON: {error}") from error
+        raise InvalidConfig("config" if is_json else given, f"is not JSON: {error}") from error
     for field, value in changes:
         set_at(data, field, value)
     return TrialConfig.from_json(data)
@@ -149,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Trains one config and prints one JSON object per measurement.",
         epilog="Exit status: 0 done, 2 config refused, 3 diverged, 4 another rank lost, 1 any other failure.",
     )
-    parser.add_argument("config", type=Path, help="JSON file with a trial config")
+    parser.add_argument("config", help="JSON file with a trial config, or the JSON itself")
     parser.add_argument(
         "--set",
         type=_change,
@@ -162,6 +182,12 @@ def _parser() -> argparse.ArgumentParser:
         "--checkpoint-directory",
         type=_place,
         help="write checkpoints here, and resume from them: a path, or a URI such as s3://bucket/prefix",
+    )
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="write the trained weights, those that were evaluated, as safetensors at the end",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each rank (default: 1)")

@@ -38,6 +38,7 @@ from service.errors import NotDoneYet, NotFound, ServiceBusy
 from service.settings import Settings
 from service.specification.estimate import MemoryEstimate
 from service.specification.external.trials import EXTERNAL
+from service.specification.identity import ModelOfJob
 from service.specification.job import JobSpecification, SamplerReference
 from service.specification.planning import JobPlan, plan_job, workload_of
 from service.specification.price import Price, price_of
@@ -45,7 +46,7 @@ from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import CodeRepository, JobRepository
 from service.use_cases.budgets import check_cost
 from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory, is_known_to_build
-from service.use_cases.estimating.model_fingerprint import field_with_winners, fingerprint_for_winners
+from service.use_cases.estimating.model_fingerprint import field_with_winners, model_for_winners
 from service.use_cases.keeping.code import unknown_code
 from trainers.workload.description import WorkloadDescription
 from trainers.workloads.registry import BUILT_IN
@@ -187,8 +188,8 @@ class Prepared:
 
     body: JobCreate
     plan: JobPlan
-    fingerprint: str | None
-    """That of the model, for the winners that the job asks for."""
+    model: ModelOfJob | None
+    """What it trains, for the configs of earlier ones that the job asks for; None: it asks for none."""
     memory: MemoryEstimate | None
     """Of a dry run."""
     price: Price | None
@@ -237,9 +238,7 @@ async def prepare(
         return await run_in_threadpool(work)
     what = json.dumps([body.specification.model_dump(mode="json"), dry_run], sort_keys=True)
     found = await preparations.do(what, work, token=caller.token)
-    return Prepared(
-        body, found.plan, found.fingerprint, found.memory, price
-    )  # the name and the tags are each request's own
+    return Prepared(body, found.plan, found.model, found.memory, price)  # the name and the tags are each request's own
 
 
 def starts_processes(specification: JobSpecification, *, dry_run: bool, data_are_here: bool) -> bool:
@@ -280,14 +279,14 @@ def _find_out(
     if not dry_run:
         if data_are_here:
             check_workload(plan, data_roots=data_roots)
-        return Prepared(body, plan, fingerprint_for_winners(plan, data_roots=data_roots), None, price)
+        return Prepared(body, plan, model_for_winners(plan, data_roots=data_roots), None, price)
     is_local = settings.cluster_address is None
     # Both ask processes, and one after the other takes longer than clients wait.
     with ThreadPoolExecutor(1) as pool:
         here = contextvars.copy_context()  # with the code of the job
-        fingerprint = pool.submit(here.run, functools.partial(fingerprint_for_winners, plan, data_roots=data_roots))
+        model = pool.submit(here.run, functools.partial(model_for_winners, plan, data_roots=data_roots))
         memory = estimate_memory(plan, is_local=is_local, data_are_here=data_are_here, data_roots=data_roots)
-    return Prepared(body, plan, fingerprint.result(), memory, price)
+    return Prepared(body, plan, model.result(), memory, price)
 
 
 PreparedJob = Annotated[Prepared, Depends(_prepared)]

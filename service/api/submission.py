@@ -77,7 +77,7 @@ class Submission:
                 prepared.plan,
                 project=self._caller.project,
                 memory=prepared.memory,
-                fingerprint=prepared.fingerprint,
+                of_model=prepared.model,
                 price=prepared.price,
             )
             return Response(JobEstimate.of(estimate).model_dump_json(), media_type="application/json")
@@ -87,7 +87,7 @@ class Submission:
             body.specification,
             name=body.name,
             model=body.model,
-            fingerprint=prepared.fingerprint,
+            of_model=prepared.model,
             plan=prepared.plan,
             tags=body.tags,
             notes=body.notes or None,

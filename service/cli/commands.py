@@ -16,7 +16,6 @@ from service.cli.asking import (
     Url,
     answer,
     client_at,
-    inert_data,
     say,
     say_json,
     say_json_line,
@@ -33,6 +32,8 @@ from service.cli.operating.here import read_settings
 from service.cli.operating.process_commands import app as process_app
 from service.cli.reading.catalogue_commands import app as catalogue_app
 from service.cli.reading.insights_command import app as insights_app
+from service.cli.reading.recommendation_commands import app as recommendation_app
+from service.cli.reading.reproduce_command import app as reproduce_app
 from service.cli.reading.show_commands import app as show_app
 from service.cli.setting_up.completion_command import PROGRAM
 from service.cli.setting_up.completion_command import app as completion_app
@@ -43,14 +44,11 @@ from service.cli.trial_commands import app as trial_app
 from service.cli.webhook_commands import app as webhook_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
-from service.inert import inert
 from trainers.installation.distribution import check_packages_here, version
 from trainers.installation.extras import SERVICE_EXTRA, require
 
 if TYPE_CHECKING:
     from service.api.schemas.jobs import JobRead
-    from service.api.schemas.recommendations import RecommendationRead
-    from service.api.schemas.trials import TrialConfigRead
     from service.client import Client
 
 SERVICE_GONE = 3
@@ -105,6 +103,8 @@ app.add_typer(init_app)
 app.add_typer(doctor_app)
 app.add_typer(completion_app)
 app.add_typer(show_app)
+app.add_typer(recommendation_app)
+app.add_typer(reproduce_app)
 app.add_typer(insights_app)
 app.add_typer(fingerprint_app)
 app.add_typer(catalogue_app)
@@ -194,7 +194,8 @@ def jobs(
     try:
         states = [JobState(given) for given in state or ()]
     except ValueError as error:
-        raise typer.BadParameter(f"{error}; known: {', '.join(JobState)}", param_hint="--state") from error
+        given = ", ".join(state or ())
+        raise typer.BadParameter(f"{given!r}; known: {', '.join(JobState)}", param_hint="--state") from error
     with client_at(url, token) as client:
         which = "all" if archived else "false"
         asked = client.jobs(states=states, workload=workload, model=model, tag=tag, text=text, archived=which)
@@ -214,79 +215,6 @@ def watch(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJs
     was cancelled; 3: the service did not answer for ten minutes, and the job may go on."""
     with client_at(url, token) as client:
         _watch(client, job, as_json=as_json)
-
-
-@app.command()
-def recommend(
-    name: Annotated[
-        str | None, typer.Argument(help="Your own name of a model, or a workload's, e.g. digits-mlp.")
-    ] = None,
-    fingerprint: Annotated[
-        str | None,
-        typer.Option(
-            help="That of the model with this fingerprint; or a FILE of `shampoo-tuner fingerprint`: configs for a "
-            "model that was never tuned."
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(min=1, help="With a FILE: examples in a step, of all ranks.")
-    ] = None,
-    num_steps: Annotated[int | None, typer.Option(min=1, help="With a FILE: of the whole training.")] = None,
-    trials: Annotated[int, typer.Option(min=1, help="With a FILE: configs that are wanted.")] = 5,
-    job: Annotated[str | None, typer.Option(help="That of this job, instead of the best answer.")] = None,
-    trial: Annotated[
-        int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
-    ] = None,
-    output: Annotated[str, typer.Option("--format", help="python, json or yaml.")] = "python",
-    url: Url = DEFAULT_URL,
-    token: Token = None,
-    as_json: AsJson = False,
-) -> None:
-    """Prints the best recommended config for a model or a workload, or that of one job, with its evidence."""
-    import json
-
-    if output not in ("python", "json", "yaml"):
-        raise typer.BadParameter(f"{output!r}; known: python, json, yaml", param_hint="--format")
-    if trial is not None and job is None:
-        raise typer.BadParameter("needs --job", param_hint="--trial")
-    if sum(asked is not None for asked in (name, fingerprint, job)) != 1:
-        raise typer.BadParameter("give either a name, or --fingerprint, or --job", param_hint="NAME")
-    from service.cli.answers import best_by_fingerprint, best_by_name, say_untuned
-
-    path = None if fingerprint is None else Path(fingerprint)
-    if path is not None and path.is_file():
-        if batch_size is None or num_steps is None:
-            raise typer.BadParameter(
-                "a file of a model needs --batch-size and --num-steps, too", param_hint="--fingerprint"
-            )
-        with client_at(url, token) as client:
-            say_untuned(client, path, batch_size=batch_size, num_steps=num_steps, num_trials=trials, as_json=as_json)
-        return
-    if batch_size is not None or num_steps is not None:
-        raise typer.BadParameter("needs --fingerprint FILE", param_hint="--batch-size, --num-steps")
-    found: RecommendationRead | TrialConfigRead
-    with client_at(url, token) as client:
-        if job is not None:
-            found = client.recommendation(job) if trial is None else client.trial_config(job, trial)
-        elif fingerprint is not None:
-            found = best_by_fingerprint(client, fingerprint)
-        else:
-            found = best_by_name(client, name or "")
-    if as_json:
-        say_json(found)
-        return
-    if output == "python":
-        typer.echo(inert(found.python))
-        return
-    content = found.model_dump(mode="json", exclude={"python"})
-    if output == "json":
-        typer.echo(inert_data(lambda readable: json.dumps(content, indent=2, ensure_ascii=not readable)))
-    else:
-        import yaml
-
-        typer.echo(
-            inert_data(lambda readable: yaml.safe_dump(content, sort_keys=False, allow_unicode=readable)).rstrip()
-        )
 
 
 @app.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -28,6 +28,8 @@ from service.inert import inert, one_line
 
 WIDE_COLUMNS = 110
 COLUMN_GAP = 2
+FEWEST_OF_NAME = 10
+"""Columns of a name, or of a reason for waiting: fewer say nothing."""
 
 _STYLES = {
     JobState.SUCCEEDED: "bold green",
@@ -176,7 +178,7 @@ def progress_panel(
 
 
 def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
-    """A row for each job; where `width` columns do not hold the time of creation, it is left out.
+    """A row for each job; where `width` columns do not hold all, some are left out, but for the id and the state.
 
     Names and reasons for waiting share what the other columns leave; no other column is ever cut.
     """
@@ -197,23 +199,50 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
         )[: len(headings)]
         for job in jobs
     ]
-    needed = {
-        heading: max(cell_len(str(cell)) for cell in (heading, *cells)) + COLUMN_GAP
-        for heading, *cells in zip(headings, *rows, strict=True)
-    }
+    needed = {heading: columns_of(heading, *cells) for heading, *cells in zip(headings, *rows, strict=True)}
+    shown = fitting(
+        {
+            **needed,
+            "name": min(needed["name"], FEWEST_OF_NAME),
+            "waiting": min(needed.get("waiting", 0), FEWEST_OF_NAME),
+        },
+        width=width,
+        spared=("waiting", "created (UTC)", "baseline", "best", "trials", "name"),
+    )
+    needed = {heading: columns for heading, columns in needed.items() if heading in shown}
     left = width - sum(columns for heading, columns in needed.items() if heading not in ("name", "waiting"))
-    name = max(10, left - min(needed.get("waiting", 0), left // 2))
-    rooms = {"name": name, "waiting": max(len("waiting"), left - min(name, needed["name"]))}
+    name = max(FEWEST_OF_NAME, left - min(needed.get("waiting", 0), left // 2))
+    rooms = {"name": name, "waiting": max(len("waiting"), left - min(name, needed.get("name", 0)))}
     table = InertTable(box=None, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
-    for heading in headings:
+    for heading in needed:
         table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=rooms.get(heading))
     bests = [best for job in jobs for best in (job.progress.best, job.progress.baseline_best) if best is not None]
     if seeds := sorted({best.num_new_seeds for best in bests if best.num_new_seeds}):
         table.caption = f"* mean of {_listed(seeds)} new seeds; the others: one seed"
         table.caption_justify = "left"
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(cell for heading, cell in zip(headings, row, strict=True) if heading in needed))
     return table
+
+
+def columns_of(*cells: Text | str) -> int:
+    """The columns of a terminal that the widest of these cells takes, with the gap to the next one."""
+    return max(cell_len(str(cell)) for cell in cells) + COLUMN_GAP
+
+
+def fitting(needed: Mapping[str, int], *, width: int, spared: Sequence[str]) -> list[str]:
+    """The headings of the columns of a table that `width` columns of a terminal hold.
+
+    Args:
+        needed: columns of the terminal by heading.
+        spared: those that are left out until the others fit, the first first.
+    """
+    kept = dict(needed)
+    for heading in spared:
+        if sum(kept.values()) <= width:
+            break
+        kept.pop(heading, None)
+    return list(kept)
 
 
 def trial_counts(job: JobRead) -> str:

@@ -38,9 +38,13 @@ def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) 
         if as_json:
             say_json_list(client.webhooks())
             return
+        is_empty = True
         for webhook in client.webhooks():
+            is_empty = False
             state = "on" if webhook.disabled_at is None else f"disabled: {webhook.disabled_because}"
             say(f"{webhook.id}  {webhook.url}  {webhook.job_id or 'all jobs'}  {', '.join(webhook.kinds)}  {state}")
+        if is_empty:
+            say("no webhooks", err=True)
 
 
 @app.command()
@@ -50,9 +54,13 @@ def sent(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_jso
         if as_json:
             say_json_list(client.deliveries(webhook))
             return
+        is_empty = True
         for delivery in client.deliveries(webhook):
+            is_empty = False
             answer = delivery.status if delivery.status is not None else (delivery.answer or "no answer yet")
             say(f"{delivery.id}  {delivery.kind}  {delivery.state}  attempts: {delivery.attempts}  {answer}")
+        if is_empty:
+            say("it was sent nothing yet", err=True)
 
 
 @app.command("test")

@@ -11,6 +11,7 @@ with needing("api", subject="service.client"):
     from service.client.external import ExternalTrial, external_trials, suggest
     from service.client.own_token import UnusableToken
     from service.client.stream import sse_messages
+    from service.client.tuning import Tuned, tune
 
 __all__ = [
     "ApiError",
@@ -19,9 +20,11 @@ __all__ = [
     "ExternalTrial",
     "ServiceBusy",
     "ServiceUnreachable",
+    "Tuned",
     "UnusableToken",
     "WaitedTooLong",
     "external_trials",
     "sse_messages",
     "suggest",
+    "tune",
 ]

@@ -190,6 +190,8 @@ class AsyncClient(AsyncRequests):
     checkpoints = awaited(declared.checkpoints)
     recommendations = awaited(declared.recommendations)
     recommendation = awaited(declared.recommendation)
+    one_recommendation = awaited(declared.one_recommendation)
+    written_recommendation = awaited(declared.written_recommendation)
     recommend = awaited(declared.recommend)
     insights = awaited(declared.insights)
     health = awaited(declared.health)

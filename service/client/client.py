@@ -51,6 +51,8 @@ class Client(Requests):
     checkpoints = answered(declared.checkpoints)
     recommendations = answered(declared.recommendations)
     recommendation = answered(declared.recommendation)
+    one_recommendation = answered(declared.one_recommendation)
+    written_recommendation = answered(declared.written_recommendation)
     recommend = answered(declared.recommend)
     insights = answered(declared.insights)
     health = answered(declared.health)

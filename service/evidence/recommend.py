@@ -12,6 +12,7 @@ from search_spaces import SearchSpace
 from service.domain import Currency, Direction, Objective, Phase, Side, TrialState, side_of
 from service.evidence import caveats
 from service.evidence.branches import Branches
+from service.evidence.break_even import break_even_of
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds
 from service.evidence.comparison.equal_spending import Pair, compare_at_equal_spending
@@ -25,6 +26,7 @@ from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.recommended import PasteableConfig, RecommendedConfig, status_of
 from service.evidence.setbacks import setback_caveats
+from service.evidence.transfers import MovedStart, transfer_results
 from service.evidence.types import (
     EQUAL_WITHIN,
     BaselineBest,
@@ -60,6 +62,8 @@ def recommend(
     parameter_groups: Sequence[ParameterGroup] = (),
     spaces: Mapping[Side, SearchSpace] | None = None,
     currency: Currency = Currency.STEPS,
+    starts: Sequence[MovedStart] = (),
+    num_ranks: int = 1,
 ) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
 
@@ -83,6 +87,8 @@ def recommend(
             nothing is said of the luck of the searches, nor of the probability that a config is the best.
         currency: what the verdict's two configs have spent equally much of; tokens, where none are counted, as
             examples.
+        starts: configs moved from other models with which the search began.
+        num_ranks: of a trial, each a device that the job took.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)
@@ -147,12 +153,18 @@ def recommend(
         comparisons=comparisons,
         baselines=_baselines(trials, result, choosing, direction),
         side_seconds=side_seconds,
+        transfers=transfer_results(starts, trials, direction),
         branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction),
     )
     if baseline is not None and evidence.has_few_trials:
         undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
         evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED, comparisons=undecided)
-    evidence = dataclasses.replace(evidence, status=status_of(evidence))
+    spent_seconds = sum(trial.seconds for trial in trials)
+    evidence = dataclasses.replace(
+        evidence,
+        status=status_of(evidence),
+        break_even=break_even_of(evidence, spent_seconds=spent_seconds, num_ranks=num_ranks),
+    )
     return RecommendedConfig(**{name: getattr(found, name) for name in PasteableConfig.model_fields}, evidence=evidence)
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic.dataclasses import dataclass
 
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.types import Evidence, EvidenceStatus, Verdict
@@ -37,6 +38,18 @@ class PasteableConfig(BaseModel):
     parameters, by rules, and their settings."""
 
 
+@dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
+class Ranks:
+    """The processes that trained a trial."""
+
+    number: int
+    """Of a trial's process group."""
+    device: Literal["cpu", "cuda"]
+    """Of each."""
+    num_threads: int
+    """CPU threads of each."""
+
+
 class RecommendedConfig(PasteableConfig):
     """The config that a job recommends, with its evidence."""
 
@@ -44,6 +57,8 @@ class RecommendedConfig(PasteableConfig):
     """The measurements behind it, and how sure the difference is."""
     code_sha256: str | None = None
     """The hash of the code that came with the job, of which its workload or sampler is; null: none did."""
+    ranks: Ranks | None = None
+    """The processes that trained each of its trials; null: it was made before this was kept."""
 
     def to_json(self) -> dict[str, Any]:
         """The recommendation as JSON-able values."""

@@ -9,6 +9,7 @@ from typing import Any
 from service.domain import Currency, Direction, Phase, Side, TrialState
 from service.evidence.branches import Branches
 from service.evidence.pareto_front import FrontPoint
+from service.evidence.transfers import TransferResult
 
 EQUAL_WITHIN = 0.005
 """Relative difference of the objective below which search and baseline count as equal."""
@@ -284,6 +285,20 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class BreakEven:
+    """The cost of a job beside what its recommended config saves."""
+
+    device_hours: float
+    """Of all trials of the job: training seconds times ranks."""
+    saved_device_hours: float
+    """Of one training to the value of the baseline's best, in place of the baseline's own."""
+    saved_share: float
+    """The same as a share of the baseline's training time."""
+    num_runs: int
+    """Trainings of this length after which what was saved is as much as the job took."""
+
+
+@dataclass(frozen=True, slots=True)
 class Evidence:
     """The reasons for a recommended config, and how far to trust them."""
 
@@ -334,8 +349,14 @@ class Evidence:
     side_seconds: dict[Side, float] = field(default_factory=dict)
     """Seconds that the trials of search and of each baseline trained, without those of the confirmation. Empty: the job
     ended before these were kept."""
+    transfers: list[TransferResult] = field(default_factory=list)
+    """What became of configs that were moved from other tuned models, with which the search began."""
     branches: Branches | None = None
     """Of the search's space, by the first parameter whose choices open others; None: it has none."""
+
+    break_even: BreakEven | None = None
+    """When the job will have paid; None: its config saves no training time that the measurements tell, or the job ended
+    before this was kept."""
 
     @property
     def num_tried(self) -> dict[str, int]:

@@ -31,6 +31,15 @@ class StoredIdentity:
     """Of the model; None: it has no parameters."""
 
 
+@dataclass(frozen=True, slots=True)
+class ModelOfJob:
+    """The model that a job is going to train."""
+
+    fingerprint: str
+    shape: ModelShape | None
+    """None: it has no parameters."""
+
+
 def stored_identity(plan: JobPlan, told: TrialIdentity) -> StoredIdentity:
     """The identity of a trial of the job, from what rank 0 told of it."""
     data_digest = None if told.data is None else digest_of([told.data, _options(plan, "data")])

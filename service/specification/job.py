@@ -41,19 +41,33 @@ class EarlierWinner(StrictModel):
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
 
 
+class MovedConfig(StrictModel):
+    """A config of a tuned model like this job's, moved to it by scaling rules: what becomes of `nearest`."""
+
+    source: str = Field(max_length=500)
+    """What it was tuned for, and by whom; for people."""
+    distance: float = Field(ge=0)
+    """Octaves between the two models: the farther, the wider the search looks around it."""
+    recommendation_id: str | None = Field(default=None, max_length=40)
+    """The recommendation that it is of; null: of the table that comes with the service."""
+    parameters: dict[str, JsonValue]
+    """Its values by name, as they are here."""
+    clipped: list[str] = Field(default_factory=list)
+    """Parameters whose values this space does not have: the nearest ones stand in their place."""
+
+
+PinnedEntry: TypeAlias = Literal["algoperf", "winners", "nearest"] | EarlierWinner | MovedConfig | dict[str, JsonValue]
 Pinned: TypeAlias = Annotated[
-    list[
-        Annotated[
-            Literal["algoperf", "winners"] | EarlierWinner | dict[str, JsonValue], Field(union_mode="left_to_right")
-        ]
-    ],
+    list[Annotated[PinnedEntry, Field(union_mode="left_to_right")]],
     Field(max_length=MAX_PINNED),
 ]
 """Trials to begin with, after the space's defaults: values by parameter, where those left out take their defaults;
 `algoperf`: those of the five points of the Shampoo submission that won AlgoPerf that fit the space; or `winners`: the
 best configs of up to five earlier jobs that succeeded with the same model (by its fingerprint), objective and
-optimizer, the newest first, which are found when the job is submitted and stand in their place from then on, none if
-there are none."""
+optimizer, the newest first; or `nearest`: up to three configs of the nearest tuned models, of the project or of the
+table that comes with the service, moved to this one by scaling rules, around which the sampler `auto` then looks for as
+long as what it measures does not speak against them. The last two are found when the job is submitted and stand in
+their place from then on, none if there are none."""
 
 
 class WorkloadChoice(StrictModel):

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
 
 from pydantic import JsonValue
 
@@ -19,7 +18,14 @@ from service.errors import InvalidInput
 from service.evidence.comparison.finalists import num_choosing
 from service.evidence.types import MIN_TRIED
 from service.faults import Faults, one_of
-from service.specification.job import ConfirmationChoice, EarlierWinner, JobSpecification, Pinned
+from service.specification.job import (
+    ConfirmationChoice,
+    EarlierWinner,
+    JobSpecification,
+    MovedConfig,
+    Pinned,
+    PinnedEntry,
+)
 from service.specification.length import with_batch_size_of_search
 from trainers.workload.description import WorkloadDescription
 
@@ -255,19 +261,17 @@ def _pinned(field: str, given: Pinned, space: SearchSpace) -> tuple[dict[str, Sc
     return tuple(found)
 
 
-def _assignments(
-    field: str, entry: Literal["algoperf", "winners"] | EarlierWinner | dict[str, JsonValue], space: SearchSpace
-) -> Sequence[dict[str, Scalar]]:
+def _assignments(field: str, entry: PinnedEntry, space: SearchSpace) -> Sequence[dict[str, Scalar]]:
     """The assignments that an entry stands for."""
     try:
-        if entry == "winners":
+        if entry in ("winners", "nearest"):
             return []  # they are found when the job is submitted
         if entry != "algoperf":
-            values = entry.parameters if isinstance(entry, EarlierWinner) else entry
+            values = entry.parameters if isinstance(entry, EarlierWinner | MovedConfig) else entry
             return [space.defaults(values)]  # type: ignore[arg-type]  # it checks the values
         points = algoperf_points(space)
     except SpaceError as error:
-        where = f"{field}{'.parameters' if isinstance(entry, EarlierWinner) else ''}"
+        where = f"{field}{'.parameters' if isinstance(entry, EarlierWinner | MovedConfig) else ''}"
         names_one = error.field in {parameter.name for parameter in space.parameters}
         raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
     if not points:

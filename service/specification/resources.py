@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 from pydantic import Field
 
@@ -33,6 +34,16 @@ class Resources(StrictModel):
     """Amounts per rank of resources that machines of the cluster declare by name (`ray start --resources`)."""
     parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Trials at once; null: as many as the cluster holds."""
+
+    @property
+    def device(self) -> Literal["cpu", "cuda"]:
+        """That trials train on."""
+        return "cuda" if self.gpus_per_worker else "cpu"
+
+    @property
+    def threads_per_worker(self) -> int:
+        """CPU threads that a rank computes with."""
+        return max(1, int(self.cpus_per_worker))
 
     def check(self) -> None:
         """Checks what fields say together.

@@ -12,8 +12,9 @@ class Features:
     """The size of a model in few numbers."""
 
     width: float
-    """Outputs of a matrix, in the mean over matrices with these numbers as weights. The head of a language model, as
-    wide as its table of embeddings has rows, does not count. Where all hidden layers grow by a factor, so does it."""
+    """Outputs of a hidden matrix, in the mean over them with these numbers as weights. Outputs that no other matrix
+    takes in do not count, such as classes, nor does the head of a language model, as wide as its table of embeddings
+    has rows. Where all hidden layers grow by a factor, so does it."""
     depth: float
     """The number of matrices; those of embeddings do not count."""
     num_parameters: int
@@ -26,7 +27,9 @@ def features_of(shape: ModelShape) -> Features:
     """The features of a model. One without matrices has width and depth 1."""
     rows = {parameter.shape[0] for parameter in shape.parameters if parameter.kind == "embedding"}
     matrices = [parameter for parameter in shape.parameters if parameter.kind in ("linear", "convolution")]
-    hidden = [parameter for parameter in matrices if parameter.shape[0] not in rows] or matrices
+    inputs = {parameter.shape[1] for parameter in matrices}
+    inner = [parameter for parameter in matrices if parameter.shape[0] in inputs]
+    hidden = inner or [parameter for parameter in matrices if parameter.shape[0] not in rows] or matrices
     outputs = sum(parameter.count * parameter.shape[0] for parameter in hidden)
     squares = sum(parameter.count * parameter.shape[0] ** 2 for parameter in hidden)
     total = sum(parameter.num_elements for parameter in shape.parameters)

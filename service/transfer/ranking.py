@@ -18,6 +18,8 @@ SHIPPED_APART = 0.5
 LR_SPREAD = (0.5, 0.15)
 """Standard deviation of ln lr of the best config around a transferred one: of a single search of 24 trials, and what
 each octave of distance adds (in squares). `python -m tests.benchmarks.transfer` prints how often the interval holds."""
+OF_DEPTH = 0.35
+"""The spread that each octave of depth adds beside, as half an exponent: rules for it differ by that much."""
 DECAY_SPREAD = (2.0, 0.3)
 """The same of the weight decay, which short trainings hardly tell."""
 CONFIDENCE = 0.8
@@ -77,9 +79,17 @@ def rank(target: Situation, stored: Sequence[Candidate], *, num_configs: int) ->
     return ranked[:num_configs]
 
 
-def spread_of_lr(apart: float) -> float:
-    """The standard deviation of ln lr at a distance in octaves."""
-    return math.hypot(LR_SPREAD[0], LR_SPREAD[1] * apart)
+def transferred(config: TunedConfig, origin: Candidate, target: Situation) -> Transferred:
+    """A config that was tuned for the situation of `origin`, moved to the target."""
+    assert origin.situation is not None, "what is of no one model is not moved"
+    found, changes = moved(config, origin.situation, target)
+    apart = distance(origin.situation, target)
+    return Transferred(found, origin, apart, changes, _intervals(found, apart))
+
+
+def spread_of_lr(apart: Distance) -> float:
+    """The standard deviation of ln lr at a distance."""
+    return math.hypot(LR_SPREAD[0], LR_SPREAD[1] * apart.total, OF_DEPTH * apart.depth)
 
 
 def with_lr(found: Transferred, factor: float) -> Transferred:
@@ -91,10 +101,7 @@ def with_lr(found: Transferred, factor: float) -> Transferred:
 
 def _moved(target: Situation, stored: Sequence[Candidate]) -> Iterator[Transferred]:
     for candidate in (*stored, *(member.candidate() for member in shipped_members())):
-        assert candidate.situation is not None
-        config, changes = moved(candidate.config, candidate.situation, target)
-        apart = distance(candidate.situation, target)
-        yield Transferred(config, candidate, apart, changes, _intervals(config, apart.total))
+        yield transferred(candidate.config, candidate, target)
 
 
 def _apart(found: Transferred) -> float:
@@ -108,12 +115,13 @@ def _place(found: Transferred) -> tuple[int, float]:
     return int(order == _STATUS_ORDER["refuted"]), _apart(found) + 0.1 * order
 
 
-def _intervals(config: TunedConfig, apart: float) -> list[Interval]:
+def _intervals(config: TunedConfig, apart: Distance) -> list[Interval]:
+    spreads = {"lr": spread_of_lr(apart), "weight_decay": math.hypot(DECAY_SPREAD[0], DECAY_SPREAD[1] * apart.total)}
     found = []
-    for name, (alone, rate) in (("lr", LR_SPREAD), ("weight_decay", DECAY_SPREAD)):
+    for name, spread in spreads.items():
         value = config.arguments.get(name)
         if value:
-            factor = math.exp(_DEVIATIONS * math.hypot(alone, rate * apart))
+            factor = math.exp(_DEVIATIONS * spread)
             found.append(Interval(name, float(f"{value / factor:.3g}"), float(f"{value * factor:.3g}")))
     return found
 

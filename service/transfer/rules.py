@@ -20,6 +20,7 @@ SDE = "On the SDEs and scaling rules for adaptive gradient algorithms (arXiv:220
 LINEAR = "Accurate, large minibatch SGD (arXiv:1706.02677)"
 SOAP = "SOAP (arXiv:2409.11321): batch size times refresh period is kept"
 WARM_UP = "AlgoPerf's search spaces: the warm-up as a share of the steps"
+DEPTH = "Tensor Programs VI (arXiv:2310.02244), depth-muP for Adam"
 DERIVED = "derived from the spectral condition (arXiv:2310.17813): a step's spectral norm stays that of its layer"
 
 MAX_BATCH_FACTOR = 4.0
@@ -135,12 +136,17 @@ class _Mover:
         block = int(self.arguments.get("max_preconditioner_dim", self.arguments.get("max_precondition_dim", 1024)))
         match self._kind:
             case StepKind.ADAM:
-                return 1 / w, f"1/width, width × {w:.3g}", PRECONDITIONERS
+                by_depth, rule, source = self._depth_of_adam()
+                return by_depth / w, f"1/width, width × {w:.3g}{rule}", f"{PRECONDITIONERS}{source}"
             case StepKind.SPECTRAL:
-                return 1 / math.sqrt(w), f"1/√width for steps scaled to Adam's length, width × {w:.3g}", DERIVED
+                by_depth, rule, source = self._depth_of_adam()
+                told = f"1/√width for steps scaled to Adam's length, width × {w:.3g}{rule}"
+                return by_depth / math.sqrt(w), told, f"{DERIVED}{source}"
             case StepKind.EIGENBASIS:
+                by_depth, rule, source = self._depth_of_adam()
                 before, after = (min(one.features.width, block) / one.features.width for one in self._sides)
-                return after / before, f"block/width once matrices exceed blocks of {block}", PRECONDITIONERS
+                told = f"block/width once matrices exceed blocks of {block}{rule}"
+                return by_depth * after / before, told, f"{PRECONDITIONERS}{source}"
             case StepKind.SGD:
                 return depth, f"depth, × {depth:.3g}", PRECONDITIONERS
             case StepKind.NONE:
@@ -148,6 +154,16 @@ class _Mover:
                 before, after = (math.ceil(one.features.width / block) ** 2 for one in self._sides)
                 factor = depth ** (1 - 2 * factors) * (before / after) ** factors
                 return factor, f"depth^(1-2e)/blocks^e, e = {factors:g}", PRECONDITIONERS
+
+    def _depth_of_adam(self) -> tuple[float, str, str]:
+        """The factor by depth of all that take steps of Adam's length.
+
+        Where branches are scaled by 1/depth there is none (arXiv:2512.05620), in a plain stack of layers it is 1/depth
+        (modular norm, arXiv:2405.14813), and a model's parameters do not tell which it is. This lies between the two.
+        """
+        if math.isclose(self._depth, 1.0):
+            return 1.0, "", ""
+        return self._depth**-0.5, f", 1/√depth, depth × {self._depth:.3g}", f"; {DEPTH}"
 
     @property
     def _sides(self) -> tuple[Situation, Situation]:

@@ -1,5 +1,5 @@
-"""Winners of earlier jobs, to begin a new one with. They are found when it is submitted and become a part of its stored
-specification, so that the same is tried whatever finishes later."""
+"""Winners of earlier jobs, and configs of models like the one in question, to begin a new job with. They are found when
+it is submitted and become a part of its stored specification, so that the same is tried whatever finishes later."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from search_spaces import Categorical, Integer, Parameter, Scalar, SearchSpace
-from search_spaces.optimizers import ARGUMENTS
-from search_spaces.parameters import is_active, is_same
+from search_spaces.fitting import fit
 from service.domain import JobState, Phase, Side
-from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, Pinned
+from service.specification.identity import ModelOfJob
+from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, MovedConfig, Pinned
 from service.specification.planning import JobPlan
 from service.store.models import Job
 from service.store.repositories import JobRepository, RecommendationRepository, TrialRepository
 from service.store.session import Session
+from service.transfer.candidates import shipped_members
+from service.transfer.known import known_of
+from service.transfer.situation import Situation
+from service.use_cases.transferring import stored_candidates
 
 MAX_WINNERS = 5
 """For each side that asks for them."""
@@ -25,21 +28,21 @@ JOBS_LOOKED_AT = 50
 
 
 def resolve_winners(
-    session: Session, plan: JobPlan, fingerprint: str | None = None, *, project: str
+    session: Session, plan: JobPlan, of_model: ModelOfJob | None = None, *, project: str
 ) -> JobSpecification:
-    """The specification of `plan` with each `winners` replaced by the winners of earlier jobs of the project, if there
-    are any.
+    """The specification of `plan` with each `winners` replaced by the winners of earlier jobs of the project, and each
+    `nearest` by configs of the nearest tuned models, if there are any.
 
     Args:
-        fingerprint: of the job's model; None only where no winners are asked for.
+        of_model: what the job trains; None only where neither is asked for.
     """
     specification = plan.specification
     return specification.model_copy(
         update={
-            "pinned": _resolved(session, plan, fingerprint, Phase.SEARCH, specification.pinned, project),
+            "pinned": _resolved(session, plan, of_model, Phase.SEARCH, specification.pinned, project),
             "baselines": [
                 baseline.model_copy(
-                    update={"pinned": _resolved(session, plan, fingerprint, side, baseline.pinned, project)}
+                    update={"pinned": _resolved(session, plan, of_model, side, baseline.pinned, project)}
                 )
                 for side, baseline in zip(plan.baselines, specification.baselines, strict=True)
             ],
@@ -71,10 +74,38 @@ def find_winners(
             fits = trial.fingerprint == fingerprint and trial.forked_from is None
             arguments = trial.config["optimizer"]["arguments"]
             fitted = fit(space, trial.parameters, held=arguments) if fits else None
-            if fitted is None or not _is_possible(plan, side, fitted[0]):
+            if fitted is None or not _is_possible(plan, side, dict(fitted[0])):
                 continue
-            values, clipped = fitted
+            values, clipped = dict[str, JsonValue](fitted[0]), fitted[1]
             yield EarlierWinner(job_id=job.id, trial=number, value=value, parameters=values, clipped=clipped)
+
+
+def find_nearest(
+    session: Session, plan: JobPlan, of_model: ModelOfJob, side: Side, *, project: str
+) -> Iterator[MovedConfig]:
+    """Configs of the nearest tuned models of the project, and of the table that comes with the service, moved to the
+    job's model by scaling rules, as they fit the side's space; the nearest first."""
+    if of_model.shape is None:
+        return
+    target = Situation.of(
+        of_model.shape,
+        batch_size=plan.length.batch_size,
+        num_steps=plan.num_steps,
+        workload=plan.workload.name,
+        digest=of_model.fingerprint,
+    )
+    stored = stored_candidates(session, target, project=project, with_baselines=True)
+    shipped = [member.candidate() for member in shipped_members()]
+    for known in known_of(plan.spaces[side], [*stored, *shipped], target):
+        parameters: dict[str, JsonValue] = dict(known.parameters)
+        if _is_possible(plan, side, parameters):
+            yield MovedConfig(
+                source=known.source.name,
+                distance=known.distance,
+                recommendation_id=known.source.recommendation_id,
+                parameters=parameters,
+                clipped=known.clipped,
+            )
 
 
 def _winners_of(evidence: Mapping[str, Any], optimizer: str) -> Iterator[tuple[int, float]]:
@@ -87,63 +118,6 @@ def _winners_of(evidence: Mapping[str, Any], optimizer: str) -> Iterator[tuple[i
     for best in evidence.get("baselines", []):
         if best["optimizer"] == optimizer and best["value"] is not None and best["number"] not in named:
             yield best["number"], best["value"]
-
-
-def fit(
-    space: SearchSpace, given: Mapping[str, Scalar], *, held: Mapping[str, Any] | None = None
-) -> tuple[dict[str, JsonValue], list[str]] | None:
-    """`given` as an assignment of another space, and the names of what had to be clipped; None: it does not fit.
-
-    Args:
-        held: all arguments of the optimizer that the config had, beside those given. Where the space searches a choice
-            that was held fixed, as which member of a family, it takes that.
-    """
-    if _is_of_another_branch(space, given):
-        return None
-    values: dict[str, Scalar] = {}
-    clipped: list[str] = []
-    own, fixed = given.keys(), held or {}
-    for branching in space.branching:
-        if branching.name not in given and fixed.get(branching.name) in branching.choices:
-            given = {**given, branching.name: fixed[branching.name]}
-    for parameter in space.parameters:
-        if not is_active(parameter, values):
-            continue
-        if parameter.name not in given:
-            values[parameter.name] = parameter.default
-            continue
-        try:
-            values[parameter.name] = _nearest(parameter, given[parameter.name])
-        except ValueError:
-            return None
-        if not is_same(values[parameter.name], given[parameter.name]):
-            clipped.append(parameter.name)
-    if not own & values.keys():
-        return None
-    return dict(space.check(values)), clipped
-
-
-def _is_of_another_branch(space: SearchSpace, given: Mapping[str, Scalar]) -> bool:
-    """True if a choice was searched that this space has otherwise, fixed or as the optimizer's default."""
-    searched = {parameter.name for parameter in space.parameters}
-    arguments = ARGUMENTS[space.optimizer]
-    for name, value in given.items():
-        if name not in searched and name in arguments and arguments[name].kind == "choice":
-            own = space.fixed.get(name, arguments[name].default)
-            if own is not None and own != value:
-                return True
-    return False
-
-
-def _nearest(parameter: Parameter, value: Scalar) -> Scalar:
-    """Raises: ValueError: nothing is near."""
-    if isinstance(parameter, Categorical):
-        if not any(is_same(value, choice) for choice in parameter.choices):
-            raise ValueError(f"{value!r} is no choice of {parameter.name}")
-        return value
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"{value!r} is no number for {parameter.name}")
-    return parameter.clipped(round(value)) if isinstance(parameter, Integer) else parameter.clipped(value)
 
 
 def _has_same_objective(job: Job, plan: JobPlan) -> bool:
@@ -159,19 +133,24 @@ def _is_possible(plan: JobPlan, side: Side, values: dict[str, JsonValue]) -> boo
 
 
 def _resolved(
-    session: Session, plan: JobPlan, fingerprint: str | None, side: Side, pinned: Pinned, project: str
+    session: Session, plan: JobPlan, of_model: ModelOfJob | None, side: Side, pinned: Pinned, project: str
 ) -> Pinned:
     resolved: Pinned = []
     seen: list[object] = [entry for entry in pinned if isinstance(entry, dict)]
-    room = min(MAX_WINNERS, MAX_PINNED - sum(entry != "winners" for entry in pinned))
+    room = min(MAX_WINNERS, MAX_PINNED - sum(entry not in ("winners", "nearest") for entry in pinned))
     for entry in pinned:
-        if entry != "winners":
+        if entry not in ("winners", "nearest"):
             resolved.append(entry)
             continue
-        assert fingerprint is not None, "it is known where winners are asked for"
-        for winner in find_winners(session, plan, fingerprint, side, project=project):
-            if room > 0 and winner.parameters not in seen:
-                seen.append(winner.parameters)
-                resolved.append(winner)
+        assert of_model is not None, "it is known where configs of earlier jobs are asked for"
+        found = (
+            find_winners(session, plan, of_model.fingerprint, side, project=project)
+            if entry == "winners"
+            else find_nearest(session, plan, of_model, side, project=project)
+        )
+        for config in found:
+            if room > 0 and config.parameters not in seen:
+                seen.append(config.parameters)
+                resolved.append(config)
                 room -= 1
     return resolved

@@ -10,7 +10,9 @@ from ulid import ULID
 from service.domain import TrialState
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.recommend import recommend
-from service.evidence.recommended import RecommendedConfig
+from service.evidence.recommended import Ranks, RecommendedConfig
+from service.evidence.transfers import MovedStart
+from service.specification.job import MovedConfig
 from service.specification.length import currency_of
 from service.specification.phases import confirmation_of, spaces_of
 from service.specification.planning import confirmation_seeds
@@ -37,11 +39,22 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
         parameter_groups=parameter_groups_of(job),
         spaces=spaces,
         currency=currency_of(job.specification, spaces),
+        starts=[
+            MovedStart(entry.source, entry.distance, entry.parameters)
+            for entry in job.specification.pinned
+            if isinstance(entry, MovedConfig)
+        ],
+        num_ranks=job.specification.resources.workers_per_trial,
     )
     if recommendation is None:
         return False
-    if job.code_sha256 is not None:
-        recommendation = recommendation.model_copy(update={"code_sha256": job.code_sha256})
+    resources = job.specification.resources
+    ranks = Ranks(
+        number=resources.workers_per_trial,
+        device=resources.device,
+        num_threads=resources.threads_per_worker,
+    )
+    recommendation = recommendation.model_copy(update={"ranks": ranks, "code_sha256": job.code_sha256})
     best = next(trial for trial in trials if trial.number == recommendation.evidence.best.number)
     RecommendationRepository(session).replace(_stored(job, best, recommendation, now=now))
     EventRepository(session).add(job.id, "job.recommendation", {}, now)
@@ -65,7 +78,7 @@ def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: da
         num_steps=best.config["num_steps"],
         precision=best.config.get("precision", "float32"),
         objective=recommendation.evidence.metric,
-        device="cuda" if resources.gpus_per_worker else "cpu",
+        device=resources.device,
         world_size=resources.workers_per_trial,
         environment=best.environment,
         content=recommendation.to_json(),

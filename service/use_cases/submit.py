@@ -13,6 +13,7 @@ from ulid import ULID
 from service.access.quotas import check_room
 from service.domain import JobState
 from service.errors import IdempotencyKeyReused
+from service.specification.identity import ModelOfJob
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan, plan_job
 from service.specification.price import Price
@@ -37,7 +38,7 @@ def create_job(
     name: str | None,
     tags: dict[str, str],
     model: str | None = None,
-    fingerprint: str | None = None,
+    of_model: ModelOfJob | None = None,
     plan: JobPlan | None = None,
     priority: int = 0,
     notes: str | None = None,
@@ -53,7 +54,7 @@ def create_job(
 
     Args:
         model: the user's own name of the model.
-        fingerprint: what `fingerprint_for_winners` says of the specification.
+        of_model: what `model_for_winners` says of the specification.
         owner: the name of whoever submits it, where that is known.
         cloned_from: the id of the job that it is a clone of.
         plan: its plan, where it has been made already: that may take seconds.
@@ -93,7 +94,7 @@ def create_job(
         cloned_from=cloned_from,
         priority=priority,
         state=JobState.QUEUED,
-        specification=resolve_winners(session, plan, fingerprint, project=project),
+        specification=resolve_winners(session, plan, of_model, project=project),
         workload=plan.workload.name,
         model=model,
         objectives=plan.objectives,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import asdict
+
 from service.evidence.recommended import recommendation_from_json
 from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
@@ -11,6 +15,7 @@ from service.transfer.ranking import rank
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Situation, distance
 from service.transfer.words import UntunedAnswer
+from trainers.config import TrialConfig
 
 LOOKED_AT = 500
 """The best answers of a project, of which the nearest are moved."""
@@ -27,8 +32,14 @@ def configs_for(session: Session, target: Situation, *, num_configs: int, projec
     return UntunedAnswer(len(candidates), rank(target, candidates, num_configs=num_configs))
 
 
-def stored_candidates(session: Session, target: Situation, *, project: str | None) -> list[Candidate]:
-    """The nearest tuned models of a project, as far as the shapes of their models are known."""
+def stored_candidates(
+    session: Session, target: Situation, *, project: str | None, with_baselines: bool = False
+) -> list[Candidate]:
+    """The nearest tuned models of a project, as far as the shapes of their models are known.
+
+    Args:
+        with_baselines: the best of their baselines, too, with another optimizer.
+    """
     answers = RecommendationRepository(session).find(RecommendationQuery(project=project), limit=LOOKED_AT)
     rows = [answer.row for answer in answers]
     shapes = ModelShapeRepository(session).of({row.fingerprint for row in rows if row.fingerprint is not None})
@@ -45,25 +56,37 @@ def stored_candidates(session: Session, target: Situation, *, project: str | Non
         )
         placed.append((distance(situation, target).total, row, situation))
     placed.sort(key=lambda entry: entry[0])
-    return [_candidate(row, situation) for _, row, situation in placed[:NUM_NEAREST]]
+    return [
+        candidate
+        for _, row, situation in placed[:NUM_NEAREST]
+        for candidate in _candidates(row, situation, with_baselines=with_baselines)
+    ]
 
 
-def _candidate(row: RecommendationRow, situation: Situation) -> Candidate:
+def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines: bool) -> Iterator[Candidate]:
     recommended = recommendation_from_json(row.content)
     evidence = recommended.evidence
+    source = Source(
+        SourceKind.STORE,
+        f"{row.model or row.workload}, batch size {row.batch_size}",
+        recommendation_id=row.id,
+        job_id=row.job_id,
+        status=row.status.value,
+        metric=evidence.metric,
+        value=evidence.best.value,
+        num_trials=sum(evidence.num_tried.values()),
+    )
     beside = ("num_steps", "batch_size")
-    return Candidate(
+    yield Candidate(
         TunedConfig(recommended.optimizer, recommended.config, recommended.schedule),
-        Source(
-            SourceKind.STORE,
-            f"{row.model or row.workload}, batch size {row.batch_size}",
-            recommendation_id=row.id,
-            job_id=row.job_id,
-            status=row.status.value,
-            metric=evidence.metric,
-            value=evidence.best.value,
-            num_trials=sum(evidence.num_tried.values()),
-        ),
+        source,
         situation,
         training={name: value for name, value in recommended.training.items() if name not in beside},
     )
+    if with_baselines and evidence.baseline is not None:
+        trained = TrialConfig.from_json(evidence.baseline.config)
+        yield Candidate(
+            TunedConfig(trained.optimizer.name, trained.optimizer.arguments, asdict(trained.schedule)),
+            dataclasses.replace(source, status=None, value=evidence.baseline.value),
+            situation,
+        )

@@ -9,7 +9,12 @@ than others, or not finite somewhere, diverged there. Policies run in a virtual 
 sample's final values and the incumbent is the best final value among trials trained to the end in time: 1 is the median
 config or nothing at all, 0 the best of the sample, below 0 better than that.
 
-All policies start without defaults or pinned configs; each pruner judges at 2 units first. `pbt` is not among them: its
+All policies start without defaults or pinned configs, but for what `--prior` gives the `auto` search: `tables` are
+the members of the shipped table that are of another workload than the objective's, moved to its model by the scaling
+rules; `store` are the recommendations in a service's database (`--database`), without those of that workload. Both need
+the objective's model: that of the shipped curve tables is known, another one's is in `--fingerprint FILE --batch-size
+--num-steps`. `misleading` are configs that are far from good for the objective. Each pruner judges at 2 units first.
+`pbt` is not among them: its
 trials go on from each other's weights with other hyperparameters, and a curve for each config does not tell where that
 leads.
 """
@@ -30,7 +35,8 @@ import numpy as np
 from search_spaces import SearchSpace
 from service.domain import Direction
 from tests.benchmarks.report import print_table, report
-from tests.benchmarks.search.search_policies import POLICIES
+from tests.benchmarks.search.priors import PRIORS, known_configs, target_of
+from tests.benchmarks.search.search_policies import POLICIES, auto
 from tests.benchmarks.search.search_simulation import Objective, Problem, simulate
 
 DIRECTIONS = {
@@ -78,6 +84,11 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--workers", type=_numbers, default=[1.0], help="numbers of workers, e.g. 1,4")
     parser.add_argument("--measure-every", type=int, default=1, help="units between the measurements of a training")
     parser.add_argument("--policies", type=_policies, default=_policies("auto,tpe,gp,asha,random"), help="names")
+    parser.add_argument("--prior", choices=PRIORS, default="none", help="what the auto search knows before")
+    parser.add_argument("--fingerprint", type=Path, help="of the objective's model, by `shampoo-tuner fingerprint`")
+    parser.add_argument("--batch-size", type=int, help="of the objective's training")
+    parser.add_argument("--num-steps", type=int, help="of the objective's training")
+    parser.add_argument("--database", help="of the service whose recommendations are the prior, as a URL")
     parser.add_argument("--sample", type=int, default=2000, help="random configs that give best and median")
     parser.add_argument("--json", type=Path, help="file for the result")
     return parser.parse_args(arguments)
@@ -90,11 +101,24 @@ def main(arguments: list[str] | None = None) -> None:
     problem = Problem.sampled(
         load_objective(given.objective), space, DIRECTIONS[given.direction], num_configs=given.sample
     )
+    known = known_configs(
+        given.prior,
+        problem,
+        target_of(given.objective, given.fingerprint, given.batch_size, given.num_steps),
+        database_url=given.database,
+    )
     print(
         f"{given.objective}: {problem.num_units} units, best {problem.best:.5g}, median {problem.median:.5g}, "
-        f"{problem.diverged_share:.1%} diverge\n"
+        f"{problem.diverged_share:.1%} diverge"
     )
-    figures: dict[str, Any] = {"objective": given.objective, "num_seeds": given.seeds, "budgets": given.budgets}
+    print(f"prior {given.prior}: {len(known)} configs\n")
+    figures: dict[str, Any] = {
+        "objective": given.objective,
+        "num_seeds": given.seeds,
+        "budgets": given.budgets,
+        "prior": given.prior,
+        "num_known": len(known),
+    }
     ratios: dict[str, float] = {}
     rows: list[list[str | int | float]] = []
     heads = [f"regret at {budget:g}" for budget in given.budgets]
@@ -106,7 +130,7 @@ def main(arguments: list[str] | None = None) -> None:
             regrets = np.array(
                 [
                     simulate(
-                        POLICIES[name](problem, seed),
+                        auto(problem, seed, known=known) if name == "auto" else POLICIES[name](problem, seed),
                         problem,
                         num_workers=num_workers,
                         budgets=given.budgets,

@@ -1,8 +1,8 @@
 """Tells the digest of a config's model: `python -m trainers.identity CONFIG [ROOTS]`, with a trial config as JSON and
 the directories that it may read.
 
-Prints `{"model": DIGEST}`, or `{"refused": WHY}` with status 2. `trainers.workloads.describe.ask_model_digest` is the
-other end.
+Prints `{"model": DIGEST, "parameters": SHAPE}`, or `{"refused": WHY}` with status 2. The other end is
+`trainers.identity.asking.ask_model`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from trainers.config import InvalidConfig, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.model import model_digest
+from trainers.identity.shape import model_shape
 from trainers.workload.user_workload import explain
 from trainers.workloads.registry import load
 
@@ -32,7 +33,9 @@ def main() -> int:
         roots = DataRoots.from_json(json.loads(sys.argv[2])) if len(sys.argv) > 2 else None
         workload = load(config.workload, config.workload_options, data_roots=roots)
         with torch.device("meta"):
-            answer = {"model": model_digest(workload.build_model())}
+            model = workload.build_model()
+        shape = model_shape(model).to_json() if next(model.parameters(), None) is not None else None
+        answer = {"model": model_digest(model), "parameters": shape}
     except InvalidConfig as error:
         answer, status = {"refused": str(error)}, 2
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code

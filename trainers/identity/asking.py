@@ -1,13 +1,50 @@
-"""Asks a process of its own for the fingerprint of a model, so that whoever asks imports nothing of anyone's code."""
+"""Asks processes of their own about models, so that whoever asks imports nothing of anyone's code."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 
-from trainers.config import InvalidConfig, Json
-from trainers.identity.values import Fingerprint
+from trainers.config import InvalidConfig, Json, TrialConfig
+from trainers.data.roots import DataRoots
+from trainers.identity.values import Fingerprint, ModelShape
 from trainers.workloads.describe import TIMEOUT_SECONDS, ask_process
+
+
+@dataclass(frozen=True, slots=True)
+class ToldModel:
+    """The model that a trial would train."""
+
+    digest: str
+    """Its `trainers.identity.model.model_digest`."""
+    shape: ModelShape | None
+    """None: it has no parameters."""
+
+
+def ask_model(
+    config: TrialConfig, *, data_roots: DataRoots | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+) -> ToldModel:
+    """The model that a trial would train (`trainers.identity`), which is built without weights.
+
+    Args:
+        data_roots: the directories that the workload may read; None: all that this process may.
+
+    Raises:
+        InvalidConfig: it cannot be built here; the message says why.
+        DescriptionTooSlow: not in this time.
+        DescriptionKilled: its process was killed.
+    """
+    answer = ask_process(
+        [json.dumps(config.to_json()), *([] if data_roots is None else [json.dumps(asdict(data_roots))])],
+        what=f"{config.workload}: to build its model",
+        timeout_seconds=timeout_seconds,
+        module="trainers.identity",
+    )
+    if "refused" in answer:
+        raise InvalidConfig("workload", str(answer["refused"]))
+    parameters = answer["parameters"]
+    return ToldModel(str(answer["model"]), None if parameters is None else ModelShape.from_json(parameters))
 
 
 def ask_fingerprint(name: str, options: Mapping[str, Json], *, timeout_seconds: float = TIMEOUT_SECONDS) -> Fingerprint:

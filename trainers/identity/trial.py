@@ -16,10 +16,13 @@ from trainers.identity.data import content_digest
 from trainers.identity.model import model_digest
 from trainers.identity.shape import model_shape
 from trainers.identity.values import Environment, TrialIdentity
+from trainers.installation.commit import commit
 from trainers.workload.protocol import Workload
 from trainers.workloads.registry import describe
 
 OWN_DISTRIBUTION = "shampoo-tuner"
+COMMIT = "shampoo-tuner's commit"
+"""The name among the versions of the commit that is checked out, where ours are a git checkout's packages."""
 LIBRARIES = ("numpy", "transformers", "tokenizers", "pyarrow", "PIL")
 """Modules whose versions are told if the process has imported them."""
 
@@ -64,6 +67,9 @@ def versions(module: str) -> Mapping[str, str]:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue  # a module that is no package's
+    own_commit = commit()
+    if own_commit is not None:
+        found[COMMIT] = own_commit
     return found
 
 

@@ -50,6 +50,9 @@ class RankContext:
     on_built: Callable[[TrialIdentity], None] | None = None
     """Hears, before the first step, which model is trained on which data; for that, a rank reads some of them. None:
     nobody asks."""
+    on_trained: Callable[[nn.Module], None] | None = None
+    """Is given, on every rank and after the last measurement, the model with the weights that were evaluated; for that,
+    the generator of measurements is exhausted. None: nobody asks."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.rank < self.world_size:

@@ -3,8 +3,8 @@
     python -m trainers.workloads.describe my_package.models:MyModel
 
 prints the description as JSON, or why there is none. `ask` and `ask_for_installed` are the other end: they start that
-command where this process runs and imports from, and read what it prints. `ask_model_digest` asks `trainers.identity`
-in the same way.
+command where this process runs and imports from, and read what it prints. `trainers.identity.asking` asks others in the
+same way.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from trainers.config import InvalidConfig, TrialConfig
-from trainers.data.roots import DataRoots
+from trainers.config import InvalidConfig
 from trainers.processes.starting import Streams, start
 from trainers.workload.description import ParameterGroup, TokensPerExample, WorkloadDescription, WorkloadOption
 from trainers.workload.user_workload import explain, printable
@@ -75,30 +74,6 @@ def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
     """
     answer = ask_process(["--installed"], what="the installed workloads: their import", timeout_seconds=timeout_seconds)
     return Installed(tuple(map(_from_json, answer["descriptions"])), answer["problems"])
-
-
-def ask_model_digest(
-    config: TrialConfig, *, data_roots: DataRoots | None = None, timeout_seconds: float = TIMEOUT_SECONDS
-) -> str:
-    """The digest of the model that a trial would train (`trainers.identity`), which is built without weights.
-
-    Args:
-        data_roots: the directories that the workload may read; None: all that this process may.
-
-    Raises:
-        InvalidConfig: it cannot be built here; the message says why.
-        DescriptionTooSlow: not in this time.
-        DescriptionKilled: its process was killed.
-    """
-    answer = ask_process(
-        [json.dumps(config.to_json()), *([] if data_roots is None else [json.dumps(asdict(data_roots))])],
-        what=f"{config.workload}: to build its model",
-        timeout_seconds=timeout_seconds,
-        module="trainers.identity",
-    )
-    if "refused" in answer:
-        raise InvalidConfig("workload", str(answer["refused"]))
-    return str(answer["model"])
 
 
 def environment_of_children() -> dict[str, str]:

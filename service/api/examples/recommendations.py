@@ -140,6 +140,15 @@ RECOMMENDATION: dict[str, Any] = {
         "alternatives": [],
         "search_interval": [0.1402, 0.2173],
         "branches": None,
+        "transfers": [
+            {
+                "source": "digits-mlp, batch size 128",
+                "distance": 1.0,
+                "number": 1,
+                "value": 0.0731,
+                "behind": 0.0473,
+            }
+        ],
         "currency": "steps",
         "comparisons": [
             _comparison("steps", spent=200.0, value=0.0713, improvement=0.1814, low=0.1791, high=0.1837),
@@ -148,6 +157,12 @@ RECOMMENDATION: dict[str, Any] = {
         ],
         "baselines": [{"optimizer": "adamw", "number": 3, "value": 0.0869, "num_new_seeds": 1, "num_tried": 10}],
         "side_seconds": {"search": 9.4, "adamw": 8.8},
+        "break_even": {
+            "device_hours": 0.0213,
+            "saved_device_hours": 0.00022,
+            "saved_share": 0.267,
+            "num_runs": 96,
+        },
     },
     "created_at": "2026-03-01T12:00:49Z",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from service.api import problems
 from service.api.conditional import UNCHANGEABLE, TaggedDependency
@@ -14,6 +14,8 @@ from service.api.schemas.recommendations import KnownValuesRead, RecommendationL
 from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
 from service.api.strict_json import refuse_repeated_names
 from service.errors import NotFound
+from service.evidence.formats.written import Format, Written, written
+from service.evidence.recommended import recommendation_from_json
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
 from service.use_cases.answers import find_answers, values_elsewhere
 from service.use_cases.transferring import configs_for
@@ -24,6 +26,9 @@ router = APIRouter(prefix="/v1", tags=["recommendations"], route_class=OneThread
 Name = Query(min_length=1, max_length=200)
 Digest = Query(min_length=1, max_length=64)
 Count = Query(ge=1, le=MAX_COUNT)
+RecommendationId = Annotated[
+    str, Path(description="The recommendation's id.", examples=["rec_01KAJ5QW1Z9Y8X7V6T5S4R3Q2P"])
+]
 
 
 @router.get(
@@ -108,6 +113,38 @@ def recommend_untuned(question: UntunedQuestion, session: ReadSession, caller: C
     """
     found = configs_for(session, question.target, num_configs=question.budget.num_trials, project=caller.sees)
     return UntunedAnswerRead.of(found, question)
+
+
+@router.get(
+    "/recommendations/{recommendation_id}",
+    summary="Read a recommendation",
+    response_model=RecommendationRead,
+    responses={**UNCHANGEABLE, **problems.documented(404, 422, 503)},
+)
+def read_one_recommendation(
+    session: ReadSession, caller: CallerDependency, tagged: TaggedDependency, recommendation_id: RecommendationId
+) -> Response:
+    """One recommendation, whether or not a newer one has taken its place."""
+    found = RecommendationRepository(session).get(recommendation_id, project=caller.sees)
+    return tagged.answer(RecommendationRead.of(found.row, is_superseded=found.is_superseded))
+
+
+@router.get(
+    "/recommendations/{recommendation_id}/formats/{format}",
+    summary="Write a recommendation in another format",
+    response_model=Written,
+    responses=problems.documented(404, 422, 503),
+)
+def write_recommendation(
+    session: ReadSession,
+    caller: CallerDependency,
+    recommendation_id: RecommendationId,
+    form: Annotated[Format, Path(alias="format", description="The format.")],
+) -> Written:
+    """The recommended config as Python, JSON or YAML, as the command that trains it again, or in the words of another
+    optimizer package, with a list of what of it cannot be said there."""
+    found = RecommendationRepository(session).get(recommendation_id, project=caller.sees)
+    return written(recommendation_from_json(found.row.content), form)
 
 
 @router.get(

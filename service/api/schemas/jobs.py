@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, StringConstraints, model_validator
 from service.api import examples
 from service.api.request_body import check_storable
 from service.api.schemas.common import ReadModel, of_list
+from service.api.schemas.in_html import table
 from service.domain import (
     DEFAULT_PROJECT,
     JobRequest,
@@ -244,6 +245,20 @@ class JobRead(ReadModel):
     """When it first ran; null: not yet."""
     finished_at: datetime | None
     """When it ended; null: it has not."""
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: where the job stands."""
+        best = self.progress.best
+        rows: dict[str, object] = {
+            "Job": self.id,
+            "State": self.state if self.failure is None else f"{self.state}: {self.failure}",
+            "Workload": self.workload,
+            "Trials": f"{self.progress.num_finished} of {self.num_trials}",
+            "Best": "none yet"
+            if best is None
+            else f"{self.objectives[0].metric} {best.value:.4g}, trial {best.number}",
+        }
+        return table(self.name, rows)
 
     @classmethod
     def of(cls, job: models.Job, progress: JobProgress, waiting: Waiting | None) -> JobRead:

@@ -9,8 +9,12 @@ from pydantic import ConfigDict, Field
 
 from service.api import examples
 from service.api.schemas.common import ReadModel
+from service.api.schemas.in_html import shown
+from service.evidence.formats.snippet import python_snippet
+from service.evidence.formats.torchrun import torchrun_line
+from service.evidence.in_words.wording import optimizer_title
+from service.evidence.in_words.words import evidence_lines
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
-from service.evidence.snippet import python_snippet
 
 if TYPE_CHECKING:
     from service.store import models
@@ -64,6 +68,9 @@ class RecommendationRead(RecommendedConfig):
     """Null: it was found before this was kept."""
     python: str
     """The same as Python to paste."""
+    torchrun: str | None = None
+    """A line for a shell that trains it again, as its trial was trained; null: it was made before its ranks were kept,
+    or its trial began from another one's checkpoint."""
     created_at: datetime
     """When it was made."""
 
@@ -78,9 +85,15 @@ class RecommendationRead(RecommendedConfig):
             key=RecommendationKey.model_validate(stored),
             environment=None if stored.environment is None else EnvironmentRead.model_validate(stored.environment),
             python=python_snippet(recommended),
+            torchrun=torchrun_line(recommended),
             created_at=stored.created_at,
             **dict(recommended),
         )
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it: the evidence in words, and the Python to paste."""
+        title = f"{optimizer_title(self.optimizer)} for {self.model or self.workload}"
+        return shown(title, evidence_lines(self.evidence), code=self.python)
 
 
 class KnownValuesRead(ReadModel):

@@ -8,8 +8,8 @@ from pydantic import ConfigDict, Field
 
 from service.api import examples
 from service.api.schemas.common import ReadModel
+from service.evidence.formats.snippet import trial_snippet
 from service.evidence.recommended import PasteableConfig
-from service.evidence.snippet import trial_snippet
 from service.specification.strict_model import StrictModel
 from service.transfer.candidates import SourceKind
 from service.transfer.ranking import CONFIDENCE, Transferred

@@ -26,7 +26,7 @@ def workloads(url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = Fal
     for one in found:
         cells = (one.default_objective, str(one.default_num_steps), str(one.default_batch_size), one.title)
         table.add_row(one.name, *cells)
-    terminal.new_console().print(table)
+    terminal.show(terminal.new_console(), table)
 
 
 @app.command()
@@ -64,6 +64,6 @@ def spaces(
         table.add_row(
             one.name,
             one.optimizer,
-            ", ".join(parameter.name for parameter in SearchSpace.from_json(one.space).parameters),
+            ", ".join(dict.fromkeys(parameter.name for parameter in SearchSpace.from_json(one.space).parameters)),
         )
-    terminal.new_console().print(table)
+    terminal.show(terminal.new_console(), table)

@@ -9,13 +9,15 @@ from rich.table import Table
 from rich.text import Text
 
 from service.api.schemas.trials import TrialRead
-from service.cli.terminal import InertTable
+from service.cli.terminal import COLUMN_GAP, InertTable, columns_of, fitting
 from service.domain import TrialState
 from service.evidence.in_words.wording import duration, number
 
 BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE_COLUMNS = 24
 NARROW_COLUMNS = 100
+PARAMETERS_COLUMNS = 20
+"""Fewer say nothing."""
 
 _STYLES = {
     TrialState.RUNNING: "cyan",
@@ -28,31 +30,41 @@ _STYLES = {
 def trials_table(
     trials: Sequence[TrialRead], *, metric: str, width: int, curves: Mapping[int, Sequence[float]] | None = None
 ) -> Table:
-    """A row for each trial; where `width` columns do not hold the parameters, they are cut.
+    """A row for each trial; where `width` columns do not hold the parameters, they are cut, or columns are left out.
 
     Args:
         metric: that of `value`.
         curves: the values of trials by number so far; None: no column for them.
     """
-    table = InertTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-    for heading in ("trial", "phase", "state", "steps", "time", metric):
-        table.add_column(heading, no_wrap=True)
+    columns: dict[str, list[str | Text]] = {
+        "trial": [str(trial.number) for trial in trials],
+        "phase": [trial.phase.value for trial in trials],
+        "state": [Text(trial_state(trial), style=_STYLES.get(trial.state, "")) for trial in trials],
+        "steps": [f"{trial.step}/{trial.num_steps}" for trial in trials],
+        "time": [duration(trial.seconds) if trial.seconds else "" for trial in trials],
+        metric: ["" if trial.value is None else number(trial.value) for trial in trials],
+    }
     if curves is not None:
-        table.add_column("curve", no_wrap=True, min_width=CURVE_COLUMNS)
-    if curves is None or width >= NARROW_COLUMNS:
-        table.add_column("parameters", no_wrap=width < NARROW_COLUMNS, overflow="ellipsis")
-    for trial in trials:
-        cells = [
-            str(trial.number),
-            trial.phase.value,
-            Text(trial_state(trial), style=_STYLES.get(trial.state, "")),
-            f"{trial.step}/{trial.num_steps}",
-            duration(trial.seconds) if trial.seconds else "",
-            "" if trial.value is None else number(trial.value),
-        ]
-        if curves is not None:
-            cells.append(sparkline(curves.get(trial.number, ())))
-        table.add_row(*cells, *([parameters_words(trial)] if len(table.columns) > len(cells) else []))
+        columns["curve"] = [sparkline(curves.get(trial.number, ())) for trial in trials]
+    needed = {heading: columns_of(heading, *cells) for heading, cells in columns.items()}
+    if curves is not None:
+        needed["curve"] = CURVE_COLUMNS + COLUMN_GAP
+    left = width - sum(needed.values())
+    if (curves is None or width >= NARROW_COLUMNS) and left >= PARAMETERS_COLUMNS:
+        columns["parameters"] = [parameters_words(trial) for trial in trials]
+        needed["parameters"] = left
+    shown = fitting(needed, width=width, spared=("time", "phase", "steps"))
+    table = InertTable(box=None, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
+    for heading in shown:
+        table.add_column(
+            heading,
+            no_wrap=heading != "parameters" or width < NARROW_COLUMNS,
+            overflow="ellipsis",
+            min_width=CURVE_COLUMNS if heading == "curve" else None,
+            max_width=needed[heading] if heading == "parameters" else None,
+        )
+    for cells in zip(*(columns[heading] for heading in shown), strict=True):
+        table.add_row(*cells)
     return table
 
 

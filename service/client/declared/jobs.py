@@ -19,6 +19,7 @@ from service.api.schemas.trials import MeasurementPage, MeasurementRead, TrialCo
 from service.api.schemas.untuned import UntunedAnswerRead
 from service.client.calls import Call, Pages, Part, given, keyed, nothing, page_of, reading
 from service.domain import JobState, Phase, TrialState
+from service.evidence.formats.written import Written
 from service.evidence.health.cards import HealthCard
 from service.specification.job import JobSpecification
 from trainers.identity.values import Fingerprint
@@ -249,6 +250,25 @@ def recommend(
 def recommendation(job_id: str) -> Call[RecommendationRead]:
     """Raises: ApiError (404: there is none yet)."""
     return Call(reading(RecommendationRead), "GET", f"{_job_path(job_id)}/recommendation")
+
+
+def one_recommendation(recommendation_id: str) -> Call[RecommendationRead]:
+    """A recommendation by its own id. Raises: ApiError (404: there is none)."""
+    return Call(reading(RecommendationRead), "GET", f"/v1/recommendations/{quote(recommendation_id, safe='')}")
+
+
+def written_recommendation(recommendation_id: str, form: str) -> Call[Written]:
+    """A recommended config in another format, with what of it cannot be said there.
+
+    Args:
+        recommendation_id: its own id.
+        form: one of `service.evidence.formats.written.Format`.
+
+    Raises:
+        ApiError: 404: there is no such recommendation; 422: no such format.
+    """
+    address = f"/v1/recommendations/{quote(recommendation_id, safe='')}/formats/{quote(form, safe='')}"
+    return Call(reading(Written), "GET", address)
 
 
 def insights(job_id: str) -> Call[InsightsRead]:

@@ -20,10 +20,10 @@ from service.dashboard.job.parallel import axes_of
 from service.dashboard.job.trials import AskedOfTable, best_numbers_of, table_of
 from service.dashboard.live_parts import live_parts
 from service.dashboard.rendering import page
+from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import currency_lines, status_words
 from service.evidence.recommended import recommendation_from_json
-from service.evidence.snippet import python_snippet
 from service.specification.phases import spaces_of
 from service.store.repositories import (
     EventRepository,

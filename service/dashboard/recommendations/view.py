@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import yaml
-
 from service.dashboard.recommendations.asked import LABELS
 from service.evidence.best_values import BestTrial, best_of
+from service.evidence.formats.written import Format, written
 from service.evidence.in_words.words import Answer, answer_of
-from service.evidence.recommended import PasteableConfig, RecommendedConfig, recommendation_from_json
-from service.evidence.snippet import python_snippet
+from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.types import Evidence
 from service.store.models import RecommendationRow
 from service.store.repositories import Answer as FoundAnswer
@@ -58,7 +56,10 @@ class Copy:
 
     id: str
     title: str
-    text: str
+    text: str | None
+    """None: it cannot be said so."""
+    cannot_say: Sequence[str] = ()
+    """What of it is not said so, or otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +91,9 @@ def choices(query: RecommendationQuery, known: Sequence[KnownValues]) -> list[Ch
 
 def copies(recommendation: RecommendedConfig) -> list[Copy]:
     """The config in every format: as a training script needs it, and with its evidence as `recommend` prints it."""
-    config = {name: getattr(recommendation, name) for name in PasteableConfig.model_fields}
-    own = PasteableConfig(**config).model_dump(mode="json")
+    found = [written(recommendation, form) for form in Format]
     return [
-        Copy("copy-python", "Python to paste", python_snippet(recommendation)),
-        Copy("copy-json", "JSON", _json(own)),
-        Copy("copy-yaml", "YAML", yaml.safe_dump(own, sort_keys=False, allow_unicode=True).rstrip()),
+        *(Copy(f"copy-{one.format}", one.title, one.text, one.cannot_say) for one in found),
         Copy("copy-evidence", "JSON with its evidence", _json(recommendation.to_json())),
     ]
 

@@ -19,10 +19,10 @@ from service.dashboard.job.confirmation import confirmation_of
 from service.dashboard.rendering import page
 from service.dashboard.report.drawing import Drawing, drawing_of
 from service.domain import Phase
+from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines, status_words
 from service.evidence.recommended import recommendation_from_json
-from service.evidence.snippet import python_snippet
 from service.evidence.types import Evidence
 from service.store.models import Job
 from service.store.repositories import (

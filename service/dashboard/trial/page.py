@@ -21,7 +21,7 @@ from service.dashboard.live_parts import live_parts
 from service.dashboard.rendering import page
 from service.dashboard.trial import metrics, view
 from service.dashboard.trial.address import trial_number
-from service.domain import Direction, Phase, TrialState, side_of
+from service.domain import Direction, FailureReason, Phase, TrialState, side_of
 from service.evidence.in_words.trial_words import Repeated, Standing, account_of, facts_of
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
@@ -83,6 +83,9 @@ def trial_page(
     baseline = best_of_baselines(session, job)
     before, after = relations.neighbours(job.id, trial.number)
     _, python = config_to_paste(job, trial)
+    parameters = view.parameter_rows(
+        trial.parameters, others_best.parameters if others_best else None, _space(job, origin)
+    )
     context = {
         "is_whole": not parts,
         "job": job,
@@ -111,9 +114,8 @@ def trial_page(
         "scale": scale if scale in get_args(CurveScale) else "auto",
         "scales": get_args(CurveScale),
         "measured_words": metrics.measured_words,
-        "parameters": view.parameter_rows(
-            trial.parameters, others_best.parameters if others_best else None, _space(job, origin)
-        ),
+        "parameters": parameters,
+        "extremes": view.edge_words(parameters) if trial.reason is FailureReason.DIVERGED else [],
         "costs": _costs(session, job, trial, origin, baseline.optimizer if baseline else None),
         "confirmed_by": relations.confirmed_by(job.id, trial.number),
         "forks": relations.forks_of(job.id, trial.number) if job.specification.pruner.name == "pbt" else [],

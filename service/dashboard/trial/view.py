@@ -83,6 +83,16 @@ def parameter_rows(
     return rows
 
 
+def edge_words(rows: Sequence[ParameterRow]) -> list[str]:
+    """Which values, but for defaults, lie at an end of their range: a sentence each, beside that of the best trial."""
+    found = []
+    for row in rows:
+        if row.at_edge and row.differs_from_default:
+            best = f"; the best trial has {short(row.best)}" if row.best_has_it and row.differs_from_best else ""
+            found.append(f"{row.name} = {short(row.value)} is at the {row.at_edge} end of {row.range_words}{best}.")
+    return found
+
+
 def range_words(parameter: Parameter) -> str:
     """The values that a parameter is searched among."""
     if isinstance(parameter, Categorical):

@@ -9,7 +9,7 @@ import math
 from enum import StrEnum
 
 from service.domain import Currency
-from service.evidence.in_words.wording import duration, times
+from service.evidence.in_words.wording import device_time, duration, share, times
 from service.evidence.types import Evidence, ReachedBaseline, Verdict, Winner
 
 ALIKE = 0.05
@@ -166,3 +166,15 @@ def _worth_words(evidence: Evidence, baseline: Winner) -> str:
     if clock is OnTheClock.UNKNOWN:
         return f"{words}: whether fewer steps save time is not known."
     return f"{words}, so that fewer steps are no gain."
+
+
+def break_even_words(evidence: Evidence) -> str | None:
+    """When the job will have paid; None: it is not known that it will."""
+    found = evidence.break_even
+    if found is None:
+        return None
+    runs = "1 training" if found.num_runs == 1 else f"{found.num_runs:,} trainings"
+    return (
+        f"This search cost {device_time(found.device_hours)}; at {share(found.saved_share)} fewer seconds to the "
+        f"baseline's best it pays after {runs} of this length."
+    )

@@ -6,7 +6,7 @@ Numbers are rounded in one way: measured values to four significant digits, shar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -14,7 +14,7 @@ from service.domain import Currency, Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
 from service.evidence.branches import Branches
 from service.evidence.comparison.paired import SURE_SEEDS
-from service.evidence.in_words.speed import but_on_the_clock, speed_words
+from service.evidence.in_words.speed import break_even_words, but_on_the_clock, speed_words
 from service.evidence.in_words.wording import (
     DASH,
     chance,
@@ -26,6 +26,7 @@ from service.evidence.in_words.wording import (
     signed_share,
     spread,
 )
+from service.evidence.transfers import TransferResult
 from service.evidence.types import (
     MIN_TRIED,
     Alternative,
@@ -64,6 +65,8 @@ class Answer:
     """Whether the recommended config held with new seeds; None: nothing is recommended yet, or at all."""
     speed: str | None = None
     """How soon the recommended config was as good as the baseline's best, and what that is worth."""
+    break_even: str | None = None
+    """After how many trainings the job has paid."""
 
 
 def status_words(evidence: Evidence) -> str:
@@ -135,7 +138,9 @@ def answer_of(evidence: Evidence) -> Answer | None:
     found = _compared(evidence, evidence.baseline)
     if found.kind == "better" and (but := but_on_the_clock(evidence)) is not None:
         found = dataclasses.replace(found, kind="mixed", headline=f"{found.headline}, {but}")
-    return dataclasses.replace(found, status=evidence.status, speed=speed_words(evidence))
+    return dataclasses.replace(
+        found, status=evidence.status, speed=speed_words(evidence), break_even=break_even_words(evidence)
+    )
 
 
 def _compared(evidence: Evidence, baseline: Winner) -> Answer:
@@ -292,10 +297,26 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     bests = [best_of(evidence.confirmation, winner) for winner in (best, baseline) if winner is not None]
     lines += [PLUS_MINUS] if any(found.standard_deviation is not None for found in bests) else []
     lines += [*_probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
-    lines += [] if (speed := speed_words(evidence)) is None else [speed]
+    lines += [words for words in (speed_words(evidence), break_even_words(evidence)) if words is not None]
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
+    lines += transfer_lines(evidence.transfers)
     lines += [*_front_lines(evidence, num_front), _trials_line(evidence), *_seconds_lines(evidence)]
     return [*lines, *evidence.caveats]
+
+
+def transfer_lines(transfers: Sequence[TransferResult]) -> list[str]:
+    """How the configs did that were moved from other models: each with its distance and what came of it."""
+    found: list[str] = []
+    for one in transfers:
+        if one.value is None:
+            came = "was not trained to its end"
+        elif one.behind == 0:
+            came = f"reached {number(one.value)}, the best of the search"
+        else:
+            gap = "" if one.behind is None else f", {share(one.behind)} behind the best of the search"
+            came = f"reached {number(one.value)}{gap}"
+        found.append(f"Trial {one.number}, moved from {one.source} ({one.distance:.1f} octaves away), {came}.")
+    return found
 
 
 def _probability_lines(evidence: Evidence) -> list[str]:

@@ -20,10 +20,11 @@ from service.scheduler.policy.searching.population import PopulationSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import adopt_sampler, make_sampler
 from service.scheduler.policy.searching.sampling.user_sampler import import_sampler
+from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.scheduler.policy.searching.study import SearchStudy
 from service.scheduler.policy.sides import SidePlan
 from service.specification.imported import LEARNING_SAMPLERS
-from service.specification.job import SamplerReference
+from service.specification.job import MovedConfig, SamplerReference
 from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
 from service.specification.planning import JobPlan
 from service.store.models import Trial
@@ -91,6 +92,7 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             first_rung=pruner.min_steps,
             pauses=plan.pruner != "none",
             seed=random.Random(seed).getrandbits(32),
+            known=_known(plan, side),
         )
         return AutoStudySearch(search, space, plan.direction)
     sampled = _study(plan, side, plan.sampler, seed)
@@ -115,6 +117,18 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
             direction=plan.direction,
         ),
     )
+
+
+def _known(plan: JobPlan, side: Side) -> list[KnownConfig]:
+    """What the job was told of models like its own, when it was submitted."""
+    specification, space = plan.specification, plan.spaces[side]
+    asked = [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
+    pinned = next(entries for own, entries in zip(plan.spaces, asked, strict=True) if own == side)
+    return [
+        KnownConfig(space.check(dict(entry.parameters)), entry.distance)
+        for entry in pinned
+        if isinstance(entry, MovedConfig)
+    ]
 
 
 def _study(plan: JobPlan, side: Side, sampler: SamplerName | SamplerReference, seed: str) -> SearchStudy:

@@ -14,6 +14,7 @@ from typing import Any
 
 from service.domain import Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
+from service.specification.identity import ModelOfJob
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import JobPlan
 from service.specification.price import Price
@@ -52,14 +53,14 @@ def estimate_job(
     *,
     project: str,
     memory: MemoryEstimate | None = None,
-    fingerprint: str | None = None,
+    of_model: ModelOfJob | None = None,
     price: Price | None = None,
 ) -> Estimate:
     """The most that the job of `plan` would cost, by what earlier jobs of the project measured; stores nothing.
 
     Args:
         memory: what `estimate_memory` said of it, which takes too long for a transaction.
-        fingerprint: what `fingerprint_for_winners` said of it, likewise.
+        of_model: what `model_for_winners` said of it, likewise.
         price: of each of its ranks; None: nobody knows.
     """
     specification = plan.specification
@@ -89,15 +90,17 @@ def estimate_job(
         max_device_hours=max_hours,
         max_cost=None if max_hours is None else cost_of(price, max_hours),
         currency=None if price is None else price.currency,
-        winners=_winners(session, plan, fingerprint, project),
+        winners=_winners(session, plan, of_model, project),
         memory=memory,
     )
 
 
-def _winners(session: Session, plan: JobPlan, fingerprint: str | None, project: str) -> dict[Side, list[EarlierWinner]]:
+def _winners(
+    session: Session, plan: JobPlan, of_model: ModelOfJob | None, project: str
+) -> dict[Side, list[EarlierWinner]]:
     asked, resolved = (
         [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
-        for specification in (plan.specification, resolve_winners(session, plan, fingerprint, project=project))
+        for specification in (plan.specification, resolve_winners(session, plan, of_model, project=project))
     )
     return {
         side: [entry for entry in found if isinstance(entry, EarlierWinner)]

@@ -82,7 +82,7 @@ class MemoryPredictor:
             raise NotPredictable("torch is not installed here")
         resources = plan.specification.resources
         self._world_size = resources.workers_per_trial
-        self._device_type = "cuda" if resources.gpus_per_worker else "cpu"
+        self._device_type = resources.device
         self._data_roots = None if data_roots is None else dataclasses.asdict(data_roots)
         self._buffer = b""
         self._is_closed = False

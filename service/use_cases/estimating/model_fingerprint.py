@@ -6,26 +6,32 @@ import importlib.util
 
 from service.domain import Phase
 from service.errors import InvalidInput, WorkloadNotDescribed
-from service.specification.identity import fingerprint_of
+from service.specification.identity import ModelOfJob, fingerprint_of
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan
 from trainers.config import InvalidConfig
 from trainers.data.roots import DataRoots
-from trainers.workloads.describe import DescriptionKilled, DescriptionTooSlow, ask_model_digest
+from trainers.identity.asking import ask_model
+from trainers.workloads.describe import DescriptionKilled, DescriptionTooSlow
 
-WINNERS = "winners"
+EARLIER = ("winners", "nearest")
+"""Entries of `pinned` that ask for configs of tuned models, which takes to know this one."""
 
 
 def field_with_winners(specification: JobSpecification) -> str | None:
-    """The field in which a job asks for winners of earlier ones; None: it does not."""
-    if WINNERS in specification.pinned:
+    """The field in which a job asks for configs of earlier ones; None: it does not."""
+    if any(entry in specification.pinned for entry in EARLIER):
         return "pinned"
-    asking = (index for index, baseline in enumerate(specification.baselines) if WINNERS in baseline.pinned)
+    asking = (
+        index
+        for index, baseline in enumerate(specification.baselines)
+        if any(entry in baseline.pinned for entry in EARLIER)
+    )
     return next((f"baselines[{index}].pinned" for index in asking), None)
 
 
-def fingerprint_for_winners(plan: JobPlan, *, data_roots: DataRoots | None = None) -> str | None:
-    """The fingerprint of the model that the job's default trial trains, for the winners it asks for; None: it asks for
+def model_for_winners(plan: JobPlan, *, data_roots: DataRoots | None = None) -> ModelOfJob | None:
+    """The model that the job's default trial trains, for the configs of earlier ones it asks for; None: it asks for
     none. Takes seconds, in a process of its own: not inside a transaction.
 
     Args:
@@ -38,12 +44,13 @@ def fingerprint_for_winners(plan: JobPlan, *, data_roots: DataRoots | None = Non
     field = field_with_winners(plan.specification)
     if field is None:
         return None
-    problem = "winners are those of the same model, and which one this is could not be told: "
+    problem = "winners and nearest configs go by the model, and which one this is could not be told: "
     if importlib.util.find_spec("torch") is None:
         raise InvalidInput(field, problem + "torch is not installed beside this API")
     config = plan.trial_config(Phase.SEARCH, plan.spaces[Phase.SEARCH].defaults())
     try:
-        return fingerprint_of(plan, ask_model_digest(config, data_roots=data_roots))
+        told = ask_model(config, data_roots=data_roots)
+        return ModelOfJob(fingerprint_of(plan, told.digest), told.shape)
     except (DescriptionKilled, DescriptionTooSlow) as error:
         raise WorkloadNotDescribed(f"{field}: {problem}{error.message}") from error
     except InvalidConfig as error:

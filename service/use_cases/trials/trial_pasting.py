@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from service.evidence.formats.snippet import trial_snippet
 from service.evidence.in_words.wording import number, optimizer_title
 from service.evidence.recommend import pasteable
 from service.evidence.recommended import PasteableConfig
-from service.evidence.snippet import trial_snippet
 from service.store.models import Job, Trial
 from service.use_cases.submit import parameter_groups_of
 

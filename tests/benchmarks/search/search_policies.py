@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from service.domain import Phase, PrunerName, SamplerName
 from service.scheduler.policy.phases import JobPolicy
@@ -12,6 +12,7 @@ from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.search_simulation import Problem
 
@@ -28,9 +29,13 @@ def one_phase(problem: Problem, search: Callable[[], PhaseSearch], num_trials: i
     return JobPolicy([SidePlan(Phase.SEARCH, problem.space, num_trials, search)])
 
 
-def _auto(problem: Problem, seed: int) -> Policy:
+def auto(problem: Problem, seed: int, *, known: Sequence[KnownConfig] = ()) -> Policy:
+    """The `auto` search, perhaps with what is known before it."""
+
     def search() -> PhaseSearch:
-        return AutoSearch(problem.space, direction=problem.direction, max_steps=problem.num_units, seed=seed)
+        return AutoSearch(
+            problem.space, direction=problem.direction, max_steps=problem.num_units, seed=seed, known=known
+        )
 
     return one_phase(problem, search)
 
@@ -61,7 +66,7 @@ def _sampled(sampler: SamplerName, pruner: PrunerName = "none") -> MakePolicy:
 
 
 POLICIES: Mapping[str, MakePolicy] = {
-    "auto": _auto,
+    "auto": auto,
     "random": _sampled("random"),
     "quasi": _sampled("quasi"),
     "tpe": _sampled("tpe"),

@@ -297,6 +297,16 @@ def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
     as_yaml = yaml.safe_load(run("recommend", "digits-mlp", "--format", "yaml").stdout)
     assert as_json["job_id"] == as_yaml["job_id"] == job_id
     assert as_json["config"]["lr"] == pytest.approx(float(as_yaml["config"]["lr"]))
+    command = run("recommend", "digits-mlp", "--format", "torchrun").stdout.strip()
+    assert command.startswith("torchrun --nproc-per-node ")
+    assert as_json["torchrun"] == as_yaml["torchrun"] == command
+    translated = run("recommend", "digits-mlp", "--format", "distributed-shampoo")
+    compile(translated.stdout, "translated", "exec")
+    assert "cannot be said there: sides longer than 1024" in translated.stderr
+    nothing = run("recommend", "digits-mlp", "--format", "torch-muon")
+    assert nothing.exit_code == 1
+    assert "it has nothing of preconditioner='shampoo'" in nothing.stderr
+    assert run("recommend", "--job", job_id, "--trial", "0", "--format", "torchrun").exit_code == 2
 
 
 @pytest.mark.usefixtures("url")

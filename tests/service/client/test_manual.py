@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import threading
 from collections.abc import Callable
@@ -11,8 +12,9 @@ from typing import Any
 import pytest
 
 from service import client as package
-from service.client import ApiError, AsyncClient, Client, WaitedTooLong
+from service.client import ApiError, AsyncClient, Client, Tuned, WaitedTooLong, tune
 from service.domain import JobState, Phase
+from service.errors import InvalidInput
 from service.store.session import Database
 from service.use_cases.leases import Lease
 from service.use_cases.run import finish_job
@@ -52,12 +54,25 @@ def test_the_code_of_the_manual_does_what_it_says(
     with running(sqlite_database) as url:
         worker = threading.Thread(target=work, daemon=True)
         worker.start()
-        assert "Shampoo" in _manual()["tune"](url)
+        assert "Shampoo" in _manual()["tune_and_wait"](url)
         worker.join(PATIENCE_SECONDS)
         told = capsys.readouterr()
         assert "mine: succeeded: 3/3 trials" in told.err
         assert "1 completed 0.2" in told.out
         assert event_loop.run(_manual()["look"](url)) == ["mine: succeeded"]
+        queued = _manual()["tune_in_a_notebook"](url)
+        assert list(queued.trials().columns) == ["phase", "state", "value", "step", "seconds"]
+        assert queued.recommendation is None
+        [done] = [job for job in queued.client.jobs() if job.name == "mine"]
+        found = Tuned(done, None, queued.client).wait(progress=False)
+        table = found.trials()
+        assert table["value"].tolist() == [0.5, 0.2, 0.4]
+        assert table.loc[2, "phase"] == Phase.BASELINE
+        assert found.curve(1)["validation_loss"].iloc[-1] == 0.2
+        page = found._repr_html_()
+        assert "<td>succeeded</td>" in page
+        assert "Shampoo has validation_loss 0.2000" in page
+        queued.client.close()
 
 
 def test_the_client_that_awaits_gives_the_same(sqlite_database: Database) -> None:
@@ -86,3 +101,18 @@ def test_the_client_that_awaits_gives_the_same(sqlite_database: Database) -> Non
 
     with running(sqlite_database) as url:
         event_loop.run(ask(url))
+
+
+def test_a_class_goes_along_with_its_module_and_one_of_a_cell_is_refused(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "my_own_workload.py").write_text("class Mine:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    mine = importlib.import_module("my_own_workload").Mine
+    with running(sqlite_database, data_dir=tmp_path, allow_code=True) as url, Client(url) as client:
+        with pytest.raises(ApiError, match="no_such_field"):
+            tune(mine, budget=2, wait=False, url=url, no_such_field=1)
+        assert [code.num_files for code in client.code()] == [1]
+        of_cell = type("Cell", (), {"__module__": "__main__"})
+        with pytest.raises(InvalidInput, match="%%writefile"):
+            tune(of_cell, budget=2, wait=False, url=url)

@@ -66,7 +66,7 @@ def test_filters_offer_the_values_there_are_and_the_one_that_is_asked_for() -> N
 
 def test_every_format_holds_the_same_config() -> None:
     recommendation = recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]})
-    copies = {copy.id: copy.text for copy in view.copies(recommendation)}
+    copies = {copy.id: copy.text or "" for copy in view.copies(recommendation)}
     compile(copies["copy-python"], "copied", "exec")
     config = json.loads(copies["copy-json"])
     assert config["config"] == recommendation.config

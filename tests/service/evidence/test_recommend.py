@@ -15,12 +15,12 @@ from torch import nn
 from search_spaces import preset
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
 from service.evidence.finished_trial import FinishedTrial
+from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.words import answer_of
 from service.evidence.recommend import (
     recommend,
 )
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
-from service.evidence.snippet import python_snippet
 from service.evidence.types import MIN_TRIED, EvidenceStatus, Verdict
 from shampoo import WeightAveraging
 from trainers.config import AveragingConfig, Json, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig

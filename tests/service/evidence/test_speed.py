@@ -115,3 +115,26 @@ def test_what_never_was_as_good_says_so() -> None:
     assert (
         answer.speed == "It never was as good as the baseline's best. A step of it takes 3× as long as the baseline's."
     )
+
+
+def test_a_job_pays_after_as_many_trainings_as_save_what_it_took() -> None:
+    evidence = evidence_of(FAST, SLOW, step_seconds=1.1, num_seeds=3)
+    reached, found = evidence.reached_baseline, evidence.break_even
+    assert reached is not None
+    assert reached.seconds_ratio is not None
+    assert found is not None
+    spent = sum(sum(of_side) for of_side in ([44.0] * (MIN_TRIED + 3), [40.0] * (MIN_TRIED + 3)))
+    saved = reached.baseline_seconds - reached.baseline_seconds / reached.seconds_ratio
+    assert found.device_hours == pytest.approx(spent / 3600)
+    assert found.num_runs - 1 < spent / saved <= found.num_runs
+    [line] = [line for line in evidence_lines(evidence) if line.startswith("This search cost")]
+    assert line.endswith(
+        f"fewer seconds to the baseline's best it pays after {found.num_runs} trainings of this length."
+    )
+    assert answered(evidence).break_even == line
+
+
+def test_a_job_whose_config_is_no_faster_never_pays_and_nothing_is_said() -> None:
+    evidence = evidence_of(FAST, SLOW, step_seconds=12.0, num_seeds=3)
+    assert evidence.break_even is None
+    assert not any("This search cost" in line for line in evidence_lines(evidence))

@@ -40,7 +40,7 @@ def test_fields_out_of_range_are_refused(fields: dict[str, Any]) -> None:
 def test_pinned_trials_are_completed_with_defaults() -> None:
     plan = plan_job(specification(pinned=["algoperf", {"lr": 2e-3}], baseline={"pinned": [{"lr": 1e-2}]}))
     search, baseline = plan.pinned[Phase.SEARCH], plan.pinned["adamw"]
-    assert [point["lr"] for point in search] == [1.749e-3, 1.438e-3, 1.2e-3, 1.308e-3, 2e-3]
+    assert [point["lr"] for point in search] == [1.308e-3, 1.749e-3, 1.2e-3, 1.438e-3, 2e-3]
     assert search[-1] == {**plan.spaces[Phase.SEARCH].defaults(), "lr": 2e-3}
     assert baseline == ({**plan.spaces["adamw"].defaults(), "lr": 1e-2},)
 

@@ -10,7 +10,7 @@ from search_spaces import preset
 from service.transfer.candidates import Candidate, Source, SourceKind, published, shipped_members
 from service.transfer.ranking import rank, spread_of_lr
 from service.transfer.rules import TunedConfig
-from service.transfer.situation import Situation
+from service.transfer.situation import Distance, Situation
 from trainers.identity.values import ModelShape, ParameterShape
 
 
@@ -60,7 +60,8 @@ def test_what_new_seeds_refuted_comes_last() -> None:
 
 
 def test_spreads_grow_with_the_distance() -> None:
-    assert spread_of_lr(0) < spread_of_lr(1) < spread_of_lr(4)
+    near, wide, deep = (Distance(width, depth, 0, 0, 0, 0) for width, depth in ((0, 0), (2, 0), (0, 2)))
+    assert spread_of_lr(near) < spread_of_lr(wide) < spread_of_lr(deep)
 
 
 def test_the_shipped_table_is_of_its_presets_and_has_a_best_trial() -> None:

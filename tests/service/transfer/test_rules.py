@@ -34,12 +34,12 @@ ADAM, SGD = config(grafting="adam"), config(grafting="sgd", betas=[0.0, 0.99])
 @pytest.mark.parametrize(
     ("given", "kind", "by_width", "by_depth", "by_batch"),
     [
-        (ADAM, StepKind.ADAM, 1 / 8, 1, 2),
-        (config("adamw"), StepKind.ADAM, 1 / 8, 1, 2),
+        (ADAM, StepKind.ADAM, 1 / 8, 1 / 2, 2),
+        (config("adamw"), StepKind.ADAM, 1 / 8, 1 / 2, 2),
         (SGD, StepKind.SGD, 1, 4, 4),
-        (config(preconditioner="soap", max_preconditioner_dim=128), StepKind.EIGENBASIS, 1 / 4, 1, 2),
-        (config(preconditioner="spectral"), StepKind.SPECTRAL, 8**-0.5, 1, 2),
-        (config("muon"), StepKind.SPECTRAL, 8**-0.5, 1, 2),
+        (config(preconditioner="soap", max_preconditioner_dim=128), StepKind.EIGENBASIS, 1 / 4, 1 / 2, 2),
+        (config(preconditioner="spectral"), StepKind.SPECTRAL, 8**-0.5, 1 / 2, 2),
+        (config("muon"), StepKind.SPECTRAL, 8**-0.5, 1 / 2, 2),
         (config(grafting="none", max_preconditioner_dim=128), StepKind.NONE, 1 / 4, 1, 2),
     ],
 )

@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace, preset
+from search_spaces.fitting import fit
 from service.domain import DEFAULT_PROJECT, Phase
 from service.errors import InvalidInput
 from service.specification.estimate_lines import estimate_lines
-from service.specification.identity import StoredIdentity
+from service.specification.identity import ModelOfJob, StoredIdentity
 from service.specification.job import EarlierWinner, JobSpecification
 from service.specification.planning import plan_job
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Database
-from service.use_cases.earlier_winners import MAX_WINNERS, fit, resolve_winners
+from service.use_cases.earlier_winners import MAX_WINNERS, resolve_winners
 from service.use_cases.estimating.estimates import estimate_job
-from service.use_cases.estimating.model_fingerprint import field_with_winners, fingerprint_for_winners
+from service.use_cases.estimating.model_fingerprint import field_with_winners, model_for_winners
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
 from service.use_cases.submit import create_job
@@ -41,7 +42,9 @@ MLP = StoredIdentity("mlp", "digits", {"device": "cpu", "device_name": None, "wo
 
 def resolved(database: Database, **fields: Any) -> JobSpecification:
     with database.reading() as session:
-        return resolve_winners(session, plan_job(specification(**fields)), MLP.fingerprint, project=DEFAULT_PROJECT)
+        return resolve_winners(
+            session, plan_job(specification(**fields)), ModelOfJob(MLP.fingerprint, None), project=DEFAULT_PROJECT
+        )
 
 
 @pytest.mark.parametrize(
@@ -154,7 +157,7 @@ def test_a_repeated_key_gives_the_first_job_whatever_has_won_since(database: Dat
                 tags={},
                 project=DEFAULT_PROJECT,
                 owner=None,
-                fingerprint=MLP.fingerprint,
+                of_model=ModelOfJob(MLP.fingerprint, MLP.shape),
                 idempotency_key="k",
                 now=NOW,
             )
@@ -172,9 +175,8 @@ def test_a_repeated_key_gives_the_first_job_whatever_has_won_since(database: Dat
 def test_the_dry_run_says_what_won_or_that_nothing_has(database: Database) -> None:
     def lines(**fields: Any) -> str:
         with database.reading() as session:
-            estimate = estimate_job(
-                session, plan_job(specification(**fields)), project=DEFAULT_PROJECT, fingerprint=MLP.fingerprint
-            )
+            model = ModelOfJob(MLP.fingerprint, MLP.shape)
+            estimate = estimate_job(session, plan_job(specification(**fields)), project=DEFAULT_PROJECT, of_model=model)
         return "\n".join(estimate_lines(estimate))
 
     assert "winner" not in lines()
@@ -205,6 +207,6 @@ def test_a_model_that_cannot_be_built_here_has_no_winners_and_the_field_that_ask
         wanted = specification(workload=missing, **fields)
         assert field_with_winners(wanted) == field
         with pytest.raises(InvalidInput, match=r"which one this is could not be told: .*/nowhere/at/all") as refused:
-            fingerprint_for_winners(plan_job(wanted))
+            model_for_winners(plan_job(wanted))
         assert refused.value.field == field
-    assert fingerprint_for_winners(plan_job(specification(workload=missing))) is None
+    assert model_for_winners(plan_job(specification(workload=missing))) is None

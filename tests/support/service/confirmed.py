@@ -98,3 +98,16 @@ def recommendation_of(
     )
     assert recommendation is not None
     return recommendation
+
+
+def recommendation_with(config: dict[str, Any], optimizer: str = "shampoo") -> RecommendedConfig:
+    """One with these arguments of the optimizer, for 12 steps with warm-up, decay and clipping."""
+    base = recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]})
+    return base.model_copy(
+        update={
+            "optimizer": optimizer,
+            "config": {"lr": 0.02, **config},
+            "schedule": {"warmup_fraction": 0.2, "decay": "cosine", "horizon": 1.0},
+            "training": {**base.training, "num_steps": 12, "gradient_clip_norm": 40.0},
+        }
+    )

@@ -10,7 +10,7 @@ from sqlalchemy import insert
 
 from search_spaces import Scalar
 from service.domain import DEFAULT_PROJECT, FailureReason, Phase, TrialState, phase_of
-from service.specification.identity import StoredIdentity
+from service.specification.identity import ModelOfJob, StoredIdentity
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job, proposed_side
 from service.store.models import Trial
@@ -20,6 +20,7 @@ from service.use_cases.leases import Lease, claim_job, register_worker
 from service.use_cases.run import TrialMeasurements, add_trial, finish_trial, record_measurements, start_trial
 from service.use_cases.submit import create_job
 from trainers.config import Measurement, TrialConfig
+from trainers.identity.values import ModelShape
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -56,6 +57,7 @@ def submit(
     now: datetime = NOW,
     model: str | None = None,
     fingerprint: str | None = None,
+    shape: ModelShape | None = None,
     project: str = DEFAULT_PROJECT,
     **fields: Any,
 ) -> str:
@@ -63,7 +65,7 @@ def submit(
 
     Args:
         model: the user's own name of the model.
-        fingerprint: of the model, where winners are asked for.
+        fingerprint: of the model, where winners are asked for; likewise its shape.
     """
     wanted = specification(**fields)
     with database.writing() as session:
@@ -72,7 +74,7 @@ def submit(
             wanted,
             name=None,
             model=model,
-            fingerprint=fingerprint,
+            of_model=None if fingerprint is None else ModelOfJob(fingerprint, shape),
             project=project,
             owner=None,
             tags={},
@@ -259,10 +261,11 @@ def run_trial(
     *,
     now: datetime = NOW,
     identity: StoredIdentity | None = None,
+    values: Mapping[str, Scalar] | None = None,
 ) -> None:
-    """A completed trial whose loss falls to `loss` over 40 steps."""
+    """A completed trial whose loss falls to `loss` over 40 steps, with the default parameters but for `values`."""
     with database.writing() as session:
-        _begin(session, lease, number, phase, None, None, now)
+        _begin(session, lease, number, phase, None, values, now)
         _run(session, lease, number, loss, now, identity)
 
 

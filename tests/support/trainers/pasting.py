@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from service.evidence.formats.snippet import trial_snippet
 from service.evidence.recommend import pasteable
-from service.evidence.snippet import trial_snippet
 from trainers.checkpoints.random_state import seed_random
 from trainers.config import TrialConfig
 from trainers.ranks.context import RankContext, process_group_context, single_process_context

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.identity.asking import ask_model
 from trainers.identity.trial import versions
 from trainers.identity.values import TrialIdentity
 from trainers.loop import train
 from trainers.ranks.context import RankContext
-from trainers.workloads.describe import ask_model_digest
 
 
 def config(**options: object) -> TrialConfig:
@@ -51,6 +51,7 @@ def test_versions_are_those_of_what_is_installed() -> None:
 def test_a_process_that_builds_the_model_without_weights_tells_the_same_digest() -> None:
     told: list[TrialIdentity] = []
     next(train(config(hidden_sizes=[16]), RankContext(0, 1, "cpu", on_built=told.append)))
-    assert ask_model_digest(config(hidden_sizes=[16], dropout=0.5)) == told[0].model
+    asked = ask_model(config(hidden_sizes=[16], dropout=0.5))
+    assert (asked.digest, asked.shape) == (told[0].model, told[0].shape)
     with pytest.raises(InvalidConfig, match="hidden_sizes must be a list"):
-        ask_model_digest(config(hidden_sizes=16))
+        ask_model(config(hidden_sizes=16))

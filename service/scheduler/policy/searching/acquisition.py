@@ -43,6 +43,8 @@ def propose(
     resolution: float,
     is_tried: Callable[[Array], bool],
     rng: np.random.Generator,
+    bonus: Callable[[Array], Array] | None = None,
+    others: Array | None = None,
 ) -> Array:
     """The snapped vector with the highest expected improvement at the end of training that a random search finds.
 
@@ -54,17 +56,22 @@ def propose(
         incumbent: the value to improve on.
         resolution: how far from all known configs it must be, in length scales, if any candidate is.
         is_tried: True of a vector whose config is a known one once it is decoded: such is taken if all others are, too.
+        bonus: (n,), what is added to the logarithms of vectors (n, dimensions); None: nothing.
+        others: (n, dimensions), further candidates; None: none.
     """
 
     def scored(vectors: Array) -> Array:
         scores = log_expected_improvement(*posterior.final(vectors), incumbent)
+        if bonus is not None:
+            scores += bonus(vectors)
         if resolution > 0:
             scores[posterior.distances(vectors, known).min(axis=1) <= resolution] -= OUT_OF_REACH
         return scores
 
     top = known[np.argsort(-means)[:NUM_TOP]]
     uniform = rng.random((NUM_UNIFORM, encoding.num_dimensions))
-    candidates = encoding.snap(np.concatenate([uniform, _perturbed(top, encoding.is_categorical, rng)]))
+    further = [] if others is None else [others]
+    candidates = encoding.snap(np.concatenate([uniform, _perturbed(top, encoding.is_categorical, rng), *further]))
     scores = scored(candidates)
     for spread in REFINEMENTS:
         leaders = candidates[np.argsort(-scores)[:6]].repeat(16, axis=0)

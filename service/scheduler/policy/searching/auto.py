@@ -43,6 +43,10 @@ the other, as long as that is not improbable.
 rounded one): when one is finished, the other is known too, and is not trained to its end. How far apart twins lie is
 the resolution of the objective; new trials keep that distance from known ones. Without twins it is 0.
 
+**What is known before.** Good configs of models like this one are tried first, and draw proposals to their
+neighbourhood for as long as what is measured does not speak against them (`search_prior`). Without any, nothing is
+different.
+
 **Tried and left out.** To finish the best of the first five at once gives an answer after two full trainings' work
 instead of three, and on one of the shipped tables a worse one after five. To expect less towards the ends of all ranges
 helps on the synthetic tasks, whose best lies inside by construction, and harms on that table. A first rung at 10%
@@ -53,8 +57,7 @@ starts, by such that lie far from known configs, by a finer search around the be
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -64,9 +67,10 @@ from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
 from service.scheduler.policy.protocol import Decision, Fork
 from service.scheduler.policy.searching.acquisition import log_expected_improvement, propose
-from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
+from service.scheduler.policy.searching.curve_model import CurveModel, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, ends_of_twins, resolution
+from service.scheduler.policy.searching.modelled import ModelledTrial, View
 from service.scheduler.policy.searching.phase_search import (
     TEACHING_REASONS,
     Choice,
@@ -77,7 +81,9 @@ from service.scheduler.policy.searching.phase_search import (
 )
 from service.scheduler.policy.searching.rungs import Rungs
 from service.scheduler.policy.searching.scaling import Scale
-from service.scheduler.policy.searching.trends import Points, kept_share, trends
+from service.scheduler.policy.searching.search_prior import NUM_DESIGN as NUM_DESIGN_WITH_PRIOR
+from service.scheduler.policy.searching.search_prior import KnownConfig, SearchPrior
+from service.scheduler.policy.searching.trends import kept_share, trends
 
 NUM_DESIGN = 8
 """Trials before the model is asked: the defaults, then a Sobol design."""
@@ -94,52 +100,8 @@ MIN_CHANCE = 0.05
 MAX_KNOWN = 300
 """Beyond so many trials the model forgets unpromising ones: what a decision costs stays bounded."""
 REFIT_GROWTH = 1.2
-
-
-@dataclass(slots=True)
-class _ModelledTrial:
-    number: int
-    parameters: Mapping[str, Scalar]
-    vector: Array
-    goal: int
-    """The step at which it is paused next, or its last."""
-    status: SearchStatus = SearchStatus.RUNNING
-    curve: list[tuple[int, float]] = field(default_factory=list)
-    early: Points = ()
-    """Up to the first rung, once it is there."""
-    final: float | None = None
-    failed: bool = False
-    """Its parameters made it fail."""
-    forgotten: bool = False
-    """It teaches nothing (an error ended it early), or nothing new."""
-    mean: float = 0.0
-    """The final value last expected of it, on the model's scale."""
-
-    @property
-    def reached(self) -> int:
-        return self.curve[-1][0] if self.curve else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _View:
-    """The model's view of the trials at the moment."""
-
-    trials: list[_ModelledTrial]
-    """Those it knows, in the order of the arrays."""
-    posterior: Posterior
-    vectors: Array
-    mean: Array
-    deviation: Array
-    """(n,) of final values."""
-    best: float | None
-    """Best final value of a finished trial."""
-    twins: frozenset[int]
-    """Numbers of the paused trials whose ends are known."""
-
-    @property
-    def incumbent(self) -> float:
-        """The value to improve on: before anything is finished, that of an average config."""
-        return float(np.median(self.mean)) if self.best is None else self.best
+NUM_NEAR_KNOWN = 100
+"""Candidates around known configs, where there are any."""
 
 
 class AutoSearch:
@@ -157,6 +119,7 @@ class AutoSearch:
         first_rung: int | None = None,
         pauses: bool = True,
         seed: int = 0,
+        known: Sequence[KnownConfig] = (),
     ) -> None:
         """Prepares a search.
 
@@ -167,6 +130,7 @@ class AutoSearch:
             first_rung: the step at which a trial is first paused; None: `rungs.SHARES` says.
             pauses: False: every trial is trained to its end, and the model learns from final values alone.
             seed: makes choices reproducible.
+            known: configs that were good for models like this one, the nearest first.
 
         Raises:
             ValueError: the number of steps is not positive.
@@ -177,7 +141,9 @@ class AutoSearch:
         self._rungs = Rungs(max_steps=max_steps, first=first_rung, pauses=pauses)
         self._seed = seed
         self._space = space
-        self._trials: dict[int, _ModelledTrial] = {}
+        self._prior = SearchPrior(known, space, self._encoding) if known else None
+        self._num_design = NUM_DESIGN if self._prior is None else NUM_DESIGN_WITH_PRIOR
+        self._trials: dict[int, ModelledTrial] = {}
         self._num_fitted = 0
         self._nothing_left = False
         """Nothing was worth going on with, and nothing has become known since."""
@@ -188,12 +154,30 @@ class AutoSearch:
         points = self._encoding.sobol(NUM_DESIGN, seed=self._seed)
         return [self._encoding.encode(self._space.defaults()), *points][:NUM_DESIGN]
 
+    def _next_of_design(self) -> Array:
+        """With a prior, its first config that was not tried, then by turns one near them and one of the design."""
+        place = len(self._trials)
+        if self._prior is None:
+            return self._design[place]
+        untried = (start for start in self._prior.starts if not self._is_tried(start))
+        near = self._prior.drawn(1, np.random.default_rng([self._seed, place]))[0]
+        return next(untried, near if place % 2 else self._design[place])
+
+    def _bonus(self, view: View) -> Callable[[Array], Array] | None:
+        """What the prior adds to the score of a proposal; None: nothing."""
+        if self._prior is None:
+            return None
+        expected, _ = view.posterior.final(self._prior.centres)
+        weight = self._prior.weight(expected, view.mean, num_measured=len(view.trials))
+        prior = self._prior
+        return None if weight == 0 else lambda vectors: weight * prior.log_density(vectors)
+
     def choose(self, number: int, *, may_start: bool) -> Choice:
         """A new trial or a paused one; if none may be new, a paused one as long as it has a chance to be the best."""
         if not may_start:
             return self._go_on_at_last()
-        if len(self._trials) < NUM_DESIGN:
-            return self._new(number, self._design[len(self._trials)])
+        if len(self._trials) < self._num_design:
+            return self._new(number, self._next_of_design())
         work = sum(trial.reached for trial in self._trials.values())
         rng = np.random.default_rng([self._seed, len(self._trials), work])
         view = self._view()
@@ -210,6 +194,8 @@ class AutoSearch:
             resolution=resolution(beginnings, view.vectors, view.posterior),
             is_tried=self._is_tried,
             rng=rng,
+            bonus=self._bonus(view),
+            others=None if self._prior is None else self._prior.drawn(NUM_NEAR_KNOWN, rng),
         )
         going_on = self._worth_going_on(view, proposal)
         if going_on is not None:
@@ -220,7 +206,7 @@ class AutoSearch:
 
     def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
         self._nothing_left = False
-        self._trials[number] = _ModelledTrial(number, parameters, self._encoding.encode(parameters), self._rungs.first)
+        self._trials[number] = ModelledTrial(number, parameters, self._encoding.encode(parameters), self._rungs.first)
 
     def until(self, number: int) -> int | None:
         goal = self._trials[number].goal
@@ -264,7 +250,7 @@ class AutoSearch:
         self.begin(number, parameters)  # which encodes them anew: floats have been rounded
         return New(parameters)
 
-    def _go_on(self, trial: _ModelledTrial) -> GoOn:
+    def _go_on(self, trial: ModelledTrial) -> GoOn:
         trial.status, trial.goal = SearchStatus.RUNNING, self._rungs.beyond(trial.reached)
         return GoOn(trial.number)
 
@@ -287,7 +273,7 @@ class AutoSearch:
         self._nothing_left = True
         return None
 
-    def _worth_going_on(self, view: _View, proposal: Array) -> _ModelledTrial | None:
+    def _worth_going_on(self, view: View, proposal: Array) -> ModelledTrial | None:
         """The paused trial that is worth more than starting the proposed one; None: there is none."""
         paused = np.array(
             [
@@ -332,7 +318,7 @@ class AutoSearch:
             beyond += max(0, steps - self._rungs.first)
         return beyond / max(1, first + beyond)
 
-    def _view(self) -> _View | None:
+    def _view(self) -> View | None:
         """Fits the model to what is known; None: too little is."""
         self._forget()
         trials = [trial for trial in self._trials.values() if not trial.forgotten]
@@ -375,9 +361,9 @@ class AutoSearch:
         for trial, expected in zip(trials, mean, strict=True):
             trial.mean = float(expected)
         best = float(rows.target[finished].max()) if finished else None
-        return _View(trials, posterior, vectors, mean, deviation, best, twins)
+        return View(trials, posterior, vectors, mean, deviation, best, twins)
 
-    def _known_ends(self, trials: Sequence[_ModelledTrial]) -> tuple[dict[int, float], frozenset[int]]:
+    def _known_ends(self, trials: Sequence[ModelledTrial]) -> tuple[dict[int, float], frozenset[int]]:
         """By trial, the final value (NaN if its parameters made it fail), and which of them have it from a twin."""
         finished = {trial.number: trial.final for trial in trials if trial.final is not None}
         failed = {trial.number: math.nan for trial in trials if trial.failed}
@@ -387,7 +373,7 @@ class AutoSearch:
         )
         return {**finished, **failed, **twins}, frozenset(twins)
 
-    def _beginning(self, trial: _ModelledTrial) -> Beginning:
+    def _beginning(self, trial: ModelledTrial) -> Beginning:
         return tuple(value for step, value in trial.curve if step <= self._rungs.first)
 
     def _forget(self) -> None:

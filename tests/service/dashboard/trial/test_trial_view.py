@@ -8,7 +8,7 @@ from typing import Any
 
 from search_spaces import preset
 from service.dashboard.trial.metrics import Group, group_of, measured_words, spark_lines, tile_groups
-from service.dashboard.trial.view import cost_rows, parameter_rows
+from service.dashboard.trial.view import cost_rows, edge_words, parameter_rows
 from service.store.packing import pack
 from service.store.repositories.of_trials.measurements import StoredMeasurement
 
@@ -32,6 +32,9 @@ def test_parameters_stand_beside_the_best_and_the_default_with_their_place_in_th
     assert lr.best_position == lr.default_position
     assert lr.at_edge == "lower"
     assert "logarithmic" in lr.range_words
+    assert edge_words(list(rows.values())) == [
+        f"lr = {lowest:.3g} is at the lower end of {lr.range_words}; the best trial has {defaults['lr']:.3g}."
+    ]
     others = [row for name, row in rows.items() if name != "lr"]
     assert not any(row.differs_from_best or row.differs_from_default for row in others)
 

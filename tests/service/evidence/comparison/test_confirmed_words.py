@@ -13,10 +13,10 @@ import pytest
 
 from service.domain import Direction, Objective
 from service.evidence.comparison.confirm import confirm
+from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.words import PLUS_MINUS, answer_of, evidence_lines
 from service.evidence.recommend import recommend
 from service.evidence.recommended import recommendation_from_json
-from service.evidence.snippet import python_snippet
 from service.evidence.types import EvidenceStatus
 from tests.support.service.confirmed import FOUND, METRIC, recommendation_of, trained_again
 

@@ -9,10 +9,10 @@ import pytest
 from service.domain import Currency, Direction, Objective, Phase, TrialState
 from service.evidence.comparison.equal_spending import compare_at_equal_spending, compare_by
 from service.evidence.finished_trial import FinishedTrial
+from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.words import answer_of, currency_lines, evidence_lines
 from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
-from service.evidence.snippet import python_snippet
 from service.evidence.types import MIN_TRIED, Verdict
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 

@@ -8,8 +8,8 @@ import pytest
 
 from service.domain import Phase, TrialState
 from service.errors import ForkNotRetriable, InvalidInput, NotFound
+from service.evidence.formats.snippet import python_snippet
 from service.evidence.recommended import recommendation_from_json
-from service.evidence.snippet import python_snippet
 from service.specification.planning import plan_job
 from service.store.models import Trial
 from service.store.repositories import RecommendationRepository, TrialRepository

@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from service.evidence.formats.constructor import Constructor, call, literal, split
+from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines
 from service.evidence.parameter_groups import OwnSettings, is_makeable, needs_torch, python_of_groups
@@ -43,10 +45,17 @@ def python_snippet(recommendation: RecommendedConfig) -> str:
         # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
         named = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
         header.append(f"with the workload's options {named}")
-    return trial_snippet(recommendation, header=[*header, *evidence_lines(evidence, num_front=FRONT_SHOWN)])
+    header += evidence_lines(evidence, num_front=FRONT_SHOWN)
+    return trial_snippet(recommendation, header=header, command=torchrun_line(recommendation))
 
 
-def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
+def trial_snippet(
+    config: PasteableConfig,
+    *,
+    header: Sequence[str],
+    command: str | None = None,
+    constructor: Constructor | None = None,
+) -> str:
     """Python source that needs only `model`, and gives `optimizer`, `scheduler` and `training_step(loss)`.
 
     Numbers are written so that they read back exactly. Parameters that had settings of their own have them here, too;
@@ -54,41 +63,50 @@ def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
 
     Args:
         header: lines of the comment on top.
+        command: a line for a shell that trains the same, for the end of that comment.
+        constructor: makes another package's optimizer in place of the config's own; with `optimizers`, the script has
+            `schedulers`.
     """
-    optimizer, schedule, training = config.optimizer, config.schedule, config.training
-    imports, class_name = _CLASSES[optimizer]
+    schedule, training = config.schedule, config.training
     decay, clip, averaging = schedule["decay"], training["gradient_clip_norm"], training.get("averaging")
-    lines = [*header, *_conditions(training)]
-    standard = ["import math", ""] if decay == "cosine" else []
-    third_party = ["from torch.optim.lr_scheduler import LambdaLR"]
-    if averaging is not None:
-        imports = "from shampoo import Shampoo, WeightAveraging" if optimizer == "shampoo" else imports
-        third_party.insert(0, imports)
-        if optimizer != "shampoo":
-            third_party.insert(0, "from shampoo import WeightAveraging")
-    else:
-        third_party.insert(0, imports)
     groups = config.parameter_groups if is_makeable(config.parameter_groups) else []
     parameters = "parameter_groups(model)" if groups else "model.parameters()"
-    if optimizer == "muon" and not groups:  # as `trainers.optimizers.parameter_groups` has it
-        third_party.insert(0, "from shampoo import param_groups")
+    # As `trainers.optimizers.parameter_groups` has it.
+    has_own_groups = config.optimizer == "muon" and not groups
+    if has_own_groups:
         parameters = "param_groups(model)"
+    if constructor is None:
+        imports, made = _own_constructor(config, parameters)
+    else:
+        as_groups = parameters if groups or has_own_groups else f'[{{"params": {parameters}}}]'
+        imports, made = constructor.imports, [*split(as_groups), *constructor.lines]
+    if averaging is not None and constructor is None:
+        made = [*made, *_averaging(averaging)]
+    third_party = ["from torch.optim.lr_scheduler import LambdaLR"]
+    if averaging is not None and constructor is None:
+        is_ours = config.optimizer == "shampoo"
+        imports = ["from shampoo import Shampoo, WeightAveraging"] if is_ours else imports
+        third_party = [*([] if is_ours else ["from shampoo import WeightAveraging"]), *imports, *third_party]
+    else:
+        third_party = [*imports, *third_party]
+    if has_own_groups:
+        third_party.insert(0, "from shampoo import param_groups")
     if clip is not None or needs_torch(groups):
         third_party.insert(0, "import torch")
+    standard = [line for line in third_party if line == "import math"]
+    standard = ["import math", ""] if decay == "cosine" or standard else []
+    is_list = constructor is not None and constructor.makes_several
     return "\n".join(
         [
-            *_comment(lines),
+            *comment([*header, *conditions(training)]),
+            *([] if command is None else [marked(command)]),
             *standard,
-            *third_party,
+            *(line for line in third_party if line != "import math"),
             "",
-            *(["", *python_of_groups(groups), "", ""] if groups else _comment(_lacking(config.parameter_groups))),
-            f"optimizer = {class_name}(",
-            f"    {parameters},",
-            *(f"    {name}={_literal(value)}," for name, value in config.config.items()),
-            ")",
-            *([] if averaging is None else _averaging(averaging)),
+            *(["", *python_of_groups(groups), "", ""] if groups else comment(_lacking(config.parameter_groups))),
+            *made,
             "",
-            *_lengths(schedule, training),
+            *lengths(schedule, training),
             "",
             "",
             "def learning_rate_factor(step):",
@@ -98,22 +116,38 @@ def trial_snippet(config: PasteableConfig, *, header: Sequence[str]) -> str:
             f"    return {_DECAYS[decay]}",
             "",
             "",
-            "scheduler = LambdaLR(optimizer, learning_rate_factor)",
+            "schedulers = [LambdaLR(optimizer, learning_rate_factor) for optimizer in optimizers]"
+            if is_list
+            else "scheduler = LambdaLR(optimizer, learning_rate_factor)",
             "",
             "",
             "def training_step(loss):",
             '    """Call with the loss of each batch."""',
-            "    optimizer.zero_grad(set_to_none=True)",
+            "    model.zero_grad(set_to_none=True)" if is_list else "    optimizer.zero_grad(set_to_none=True)",
             "    loss.backward()",
             *([] if clip is None else [f"    torch.nn.utils.clip_grad_norm_(model.parameters(), {clip!r})"]),
-            "    optimizer.step()",
-            "    scheduler.step()",
+            *(
+                ["    for one in (*optimizers, *schedulers):", "        one.step()"]
+                if is_list
+                else ["    optimizer.step()", "    scheduler.step()"]
+            ),
             "",
         ]
     )
 
 
-def _comment(lines: Sequence[str]) -> list[str]:
+def _own_constructor(config: PasteableConfig, parameters: str) -> tuple[Sequence[str], list[str]]:
+    imports, class_name = _CLASSES[config.optimizer]
+    return [imports], call(f"optimizer = {class_name}", parameters, config.config)
+
+
+def marked(line: str) -> str:
+    """A line as a comment, uncut: to be copied."""
+    return f"# {one_line(line)}"
+
+
+def comment(lines: Sequence[str]) -> list[str]:
+    """Lines of text as those of a comment, folded."""
     # On one line whatever it holds: names come from users, and a line feed would end the comment.
     return [f"# {part}" for line in lines for part in textwrap.wrap(one_line(line), 98, subsequent_indent="  ")]
 
@@ -129,7 +163,7 @@ def _lacking(own_settings: Sequence[OwnSettings]) -> list[str]:
     ]
 
 
-def _conditions(training: Mapping[str, Any]) -> list[str]:
+def conditions(training: Mapping[str, Any]) -> list[str]:
     """The parts of the trial beside the optimizer that were there when its config proved good."""
     found: list[str] = []
     if training.get("precision", "float32") != "float32":
@@ -143,14 +177,14 @@ def _conditions(training: Mapping[str, Any]) -> list[str]:
 
 
 def _averaging(averaging: Mapping[str, Any]) -> list[str]:
-    arguments = "".join(f", {name}={_literal(value)}" for name, value in averaging["arguments"].items())
+    arguments = "".join(f", {name}={literal(value)}" for name, value in averaging["arguments"].items())
     return [
         f"optimizer = WeightAveraging(optimizer, {averaging['method']!r}{arguments})",
         "# Evaluate and export the model inside `with optimizer.averaged_weights():`.",
     ]
 
 
-def _lengths(schedule: Mapping[str, Any], training: Mapping[str, Any]) -> list[str]:
+def lengths(schedule: Mapping[str, Any], training: Mapping[str, Any]) -> list[str]:
     """The constants of the schedule, as `trainers.schedule.factor` computes them."""
     num_steps, horizon = training["num_steps"], schedule.get("horizon", 1.0)
     num_schedule_steps = max(1, round(horizon * num_steps))
@@ -170,8 +204,3 @@ def _progress(decay: str) -> list[str]:
     if decay in ("constant", "wsd"):
         return []
     return ["    progress = min((step - NUM_WARMUP_STEPS) / (NUM_SCHEDULE_STEPS - NUM_WARMUP_STEPS), 1.0)"]
-
-
-def _literal(value: Any) -> str:
-    # Optimizers document pairs as tuples; JSON has only lists.
-    return repr(tuple(value)) if isinstance(value, list) else repr(value)

@@ -1,0 +1,125 @@
+"""Recommended configs at the command line: in any of their formats."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.asking import DEFAULT_URL, AsJson, Token, Url, client_at, inert_data, say, say_json
+from service.errors import ServiceError
+from service.inert import inert
+
+if TYPE_CHECKING:
+    from service.api.schemas.recommendations import RecommendationRead
+    from service.api.schemas.trials import TrialConfigRead
+    from service.evidence.formats.written import Written
+
+app = typer.Typer()
+
+
+@app.command()
+def recommend(
+    name: Annotated[
+        str | None, typer.Argument(help="Your own name of a model, or a workload's, e.g. digits-mlp.")
+    ] = None,
+    fingerprint: Annotated[
+        str | None,
+        typer.Option(
+            help="That of the model with this fingerprint; or a FILE of `shampoo-tuner fingerprint`: configs for a "
+            "model that was never tuned."
+        ),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(min=1, help="With a FILE: examples in a step, of all ranks.")
+    ] = None,
+    num_steps: Annotated[int | None, typer.Option(min=1, help="With a FILE: of the whole training.")] = None,
+    trials: Annotated[int, typer.Option(min=1, help="With a FILE: configs that are wanted.")] = 5,
+    job: Annotated[str | None, typer.Option(help="That of this job, instead of the best answer.")] = None,
+    trial: Annotated[
+        int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
+    ] = None,
+    output: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="python, json, yaml, torchrun (a command that trains it again), or the words of another package: "
+            "distributed-shampoo, heavyball, pytorch-optimizer, scalable-shampoo, torch-muon.",
+        ),
+    ] = "python",
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Prints the best recommended config for a model or a workload, or that of one job, with its evidence."""
+    from service.evidence.formats.written import Format
+
+    if output not in list(Format):
+        raise typer.BadParameter(f"{output!r}; known: {', '.join(Format)}", param_hint="--format")
+    if trial is not None and output not in (Format.PYTHON, Format.JSON, Format.YAML):
+        raise typer.BadParameter(f"{output}: with --trial python, json or yaml", param_hint="--format")
+    if trial is not None and job is None:
+        raise typer.BadParameter("needs --job", param_hint="--trial")
+    if sum(asked is not None for asked in (name, fingerprint, job)) != 1:
+        raise typer.BadParameter("give either a name, or --fingerprint, or --job", param_hint="NAME")
+    from service.cli.answers import best_by_fingerprint, best_by_name, say_untuned
+
+    path = None if fingerprint is None else Path(fingerprint)
+    if path is not None and path.is_file():
+        if batch_size is None or num_steps is None:
+            raise typer.BadParameter(
+                "a file of a model needs --batch-size and --num-steps, too", param_hint="--fingerprint"
+            )
+        with client_at(url, token) as client:
+            say_untuned(client, path, batch_size=batch_size, num_steps=num_steps, num_trials=trials, as_json=as_json)
+        return
+    if batch_size is not None or num_steps is not None:
+        raise typer.BadParameter("needs --fingerprint FILE", param_hint="--batch-size, --num-steps")
+    with client_at(url, token) as client:
+        if job is not None and trial is not None:
+            _say_read(client.trial_config(job, trial), output, as_json=as_json)
+            return
+        if job is not None:
+            found = client.recommendation(job)
+        elif fingerprint is not None:
+            found = best_by_fingerprint(client, fingerprint)
+        else:
+            found = best_by_name(client, name or "")
+        if not as_json and output not in (Format.PYTHON, Format.JSON, Format.YAML):
+            _say_written(client.written_recommendation(found.id, output))
+            return
+    _say_read(found, output, as_json=as_json)
+
+
+def _say_read(found: RecommendationRead | TrialConfigRead, output: str, *, as_json: bool) -> None:
+    import json
+
+    if as_json:
+        say_json(found)
+        return
+    if output == "python":
+        typer.echo(inert(found.python))
+        return
+    content = found.model_dump(mode="json", exclude={"python"})
+    if output == "json":
+        typer.echo(inert_data(lambda readable: json.dumps(content, indent=2, ensure_ascii=not readable)))
+    else:
+        import yaml
+
+        typer.echo(
+            inert_data(lambda readable: yaml.safe_dump(content, sort_keys=False, allow_unicode=readable)).rstrip()
+        )
+
+
+def _say_written(found: Written) -> None:
+    """Prints a config in another format; what cannot be said in it goes to standard error.
+
+    Raises:
+        ServiceError: nothing of it can.
+    """
+    if found.text is None:
+        raise ServiceError(f"it cannot be said as {found.title}: {'; '.join(found.cannot_say)}")
+    for sentence in found.cannot_say:
+        say(f"cannot be said there: {sentence}", err=True)
+    typer.echo(inert(found.text))

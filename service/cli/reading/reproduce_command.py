@@ -1,0 +1,99 @@
+"""The command that trains a recommendation again, here, and says whether it falls in the band: `reproduce`."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from service.cli.asking import DEFAULT_URL, Token, Url, client_at, say
+from service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from service.api.schemas.recommendations import RecommendationRead
+
+app = typer.Typer()
+
+
+@app.command()
+def reproduce(
+    recommendation: Annotated[str, typer.Argument(help="Its id, rec_..., or that of its job, job_...")],
+    num_seeds: Annotated[
+        int, typer.Option("--seeds", min=1, help="Train with so many of the seeds that confirmed it.")
+    ] = 1,
+    weights: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the weights of the first seed here, as safetensors.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Trains a recommendation again, here, with the seeds, ranks and threads of its evidence, and says whether it falls
+    in the band. Exit status 0: it does; 1: it does not, or could not be trained."""
+    from service.evidence.reproduction import Repeated, band_of, outcome_lines, repeats_of
+
+    with client_at(url, token) as client:
+        is_job = recommendation.startswith("job_")
+        found = client.recommendation(recommendation) if is_job else client.one_recommendation(recommendation)
+    if found.torchrun is None:
+        raise ServiceError("it cannot be trained again: it is older than its ranks are kept, or its trial was a fork")
+    for sentence in _differences(found):
+        say(f"not as it was: {sentence}", err=True)
+    done: list[Repeated] = []
+    for repeat in repeats_of(found.evidence)[:num_seeds]:
+        say(f"training with seed {repeat.seed} ...", err=True)
+        wanted = weights if not done else None
+        done.append(Repeated(repeat, trained(found.torchrun, repeat.seed, found.evidence.metric, weights=wanted)))
+    band = band_of(found.evidence)
+    for line in outcome_lines(done, band, found.evidence.metric):
+        say(line)
+    if not all(band.holds(one.value) for one in done):
+        raise typer.Exit(1)
+
+
+def _differences(found: RecommendationRead) -> list[str]:
+    """What is not here as it was where the config was found."""
+    from service.evidence.reproduction import other_versions
+    from trainers.installation.commit import commit
+    from trainers.installation.distribution import DISTRIBUTION, version
+
+    here = {"python": sys.version.partition(" ")[0], DISTRIBUTION: version(), **_installed()}
+    own_commit = commit()
+    if own_commit is not None:
+        here[f"{DISTRIBUTION}'s commit"] = own_commit
+    told = [] if found.environment is None else other_versions(found.environment.versions, here)
+    if found.environment is None:
+        told.append("the versions are not known: it is older than these are kept")
+    if found.code_sha256 is not None:
+        told.append(f"the code {found.code_sha256[:12]} came with the job, and must be on PYTHONPATH")
+    return told
+
+
+def _installed() -> dict[str, str]:
+    from importlib import metadata
+
+    return {one.name: one.version for one in metadata.distributions()}
+
+
+def trained(command: str, seed: int, metric: str, *, weights: Path | None = None) -> float | None:
+    """The metric that the command ends with, trained with a seed; None: it did not come to its end.
+
+    What the ranks say on standard error is shown.
+
+    Args:
+        weights: the file that they are written to.
+    """
+    program, *arguments = shlex.split(command)
+    assert program == "torchrun"
+    started = [sys.executable, "-m", "torch.distributed.run", *arguments, "--set", f"seed={seed}"]
+    started += [] if weights is None else ["--weights", str(weights)]
+    ended = subprocess.run(started, stdout=subprocess.PIPE, text=True, check=False)
+    printed = ended.stdout.splitlines()
+    if ended.returncode or not printed:
+        return None
+    value = json.loads(printed[-1])["metrics"].get(metric)
+    return None if value is None else float(value)

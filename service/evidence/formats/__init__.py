@@ -1,0 +1,1 @@
+"""A config in every format: as data, as a command that trains it, and in the words of other optimizer packages."""

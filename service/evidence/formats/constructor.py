@@ -1,0 +1,80 @@
+"""The part of a pasted script that makes an optimizer: what it imports, its lines, and what they leave unsaid."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constructor:
+    """Python that makes `optimizer`, or `optimizers` where one alone cannot have all parameters.
+
+    It finds the groups of parameters of the model in `matrices` and `vectors` (`split`).
+    """
+
+    imports: Sequence[str]
+    """Lines, beside those of the script itself."""
+    lines: Sequence[str]
+    makes_several: bool = False
+    """True if it makes `optimizers`, a list."""
+    cannot_say: Sequence[str] = field(default_factory=list)
+    """What of the config the lines leave out or say otherwise, a sentence each; empty: they take the same steps."""
+
+
+def split(groups: str) -> list[str]:
+    """Lines that make both, from an expression for groups of parameters that are the script's own to change."""
+    return [
+        "matrices, vectors = [], []  # groups of parameters: with two sides longer than 1, and the rest",
+        f"for group in {groups}:",
+        '    is_plain = group.pop("preconditioner", None) == "none"',
+        '    parameters = list(group.pop("params"))',
+        "    is_matrix = [not is_plain and sum(side > 1 for side in p.shape) > 1 for p in parameters]",
+        "    for chosen, wanted in ((matrices, True), (vectors, False)):",
+        "        members = [p for p, found in zip(parameters, is_matrix) if found is wanted]",
+        '        chosen += [{**group, "params": members}] if members else []',
+    ]
+
+
+def call(name: str, groups: str, arguments: Mapping[str, Any], *, indent: str = "") -> list[str]:
+    """Lines of a call with groups of parameters and keyword arguments."""
+    return [
+        f"{indent}{name}(",
+        f"{indent}    {groups},",
+        *(f"{indent}    {argument}={literal(value)}," for argument, value in arguments.items()),
+        f"{indent})",
+    ]
+
+
+def several(calls: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
+    """Lines that make `optimizers`, one for each (name, groups, arguments) of which there are parameters."""
+    lines = ["optimizers = []"]
+    for name, groups, arguments in calls:
+        first, *others = call(name, groups, arguments, indent="        ")
+        lines += [f"if {groups}:", "    optimizers.append(", first, *others[:-1], "        )", "    )"]
+    return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """An argument that is an expression, not a value."""
+
+    text: str
+
+
+def literal(value: Any) -> str:
+    """A value of JSON as Python: optimizers document pairs as tuples, and JSON has only lists."""
+    if isinstance(value, Code):
+        return value.text
+    return repr(tuple(value)) if isinstance(value, list) else repr(value)
+
+
+SETTINGS_OF_GROUPS = ("preconditioner", "weight_decay", "lr")
+"""Settings of groups that mean the same to every optimizer of torch's kind, the first by `split`."""
+
+
+def unsaid_of_groups(settings: Sequence[Mapping[str, Any] | None]) -> list[str]:
+    """What groups of parameters say with a word that other packages do not have."""
+    names = {name for one in settings for name in one or () if name not in SETTINGS_OF_GROUPS}
+    return [f"{name} of a group of parameters: has no word there" for name in sorted(names)]

@@ -1,0 +1,92 @@
+"""Tuned configs as assignments of a search space: what a new search begins with, and looks around."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from search_spaces import Scalar, SearchSpace
+from search_spaces.fitting import fit
+from service.transfer.candidates import Candidate, Source, SourceKind
+from service.transfer.ranking import SHIPPED_APART
+from service.transfer.rules import TunedConfig, moved
+from service.transfer.situation import Situation, distance
+
+MAX_KNOWN = 3
+"""Configs that a search is told of."""
+FARTHEST = 6.0
+"""Octaves beyond which a config says nothing of a space."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownOfSpace:
+    """A tuned model's config, moved, as an assignment of a space."""
+
+    parameters: dict[str, Scalar]
+    """A value for each parameter that is active with the others."""
+    clipped: list[str]
+    """Parameters whose values the space does not have: the nearest ones stand in their place."""
+    distance: float
+    """Octaves between the two models."""
+    source: Source
+
+
+def known_of(space: SearchSpace, candidates: Sequence[Candidate], target: Situation) -> list[KnownOfSpace]:
+    """What tuned models say of a space, the nearest first: up to `MAX_KNOWN` different configs of its optimizer and
+    member of the family, none of them refuted, none farther than `FARTHEST`."""
+    found: list[KnownOfSpace] = []
+    for candidate in candidates:
+        if candidate.situation is None or candidate.source.status == "refuted":
+            continue
+        apart = distance(candidate.situation, target).total
+        apart += SHIPPED_APART if candidate.source.kind is SourceKind.SHIPPED else 0.0
+        config, _ = moved(candidate.config, candidate.situation, target)
+        if apart > FARTHEST or not _is_alike(space, config):
+            continue
+        given = {name: value for name, value in flat(config).items() if name in _searched(space)}
+        fitted = fit(space, given, held=config.arguments)
+        if fitted is not None:
+            found.append(KnownOfSpace(*fitted, apart, candidate.source))
+    found.sort(key=lambda known: known.distance)
+    different: list[KnownOfSpace] = []
+    for known in found:
+        if all(known.parameters != other.parameters for other in different):
+            different.append(known)
+    return different[:MAX_KNOWN]
+
+
+def flat(config: TunedConfig) -> dict[str, Scalar]:
+    """The values of a config by the names that search spaces have for them."""
+    found: dict[str, Scalar] = {}
+    for name, value in config.arguments.items():
+        if isinstance(value, Sequence) and not isinstance(value, str):
+            found.update({f"{name}[{index}]": element for index, element in enumerate(value)})
+        else:
+            found[name] = value
+    return {**found, **{f"schedule.{name}": value for name, value in config.schedule.items()}}
+
+
+def _searched(space: SearchSpace) -> set[str]:
+    return {parameter.name for parameter in space.parameters}
+
+
+def _is_alike(space: SearchSpace, config: TunedConfig) -> bool:
+    """True if the space has the optimizer, and searches the config's member of Shampoo's family or is of it."""
+    if space.optimizer != config.optimizer:
+        return False
+    if config.optimizer != "shampoo":
+        return True
+    searched, fixed = _searched(space), space.fixed
+    member, grafting = _member(config.arguments)
+    own_member, own_grafting = _member(fixed)
+    if "preconditioner" not in searched and member != own_member:
+        return False
+    return "grafting" in searched or "preconditioner" in searched or grafting == own_grafting
+
+
+def _member(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """The member of the family and its grafting, with the optimizer's own defaults."""
+    member = str(arguments.get("preconditioner") or "shampoo")
+    default = "adam" if member in ("shampoo", "none") else "none"
+    return member, str(arguments.get("grafting") or default)

@@ -1,0 +1,43 @@
+"""Tables in narrow terminals: what a user copies or looks for is whole, other columns make room."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from service.api import examples
+from service.api.schemas.jobs import JobRead
+from service.api.schemas.trials import TrialRead
+from service.cli.reading.trials_table import trials_table
+from service.cli.terminal import jobs_table, show
+
+
+def printed(table: Table, *, width: int) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, force_terminal=False)
+    show(console, table)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [45, 60, 70, 100, 1000])
+def test_ids_states_numbers_and_values_are_whole_however_narrow_the_terminal(width: int) -> None:
+    job, trial = JobRead.model_validate(examples.JOB), TrialRead.model_validate(examples.TRIAL)
+    heading, row, *_ = printed(jobs_table([job], width=width), width=width)
+    assert row.startswith(f"{job.id}  ")
+    assert job.state.value in row
+    assert row == row.rstrip()
+    heading, row, *_ = printed(trials_table([trial], metric="validation_loss", width=width), width=width)
+    assert row.split()[0] == str(trial.number)
+    assert trial.state.value in row
+    assert heading.split()[0] == "trial"
+    assert "validation_loss" in heading
+
+
+def test_a_wide_terminal_has_all_columns() -> None:
+    trial = TrialRead.model_validate(examples.TRIAL)
+    table = trials_table([trial], metric="validation_loss", width=200, curves={trial.number: [2.0, 1.0]})
+    heading, *_ = printed(table, width=200)
+    assert heading.split() == ["trial", "phase", "state", "steps", "time", "validation_loss", "curve", "parameters"]

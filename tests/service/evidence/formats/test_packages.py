@@ -1,0 +1,286 @@
+"""What is written for other packages takes the steps that ours takes, but for what is said: against the package where
+the tests install it, else against a float64 transcription of its recurrence (`tests.support.service.packages`).
+
+Gradients are given, the same to both whatever the weights are, so that a difference of one parameter stays its own.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from service.evidence.formats.family import family_of
+from service.evidence.formats.written import Format, written
+from service.evidence.parameter_groups import OwnSettings
+from shampoo import Shampoo
+from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD
+from tests.support.service.confirmed import recommendation_with
+from tests.support.service.packages import distributed_shampoo, heavyball, scalable_shampoo
+from trainers.workload.description import ParameterRule
+
+SHAPE_SENTENCE = "sides longer than"
+NUM_STEPS = 12  # of `recommendation_with`
+SHAPES = {"matrix": (6, 5), "tall": (6, 3), "vector": (5,)}
+EXACT = 1e-7
+"""Of the largest change of a weight: both compute in float64."""
+IN_BFLOAT16 = 0.03
+"""Of the length of the steps: five products in bfloat16, whose rounding is 0.4%."""
+
+PLAIN = {"stagger_refresh": False, "epsilon_type": "absolute"}
+META: dict[str, dict[str, Any]] = {
+    "adam": {**PLAIN, "epsilon": 1e-3, "precondition_frequency": 1, "weight_decay": 0.3, "betas": [0.8, 0.95]},
+    "look ahead": {**PLAIN, "epsilon": 1e-3, "precondition_frequency": 1, "beta3": 0.81, "grafting_beta2": 0.9},
+    "nesterov": {
+        **PLAIN, "epsilon": 1e-2, "precondition_frequency": 3, "start_preconditioning_step": 3, "grafting": "sgd",
+        "betas": [0.0, 0.9], "momentum": 0.9, "nesterov": True, "weight_decay": 0.1, "weight_decay_type": "l2",
+    },
+    "pseudo-inverse": {
+        **PLAIN, "epsilon_type": "relative", "epsilon": 1e-3, "pseudo_inverse": True, "precondition_frequency": 1,
+        "grafting": "rmsprop", "weight_decay": 0.2, "weight_decay_type": "independent",
+    },
+    "sums": {**PLAIN, "epsilon": 1e-2, "precondition_frequency": 1, "betas": [0.9, 1.0], "grafting": "adagrad"},
+    "no grafting": {
+        **PLAIN, "epsilon": 1e-2, "precondition_frequency": 2, "start_preconditioning_step": 4, "grafting": "none",
+        "exponent_override": 0.4, "max_preconditioner_dim": 3,
+    },
+    "spectral": {"preconditioner": "spectral", "weight_decay": 0.1},
+    "spectral, original": {"preconditioner": "spectral", "adjust_lr_fn": "original", "beta3": 0.81},
+    "none": {"preconditioner": "none", "betas": [0.9, 0.95]},
+}  # fmt: skip
+
+
+def gradients(scale: float = 1.0) -> list[dict[str, Tensor]]:
+    """Of each step and parameter: a part that stays, and half as much noise, larger in some rows than in others."""
+    generator = torch.Generator().manual_seed(5)
+
+    def drawn() -> dict[str, Tensor]:
+        return {name: torch.randn(shape, generator=generator, dtype=torch.float64) for name, shape in SHAPES.items()}
+
+    lasting, found = drawn(), []
+    for _ in range(NUM_STEPS):
+        of_step = {name: lasting[name] + 0.5 * noise for name, noise in drawn().items()}
+        rows = {name: torch.linspace(0.2, 2, len(G)).view(-1, *[1] * (G.ndim - 1)) for name, G in of_step.items()}
+        found.append({name: scale * rows[name] * G for name, G in of_step.items()})
+    return found
+
+
+def model() -> nn.ParameterDict:
+    generator = torch.Generator().manual_seed(3)
+    return nn.ParameterDict(
+        {
+            name: nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64))
+            for name, shape in SHAPES.items()
+        }
+    )
+
+
+def changes(python: str, given: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The change of each parameter after the pasted code has trained with these gradients."""
+    trained, start = model(), dict(model().named_parameters())
+    pasted: dict[str, Any] = {"model": trained}
+    exec(compile(python, "pasted", "exec"), pasted)
+    for of_step in given:
+        pasted["training_step"](sum((p * of_step[name]).sum() for name, p in trained.named_parameters()))
+    return {name: (p - start[name]).detach() for name, p in trained.named_parameters()}
+
+
+def both(
+    config: dict[str, Any], form: Format, optimizer: str = "shampoo"
+) -> tuple[list[str], dict[str, Tensor], dict[str, Tensor]]:
+    """What the format cannot say, and the changes with our Python and with its."""
+    recommended = recommendation_with(config, optimizer)
+    ours, theirs = written(recommended, Format.PYTHON), written(recommended, form)
+    assert ours.text is not None
+    assert theirs.text is not None
+    for sentence in theirs.cannot_say:
+        assert sentence[:40] in theirs.text
+    return theirs.cannot_say, changes(ours.text, gradients()), changes(theirs.text, gradients())
+
+
+def difference(ours: Tensor, theirs: Tensor) -> float:
+    return float((ours - theirs).norm() / ours.norm())
+
+
+def beside_shapes(cannot_say: list[str]) -> list[str]:
+    return [one for one in cannot_say if not one.startswith(SHAPE_SENTENCE)]
+
+
+@pytest.fixture(autouse=True)
+def packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transcriptions in the places of packages that are not installed."""
+    optax, optax_shampoo = ModuleType("optax"), ModuleType("scalable_shampoo.optax")
+    optax.__dict__.update(chain=scalable_shampoo.chain, clip_by_global_norm=scalable_shampoo.clip_by_global_norm)
+    monkeypatch.setitem(sys.modules, "distributed_shampoo", distributed_shampoo)
+    monkeypatch.setitem(sys.modules, "heavyball", heavyball)
+    monkeypatch.setitem(sys.modules, "optax", optax)
+    monkeypatch.setitem(sys.modules, "scalable_shampoo", ModuleType("scalable_shampoo"))
+    monkeypatch.setitem(sys.modules, "scalable_shampoo.optax", optax_shampoo)
+    monkeypatch.setitem(sys.modules, "scalable_shampoo.optax.distributed_shampoo", scalable_shampoo)
+    monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
+    monkeypatch.setitem(sys.modules, "jax.numpy", np)  # which has all that a schedule needs
+
+
+@pytest.mark.parametrize("case", META)
+def test_distributed_shampoo_takes_the_same_steps(case: str) -> None:
+    cannot_say, ours, theirs = both(META[case], Format.DISTRIBUTED_SHAMPOO)
+    assert beside_shapes(cannot_say) == []
+    for name, change in ours.items():
+        assert difference(change, theirs[name]) < EXACT, name
+
+
+def test_distributed_shampoo_says_what_of_the_defaults_it_cannot() -> None:
+    cannot_say, ours, theirs = both({}, Format.DISTRIBUTED_SHAMPOO)
+    text = " ".join(cannot_say)
+    for word in ("largest eigenvalue", "stagger_refresh", "first refresh at step 1"):
+        assert word in text
+    assert difference(ours["vector"], theirs["vector"]) < EXACT
+    # Its eigenbasis is ours until the second refresh.
+    once = {"preconditioner": "soap", "start_preconditioning_step": 20, "precondition_frequency": 20, "epsilon": 1e-6}
+    assert "squared gradients do not follow" in " ".join(
+        written(recommendation_with(once), Format.DISTRIBUTED_SHAMPOO).cannot_say
+    )
+
+
+def test_dash_takes_the_same_steps_with_its_matrices() -> None:
+    config = {
+        **PLAIN, "epsilon": 1e-2, "precondition_frequency": 2, "start_preconditioning_step": 2, "weight_decay": 0.2,
+        "use_bias_correction": False, "grafting_beta2": 0.9, "momentum": 0.6, "nesterov": True,
+    }  # fmt: skip
+    cannot_say, ours, theirs = both(config, Format.PYTORCH_OPTIMIZER)
+    assert all("vectors" in one for one in beside_shapes(cannot_say))
+    for name in ("matrix", "tall"):
+        assert difference(ours[name], theirs[name]) < EXACT, name
+    corrected = {**config, "use_bias_correction": True, "momentum": 0.0, "nesterov": False, "epsilon": 1e-9}
+    cannot_say, ours, theirs = both(corrected, Format.PYTORCH_OPTIMIZER)
+    assert [one[:27] for one in beside_shapes(cannot_say)] == ["the bias correction of the "]
+    assert difference(ours["vector"], theirs["vector"]) < EXACT
+
+
+@pytest.mark.parametrize("graft", ["sgd", "adagrad", "rmsprop"])
+def test_scalable_shampoo_takes_the_same_steps_in_jax(graft: str) -> None:
+    config = {
+        "betas": [0.0, 0.99], "momentum": 0.9, "nesterov": graft != "sgd", "grafting": graft, "epsilon": 1e-4,
+        "stagger_refresh": False, "precondition_frequency": 2, "weight_decay": 0.0,
+    }  # fmt: skip
+    assert_scalable(config, ["the factors begin at epsil"])
+
+
+def test_scalable_shampoo_decays_as_ours_where_nothing_else_is_in_the_step() -> None:
+    config = {
+        "betas": [0.0, 0.99],
+        "grafting": "sgd",
+        "epsilon": 1e-4,
+        "precondition_frequency": 1,
+        "weight_decay": 0.5,
+    }
+    assert_scalable(config, ["the factors begin at epsil"])
+
+
+def assert_scalable(config: dict[str, Any], unsaid: list[str]) -> None:
+    recommended = recommendation_with(config)
+    recommended = recommended.model_copy(update={"training": {**recommended.training, "gradient_clip_norm": 4000.0}})
+    theirs = written(recommended, Format.SCALABLE_SHAMPOO)
+    assert theirs.text is not None
+    assert [one[:26] for one in beside_shapes(theirs.cannot_say)] == unsaid
+    given = gradients(100.0)  # beside which what the factors begin at is nothing
+    ours = changes(written(recommended, Format.PYTHON).text or "", given)
+    pasted: dict[str, Any] = {}
+    exec(compile(theirs.text, "pasted", "exec"), pasted)
+    params = {name: p.detach().clone() for name, p in model().named_parameters()}
+    for of_step in given:
+        updates = pasted["optimizer"].update([of_step[name] for name in params], list(params.values()))
+        params = {name: p + update for (name, p), update in zip(params.items(), updates, strict=True)}
+    for name, start in model().named_parameters():
+        assert difference(ours[name], params[name] - start.detach()) < 1e-4, name
+
+
+@pytest.mark.parametrize("form", [Format.TORCH_MUON, Format.PYTORCH_OPTIMIZER])
+@pytest.mark.parametrize("beta3", [None, 0.81])
+def test_muon_takes_the_same_steps_up_to_bfloat16(form: Format, beta3: float | None) -> None:
+    config = {"preconditioner": "spectral", "beta3": beta3, "weight_decay": 0.1, "product_dtype": "bfloat16"}
+    cannot_say, ours, theirs = both(config, form)
+    assert ("beta3=0.81 of vectors" in " ".join(cannot_say)) == (beta3 is not None)
+    for name in ("matrix", "tall", *(["vector"] if beta3 is None else [])):
+        assert difference(ours[name], theirs[name]) < (IN_BFLOAT16 if name != "vector" else EXACT), name
+
+
+def test_muon_with_adamw_is_written_without_our_packages_optimizer() -> None:
+    config = {"momentum": 0.9, "adamw_lr_ratio": 0.5, "weight_decay": 0.1}
+    cannot_say, ours, theirs = both(config, Format.TORCH_MUON, optimizer="muon")
+    assert cannot_say == []
+    assert all(torch.equal(ours[name], theirs[name]) for name in SHAPES)
+
+
+def test_soap_of_others_steps_in_the_direction_of_ours_and_both_of_theirs_are_one() -> None:
+    config = {"preconditioner": "soap", "solver": "qr", "precondition_frequency": 1, "betas": [0.8, 0.9]}
+    cannot_say, ours, theirs = both(config, Format.PYTORCH_OPTIMIZER)
+    unsaid_of_heavyball, _, of_heavyball = both(config, Format.HEAVYBALL)
+    for sentences in (cannot_say, unsaid_of_heavyball):
+        assert "the first step: it moves nothing there" in " ".join(sentences)
+        assert "squared gradients" in " ".join(sentences)
+    for name, change in ours.items():
+        # Of twelve steps, the first among them that moves nothing there, while the basis changes most.
+        assert torch.cosine_similarity(change.flatten(), theirs[name].flatten(), dim=0) > 0.75, name
+        if name != "tall":  # whose larger factor has a null space, in which any basis is as good
+            assert difference(theirs[name], of_heavyball[name]) < 0.01, name
+
+
+def test_muon_of_heavyball_steps_in_the_direction_of_ours() -> None:
+    config = {"preconditioner": "spectral", "adjust_lr_fn": "original"}
+    cannot_say, ours, theirs = both(config, Format.HEAVYBALL)
+    assert [one[:14] for one in beside_shapes(cannot_say)] == ["the polynomial"]
+    for name in ("matrix", "tall"):
+        assert torch.cosine_similarity(ours[name].flatten(), theirs[name].flatten(), dim=0) > 0.95, name
+    assert difference(ours["vector"], theirs["vector"]) < EXACT
+
+
+@pytest.mark.parametrize(
+    ("config", "form"),
+    [
+        ({"preconditioner": "kl"}, Format.DISTRIBUTED_SHAMPOO),
+        ({}, Format.HEAVYBALL),
+        ({"preconditioner": "kl"}, Format.HEAVYBALL),
+        ({"preconditioner": "kl"}, Format.PYTORCH_OPTIMIZER),
+        ({"preconditioner": "soap"}, Format.SCALABLE_SHAMPOO),
+        ({}, Format.TORCH_MUON),
+    ],
+)
+def test_what_a_package_has_nothing_of_is_not_written_for_it(config: dict[str, Any], form: Format) -> None:
+    found = written(recommendation_with(config), form)
+    assert found.text is None
+    assert len(found.cannot_say) == 1
+
+
+def test_groups_of_parameters_are_those_of_the_trial() -> None:
+    config = {**META["adam"], "weight_decay": 0.4}
+    recommended = recommendation_with(config)
+    groups = [
+        OwnSettings("tall ones", {"preconditioner": "none"}, [ParameterRule(name_parts=("tall",))]),
+        OwnSettings("vectors", {"weight_decay": 0.0}, [ParameterRule(max_dims=1)]),
+    ]
+    recommended = recommended.model_copy(update={"parameter_groups": groups})
+    ours, theirs = written(recommended, Format.PYTHON), written(recommended, Format.DISTRIBUTED_SHAMPOO)
+    assert beside_shapes(theirs.cannot_say) == []
+    expected, found = changes(ours.text or "", gradients()), changes(theirs.text or "", gradients())
+    for name, change in expected.items():
+        assert difference(change, found[name]) < EXACT, name
+
+
+@pytest.mark.parametrize("member", list(DEFAULT_REFRESH_PERIOD))
+@pytest.mark.parametrize("state_dtype", ["float32", "int8"])
+def test_defaults_are_those_of_the_optimizer(member: str, state_dtype: str) -> None:
+    if member in ("spectral", "none") and state_dtype != "float32":
+        return
+    config: dict[str, Any] = {"preconditioner": member, "state_dtype": state_dtype}
+    f = family_of(config)
+    optimizer = Shampoo([nn.Parameter(torch.ones(2, 2))], **config)
+    h = optimizer._hyperparameters(0)
+    assert (f.period, f.start, f.statistics_period) == (h.refresh_period, h.first_refresh, h.statistics_period)
+    assert (f.grafting, f.plain_method, f.grafting_beta2) == (h.grafting_method, h.plain_method, h.second_moment_beta)
+    assert (f.betas, f.beta3, f.shampoo_beta) == (h.betas, h.betas[0], h.factor_beta)

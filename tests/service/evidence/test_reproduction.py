@@ -1,0 +1,92 @@
+"""A recommendation that is trained again: with which seeds, in which band, and what is said of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from service.cli.reading.reproduce_command import trained
+from service.evidence.formats.torchrun import torchrun_line
+from service.evidence.recommended import Ranks
+from service.evidence.reproduction import Repeated, band_of, other_versions, outcome_lines, repeats_of
+from tests.support.service.confirmed import recommendation_of
+from trainers.config import AveragingConfig, OptimizerConfig, TrialConfig
+from trainers.installation.commit import commit
+from trainers.loop import train
+from trainers.ranks.context import single_process_context
+from trainers.workloads.registry import load
+
+
+def test_the_trials_with_new_seeds_are_trained_again_and_held_against_the_band_of_a_further_seed() -> None:
+    evidence = recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]}).evidence
+    repeats, band = repeats_of(evidence), band_of(evidence)
+    assert [one.value for one in repeats] == [0.31, 0.33]
+    assert band.low < 0.31 < 0.33 < band.high
+    done = [Repeated(repeats[0], repeats[0].value), Repeated(repeats[1], 0.34)]
+    same, other, answer = outcome_lines(done, band, evidence.metric)
+    assert same.endswith("the same to the last digit")
+    assert other.endswith("+3.0%")
+    assert answer.startswith("Reproduced: all 2 fall in the band")
+    far = [Repeated(repeats[0], 10 * band.high), Repeated(repeats[1], None)]
+    assert outcome_lines(far, band, evidence.metric)[1].endswith("it did not come to its end")
+    assert outcome_lines(far, band, evidence.metric)[-1].startswith("Not reproduced: 0 of 2 in the band")
+
+
+def test_without_confirmation_what_one_seed_found_is_trained_again() -> None:
+    evidence = dataclasses.replace(recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]}).evidence, confirmation=None)
+    [one] = repeats_of(evidence)
+    assert (one.seed, one.trial) == (evidence.best.config["seed"], evidence.best.number)
+    band = band_of(evidence)
+    assert band.holds(one.value)
+    assert not band.holds(1.02 * one.value)
+
+
+def test_versions_that_are_not_in_use_now_are_left_out() -> None:
+    assert other_versions({"torch": "2.12", "numpy": "2.4", "gone": "1"}, {"torch": "2.13", "numpy": "2.4"}) == [
+        "torch is 2.13, and was 2.12"
+    ]
+
+
+@pytest.mark.processes
+def test_the_command_of_a_recommendation_is_run_and_gives_what_was_measured_and_its_weights(tmp_path: Path) -> None:
+    config = TrialConfig(
+        workload="digits-mlp",
+        optimizer=OptimizerConfig("adamw", {"lr": 0.01}),
+        num_steps=4,
+        evaluate_every=2,
+        batch_size=16,
+        seed=7,
+        averaging=AveragingConfig("ema", {"decay": 0.7}),
+    )
+    found = recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]})
+    best = dataclasses.replace(found.evidence.best, config={**config.to_json(), "seed": 3})
+    evidence = dataclasses.replace(found.evidence, best=best)
+    line = torchrun_line(found.model_copy(update={"evidence": evidence, "ranks": Ranks(1, "cpu", 1)}))
+    assert line is not None
+    file = tmp_path / "winner.safetensors"
+    *_, last = train(config, single_process_context())
+    assert trained(line, 7, "validation_loss", weights=file) == last.metrics["validation_loss"]
+    workload = load("digits-mlp", {})
+    model = workload.build_model()
+    model.load_state_dict(load_file(file))
+    with torch.no_grad():
+        total, weight = workload.evaluate(model.eval(), rank=0, world_size=1, device="cpu")["validation_loss"]
+    assert float(total) / float(weight) == last.metrics["validation_loss"]
+
+
+def test_the_commit_is_read_of_a_branch_packed_or_not_of_a_detached_head_and_of_no_checkout(tmp_path: Path) -> None:
+    assert commit(tmp_path) is None
+    git = tmp_path / ".git"
+    (git / "refs/heads").mkdir(parents=True)
+    (git / "HEAD").write_text("ref: refs/heads/main\n")
+    assert commit(tmp_path) is None
+    (git / "packed-refs").write_text(f"# pack-refs with: peeled\n{'b' * 40} refs/heads/main\n")
+    assert commit(tmp_path) == "b" * 40
+    (git / "refs/heads/main").write_text("a" * 40 + "\n")
+    assert commit(tmp_path) == "a" * 40
+    (git / "HEAD").write_text("c" * 40 + "\n")
+    assert commit(tmp_path) == "c" * 40
