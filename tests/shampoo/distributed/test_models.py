@@ -14,7 +14,7 @@ from tests.support.trainers.ranks import WarmRanks
 NUM_STEPS = 20
 MEMBERS = ("shampoo_adam", "soap", "kl", "spectral", "adam")
 # Damping well above rounding: gradients are summed over ranks in another order, and a root enlarges what is small.
-CHANGES = {"lr": 0.003, "epsilon": 1e-3, "grafting_epsilon": 1e-4, "weight_decay": 0.1}
+CHANGES = {"lr": 0.003, "epsilon": 1e-2, "grafting_epsilon": 1e-4, "weight_decay": 0.1}
 
 
 @functools.cache
