@@ -65,6 +65,16 @@ def of_trials(
     return caveats
 
 
+def of_starts(num_search: int, num_baselines: Sequence[int]) -> list[str]:
+    """A caveat where the search began with more configs moved from other models than a baseline of `num_baselines`."""
+    fewest = min(num_baselines, default=num_search)
+    if fewest >= num_search:
+        return []
+    began = "1 config that was" if num_search == 1 else f"{num_search} configs that were"
+    whose = f"{began} tuned for other models and the baseline with {fewest or 'none'}"
+    return [f"The search began with {whose}, which favours the search."]
+
+
 def of_data(trials: Sequence[FinishedTrial]) -> list[str]:
     """The remarks on the data, of the newest of the trials that made any: all have the same data."""
     remarked = max((trial for trial in trials if trial.remarks), key=lambda trial: trial.number, default=None)

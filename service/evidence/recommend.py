@@ -63,6 +63,7 @@ def recommend(
     spaces: Mapping[Side, SearchSpace] | None = None,
     currency: Currency = Currency.STEPS,
     starts: Sequence[MovedStart] = (),
+    num_baseline_starts: Sequence[int] = (),
     num_ranks: int = 1,
 ) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
@@ -88,6 +89,7 @@ def recommend(
         currency: what the verdict's two configs have spent equally much of; tokens, where none are counted, as
             examples.
         starts: configs moved from other models with which the search began.
+        num_baseline_starts: such configs of each baseline; a caveat says if one had fewer than the search.
         num_ranks: of a trial, each a device that the job took.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
@@ -137,6 +139,7 @@ def recommend(
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *caveats.of_edges(trials, best, baseline, spaces or {}),
             *caveats.of_trials(trials, baseline, num_planned, side_seconds),
+            *caveats.of_starts(len(starts), num_baseline_starts),
             *caveats.of_data(trials),
             *caveats.of_currency(currency, comparisons),
             *(caveats.of_confirmation(result, len(comparing)) if seeds else []),

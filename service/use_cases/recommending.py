@@ -44,6 +44,9 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
             for entry in job.specification.pinned
             if isinstance(entry, MovedConfig)
         ],
+        num_baseline_starts=[
+            sum(isinstance(entry, MovedConfig) for entry in baseline.pinned) for baseline in job.specification.baselines
+        ],
         num_ranks=job.specification.resources.workers_per_trial,
     )
     if recommendation is None:

@@ -59,7 +59,12 @@ def test_a_job_begins_with_the_nearest_models_config_and_says_how_it_did(databas
     with database.reading() as session:
         row = RecommendationRepository(session).of_job(lease.job_id)
         assert row is not None
-        transfers = recommendation_from_json(row.content).evidence.transfers
+        evidence = recommendation_from_json(row.content).evidence
+    transfers = evidence.transfers
+    caveat = (
+        f"The search began with {1 + len(others)} configs that were tuned for other models and the baseline with none"
+    )
+    assert [one for one in evidence.caveats if one.startswith(caveat)]
     assert [(one.number, one.value, one.behind) for one in transfers] == [(1, 0.25, 0.0)]
     (line,) = transfer_lines(transfers)
     assert "moved from digits-mlp" in line
