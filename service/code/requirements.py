@@ -102,6 +102,7 @@ def _install(requirements: Sequence[str], constraints: Sequence[str], directory:
         try:
             subprocess.run(
                 [*command, *_OPTIONS, *requirements],
+                cwd=temporary,  # nothing lies there that pip could take for a package, or Python for a module of pip's
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
@@ -119,7 +120,11 @@ def _install(requirements: Sequence[str], constraints: Sequence[str], directory:
 def _remove_unused(parent: Path) -> None:
     """Removes packages that nobody holds, and nobody has for a week."""
     for directory in parent.iterdir():
-        if not directory.is_dir() or directory.stat().st_mtime > time.time() - KEPT_UNUSED_SECONDS:
+        try:
+            is_old = directory.is_dir() and directory.stat().st_mtime <= time.time() - KEPT_UNUSED_SECONDS
+        except FileNotFoundError:  # what another process installs has got its name, or failed
+            continue
+        if not is_old:
             continue
         lock = os.open(parent / f"{directory.name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:

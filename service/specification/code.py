@@ -65,8 +65,9 @@ class CodeChoice(StrictModel):
                 raise ValueError(
                     f"{text!a:.100} (number {index + 1}) is no requirement: {str(error).split(chr(10))[0]}"
                 ) from error
-            if found.url is not None:
-                raise ValueError(f"{text!a:.100}: packages come from an index, not from an address")
+            # pip takes what holds a slash, as `a===/../b` does, for a directory, builds it, and so runs what it holds.
+            if found.url is not None or "/" in str(found.specifier):
+                raise ValueError(f"{text!a:.100}: packages come from an index, not from an address or a directory")
         return requirements
 
     @field_validator("environment")

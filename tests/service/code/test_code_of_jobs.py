@@ -145,6 +145,7 @@ def test_code_is_of_its_project(sqlite_database: Database, http: httpx.Client) -
         ({"sha256": "0" * 64, "environment": {"A=B": "1"}}, "code.environment", "must be letters"),
         ({"sha256": "0" * 64, "requirements": ["timm", "--index-url=x"]}, "code.requirements", "(number 2) is no"),
         ({"sha256": "0" * 64, "requirements": ["timm @ https://x.org/y.whl"]}, "code.requirements", "from an index"),
+        ({"sha256": "0" * 64, "requirements": ["timm===/../../../tmp/x"]}, "code.requirements", "or a directory"),
     ],
 )
 def test_a_job_that_would_change_the_service_is_refused(
