@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from search_spaces.optimizers import ARGUMENTS
 from service.transfer.situation import Situation
 
 PRECONDITIONERS = "Hyperparameter transfer for matrix preconditioners (arXiv:2512.05620), table 1 and public code"
@@ -90,7 +91,7 @@ def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:
 
 
 def moved(config: TunedConfig, source: Situation, target: Situation) -> tuple[TunedConfig, list[Change]]:
-    """The config for the target, and what changed. Where nothing differs, it is the same."""
+    """The config for the target, and what changed. Where nothing differs, it is the same, with its learning rate."""
     mover = _Mover(config, source, target)
     mover.move_lr()
     mover.move_weight_decay()
@@ -98,14 +99,25 @@ def moved(config: TunedConfig, source: Situation, target: Situation) -> tuple[Tu
     mover.move_refresh()
     mover.move_warm_up()
     mover.move_epsilon()
-    return TunedConfig(config.optimizer, mover.arguments, mover.schedule), mover.changes
+    return TunedConfig(config.optimizer, mover.named_arguments, mover.schedule), mover.changes
+
+
+def _left_to_defaults(config: TunedConfig) -> dict[str, Any]:
+    """The arguments that rules move and a config does not name, as the optimizer has them."""
+    found: dict[str, Any] = {}
+    for name in ("lr", "betas", "weight_decay", "epsilon"):
+        argument = ARGUMENTS[config.optimizer].get(name)
+        if argument is not None and argument.default is not None and name not in config.arguments:
+            found[name] = list(argument.default) if isinstance(argument.default, tuple) else argument.default
+    return found
 
 
 class _Mover:
     """The config as far as it is moved, and the changes so far."""
 
     def __init__(self, config: TunedConfig, source: Situation, target: Situation) -> None:
-        self.arguments: dict[str, Any] = dict(config.arguments)
+        self._defaults = _left_to_defaults(config)
+        self.arguments: dict[str, Any] = {**self._defaults, **config.arguments}
         self.schedule: dict[str, Any] = dict(config.schedule)
         self.changes: list[Change] = []
         self._kind = step_kind(config.optimizer, config.arguments)
@@ -114,6 +126,15 @@ class _Mover:
         self._depth = target.features.depth / source.features.depth
         self._batch = target.batch_size / source.batch_size
         self._lr_factor = 1.0
+
+    @property
+    def named_arguments(self) -> dict[str, Any]:
+        """The arguments without those that the config left to a default, and that stay there, but for `lr`."""
+        return {
+            name: value
+            for name, value in self.arguments.items()
+            if name == "lr" or name not in self._defaults or value != self._defaults[name]
+        }
 
     def move_lr(self) -> None:
         of_shape, rule, source = self._shape_factor()

@@ -62,6 +62,16 @@ def test_nothing_changes_where_nothing_differs() -> None:
     assert moved(given, situation(), situation()) == (given, [])
 
 
+def test_what_a_config_leaves_to_the_optimizers_defaults_moves_from_there() -> None:
+    assert moved(TunedConfig("shampoo", {}, {}), situation(), situation())[0].arguments == {"lr": 0.0015}
+    wide = situation(8 * 64, batch_size=64)
+    found, changes = moved(TunedConfig("shampoo", {"epsilon_type": "absolute"}, {}), situation(), wide)
+    assert {change.name for change in changes} == {"lr", "betas[0]", "betas[1]", "epsilon"}
+    assert found.arguments["epsilon"] == pytest.approx(5e-7)
+    assert found.arguments["lr"] == pytest.approx(0.0015 * 2**0.5 / 8, rel=1e-3)
+    assert "weight_decay" in moved(TunedConfig("adamw", {}, {}), situation(), wide)[0].arguments
+
+
 def test_averages_keep_their_half_life_in_examples_and_the_refresh_its_examples() -> None:
     given = config(grafting="adam", precondition_frequency=40, beta3=0.81, momentum=0.5, nesterov=True)
     found, changes = moved(given, situation(), situation(batch_size=128))
