@@ -63,6 +63,11 @@ class Family:
             return self.grafting
         return "adagrad" if self.betas[1] == 1 else "adam"
 
+    @property
+    def adam_beta2(self) -> float:
+        """β2 for an Adam that stands where the grafted or plain method is another: it cannot sum up."""
+        return self.grafting_beta2 if self.grafting_beta2 < 1 else 0.999
+
     def without_word(self, *names: str) -> list[str]:
         """A sentence for each of these hyperparameters that is not at its default, and that a package lacks."""
         return [f"{name}={getattr(self, name)!r}: has no word there" for name in names if self._differs(name)]

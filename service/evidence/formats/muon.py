@@ -75,5 +75,5 @@ def momentum_unsaid(f: Family, *, is_muon_of: str) -> list[str]:
 
 def adamw_of(f: Family) -> dict[str, Any]:
     """AdamW as it steps for the vectors of a member."""
-    betas = (f.betas[0], f.grafting_beta2)
+    betas = (f.betas[0], f.adam_beta2)
     return {"lr": f.lr, "betas": betas, "eps": f.grafting_epsilon, "weight_decay": f.weight_decay}

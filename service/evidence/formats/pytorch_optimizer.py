@@ -25,7 +25,7 @@ def _dash(f: Family) -> Constructor:
     dash: dict[str, Any] = {
         "lr": f.lr,
         "betas": f.betas if f.betas[1] < 1 else (f.betas[0], 0.999),
-        "grafting_beta": f.grafting_beta2,
+        "grafting_beta": f.adam_beta2,
         "weight_decay": f.weight_decay,
         "block_size": f.max_preconditioner_dim,
         "precondition_frequency": f.period,
@@ -123,7 +123,7 @@ def _muon(f: Family) -> Constructor:
         "weight_decay": f.weight_decay,
         "use_adjusted_lr": f.adjust_lr_fn == "match_rms_adamw",
         "adamw_lr": f.lr,
-        "adamw_betas": (f.betas[0], f.grafting_beta2),
+        "adamw_betas": (f.betas[0], f.adam_beta2),
         "adamw_wd": f.weight_decay,
         "adamw_eps": f.grafting_epsilon,
     }

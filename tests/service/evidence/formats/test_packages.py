@@ -211,6 +211,16 @@ def test_muon_takes_the_same_steps_up_to_bfloat16(form: Format, beta3: float | N
         assert difference(ours[name], theirs[name]) < (IN_BFLOAT16 if name != "vector" else EXACT), name
 
 
+@pytest.mark.parametrize(("member", "form"), [
+    ("shampoo", Format.PYTORCH_OPTIMIZER), ("spectral", Format.PYTORCH_OPTIMIZER), ("spectral", Format.TORCH_MUON),
+])  # fmt: skip
+def test_sums_of_squares_become_averages_where_a_package_has_only_these(member: str, form: Format) -> None:
+    grafting = "adagrad" if member == "shampoo" else None
+    cannot_say, _, theirs = both({"preconditioner": member, "betas": [0.9, 1.0], "grafting": grafting}, form)
+    assert "grafting='adagrad': vectors" in " ".join(cannot_say)
+    assert all(change.isfinite().all() for change in theirs.values())
+
+
 def test_muon_with_adamw_is_written_without_our_packages_optimizer() -> None:
     config = {"momentum": 0.9, "adamw_lr_ratio": 0.5, "weight_decay": 0.1}
     cannot_say, ours, theirs = both(config, Format.TORCH_MUON, optimizer="muon")
