@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
+from pydantic_core import from_json
 
 from service.cli.asking import say, say_json
 from service.client import ApiError, Client
@@ -62,8 +62,8 @@ def say_untuned(client: Client, path: Path, *, batch_size: int, num_steps: int, 
         ServiceError: the file holds none, or the service refused it.
     """
     try:
-        fingerprint = json.loads(path.read_text())
-    except ValueError as error:
+        fingerprint = from_json(path.read_bytes(), allow_inf_nan=False)
+    except (ValueError, OSError) as error:
         raise ServiceError(f"{path} holds no JSON, as `shampoo-tuner fingerprint` prints it: {error}") from error
     if not isinstance(fingerprint, dict):
         raise ServiceError(f"{path} holds no fingerprint, as `shampoo-tuner fingerprint` prints it")

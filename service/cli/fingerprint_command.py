@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.asking import say_json_content
+from service.inert import one_line
 from trainers.config import InvalidConfig
 from trainers.identity.safetensors_header import shape_of_safetensors
 from trainers.identity.values import Fingerprint
@@ -43,7 +44,7 @@ def fingerprint(
     try:
         found = read_fingerprint(model, dict(map(_option, option or ())))
     except InvalidConfig as error:
-        raise typer.BadParameter(error.message, param_hint="MODEL") from error
+        raise typer.BadParameter(one_line(error.message), param_hint="MODEL") from error
     say_json_content(found.to_json())
 
 
@@ -61,7 +62,7 @@ def read_fingerprint(model: str, options: dict[str, Json]) -> Fingerprint:
             raise InvalidConfig("options", f"have no effect with a file, got {', '.join(options)}")
         try:
             return Fingerprint(shape_of_safetensors(path), path.name)
-        except ValueError as error:
+        except (ValueError, OSError) as error:
             raise InvalidConfig("name", str(error)) from error
     check_packages_here()
     # In a process of its own: it needs torch, and this command line must load without it.

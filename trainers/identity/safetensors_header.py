@@ -32,25 +32,29 @@ def shape_of_safetensors(path: Path) -> ModelShape:
         text = file.read(length)
     try:
         header = json.loads(text)
-        named = [
-            (name, tuple(int(size) for size in entry["shape"]))
-            for name, entry in header.items()
-            if name != "__metadata__"
-        ]
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{path} is no safetensors file: {error!r}") from error
+        named = [(name, _sizes(entry["shape"])) for name, entry in header.items() if name != "__metadata__"]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise ValueError(f"{path} is no safetensors file: {error!r:.200}") from error
     return shape_of_named(named)
+
+
+def _sizes(shape: object) -> tuple[int, ...]:
+    if not isinstance(shape, list) or any(type(size) is not int or size < 0 for size in shape):
+        raise ValueError(f"a tensor's shape is a list of sizes, got {shape!r:.80}")
+    return tuple(shape)
 
 
 def shape_of_named(parameters: Iterable[tuple[str, tuple[int, ...]]]) -> ModelShape:
     """The shape of the model of which only names and sizes are known: a name says what is an embedding, as published
-    models call them.
+    models call them. What has no elements is no part of it.
 
     Raises:
         ValueError: there are none.
     """
     counts = Counter(
-        (_kind(name, shape), shape) for name, shape in parameters if name.rpartition(".")[2] not in NOT_TRAINED
+        (_kind(name, shape), shape)
+        for name, shape in parameters
+        if name.rpartition(".")[2] not in NOT_TRAINED and 0 not in shape
     )
     return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
 

@@ -15,7 +15,7 @@ from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
 
 
 def model_shape(model: nn.Module) -> ModelShape:
-    """The shape of a model, on whatever device; a parameter that modules share counts once.
+    """The shape of a model, on whatever device. A parameter that modules share counts once, an empty one not at all.
 
     Args:
         model: as the workload builds it, before it is sharded, compiled or wrapped.
@@ -24,7 +24,7 @@ def model_shape(model: nn.Module) -> ModelShape:
     seen: set[Tensor] = set()
     for module in model.modules():
         for parameter in module.parameters(recurse=False):
-            if parameter not in seen:
+            if parameter not in seen and 0 not in parameter.shape:
                 seen.add(parameter)
                 counts[_kind(module, parameter), tuple(parameter.shape)] += 1
     return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))

@@ -71,6 +71,8 @@ def recommend(
             raise typer.BadParameter(
                 "a file of a model needs --batch-size and --num-steps, too", param_hint="--fingerprint"
             )
+        if output != Format.PYTHON:
+            raise typer.BadParameter(f"{output}: with a file of a model python, or --json", param_hint="--format")
         with client_at(url, token) as client:
             say_untuned(client, path, batch_size=batch_size, num_steps=num_steps, num_trials=trials, as_json=as_json)
         return

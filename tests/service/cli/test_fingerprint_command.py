@@ -61,12 +61,16 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
     with running(sqlite_database) as url:
         asked = ("recommend", "--fingerprint", str(path), "--batch-size", "64", "--num-steps", "500", "--url", url)
         result, short, as_json = run(*asked), run(*asked[:5]), run(*asked, "--json")
+        other = run(*asked, "--format", "yaml")
         path.write_text("[]")
         empty = run(*asked)
+        path.write_text('{"parameters": NaN}')
+        odd = run(*asked)
     assert result.exit_code == 0, result.output
     assert "optimizer = Shampoo(" in result.stdout
     assert "No tuned model" in result.stderr
     assert "5. lr " in result.stderr
     assert len(json.loads(as_json.stdout)["items"]) == 5
-    assert (short.exit_code, empty.exit_code) == (2, 1)
+    assert (short.exit_code, other.exit_code, empty.exit_code, odd.exit_code) == (2, 2, 1, 1)
     assert "holds no fingerprint" in empty.stderr
+    assert "holds no JSON" in odd.stderr

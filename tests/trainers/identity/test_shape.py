@@ -63,7 +63,28 @@ def test_no_code_of_a_file_runs(tmp_path: Path) -> None:
         shape_of_state_dict(tmp_path / "whole.pt")
 
 
-@pytest.mark.parametrize("content", [b"", b"\x10", b"\xff" * 20, (5).to_bytes(8, "little") + b"[1,2]"])
+def with_header(text: bytes) -> bytes:
+    return len(text).to_bytes(8, "little") + text
+
+
+def test_what_has_no_elements_is_no_part_of_a_shape(tmp_path: Path) -> None:
+    header = b'{"empty.weight": {"shape": [0, 4]}, "b\\n\\u001b[2J": {"shape": [3]}}'
+    (tmp_path / "x.safetensors").write_bytes(with_header(header))
+    module = nn.ParameterList([torch.ones(0, 4), torch.ones(3)])
+    of_three = ModelShape((ParameterShape("vector", (3,), 1),))
+    assert shape_of_safetensors(tmp_path / "x.safetensors") == model_shape(module) == of_three
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"", b"\x10", b"\xff" * 20, with_header(b"[1,2]"), with_header(b"[" * 100_000)),
+        *(
+            with_header(b'{"a": {"shape": %s}}' % shape)
+            for shape in (b"[1e400]", b"[-3, 2]", b'"34"', b"[2.5]", b"[NaN]")
+        ),
+    ],
+)
 def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.safetensors").write_bytes(content)
     with pytest.raises(ValueError, match="is no safetensors file"):
