@@ -7,12 +7,27 @@ use it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from dataclasses import Field, replace
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from search_spaces.nearest import did_you_mean
 from trainers.workload.description import WorkloadOption
 
 Shape = TypeVar("Shape")
+
+
+class _OfBlocks(Protocol):
+    """A dataclass that is the shape of a transformer."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    @property
+    def width(self) -> int: ...
+    @property
+    def num_heads(self) -> int: ...
+
+
+ShapeOfBlocks = TypeVar("ShapeOfBlocks", bound=_OfBlocks)
 
 SIZE = WorkloadOption(
     "tiny",
@@ -114,3 +129,20 @@ def deepened(sizes: Sequence[Shape], depth: object, *, minimum: int = 1) -> tupl
         return tuple(sizes)
     count = integer("depth", depth, minimum=minimum)
     return tuple(sizes[index * len(sizes) // count] for index in range(count))
+
+
+def with_width_and_depth(shape: ShapeOfBlocks, *, width: object, depth: object) -> ShapeOfBlocks:
+    """The shape of a transformer, except for what is given. Heads keep their width, as in published models of a family.
+
+    Raises:
+        ValueError: an option is no integer >= 1, or the width is no multiple of a head's.
+    """
+    if depth is not None:
+        shape = replace(shape, num_blocks=integer("depth", depth))
+    if width is not None:
+        head_width = shape.width // shape.num_heads
+        given = integer("width", width)
+        if given % head_width != 0:
+            raise ValueError(f"width must be a multiple of {head_width}, got {given}")
+        shape = replace(shape, width=given, num_heads=given // head_width)
+    return shape

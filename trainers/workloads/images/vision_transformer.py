@@ -6,13 +6,13 @@ Parameters have the names that they have in timm, so that weights and layer-wise
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trainers.workloads.options import integer
+from trainers.workloads.options import with_width_and_depth
 
 NORM_EPSILON = 1e-6
 """As in the published vision transformers (arXiv 2010.11929)."""
@@ -47,16 +47,7 @@ def vision_transformer_shape(name: str, *, width: object, depth: object) -> Visi
     Raises:
         ValueError: an option is no integer >= 1, or the width is no multiple of a head's.
     """
-    shape = VISION_TRANSFORMERS[name]
-    if depth is not None:
-        shape = replace(shape, num_blocks=integer("depth", depth))
-    if width is not None:
-        head_width = shape.width // shape.num_heads
-        given = integer("width", width)
-        if given % head_width != 0:
-            raise ValueError(f"width must be a multiple of {head_width}, got {given}")
-        shape = replace(shape, width=given, num_heads=given // head_width)
-    return shape
+    return with_width_and_depth(VISION_TRANSFORMERS[name], width=width, depth=depth)
 
 
 class VisionTransformer(nn.Module):

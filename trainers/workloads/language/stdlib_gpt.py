@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch.nn import functional
 from trainers.workloads.language.description import CONTEXT_LENGTHS
 from trainers.workloads.language.stdlib_text import StdlibText, stdlib_text
 from trainers.workloads.language.transformer import GPT, TransformerShape
-from trainers.workloads.options import integer, shape_of_size
+from trainers.workloads.options import shape_of_size, with_width_and_depth
 
 NUM_SEQUENCES_AT_ONCE = 64
 """In evaluation: bounds its memory."""
@@ -103,16 +103,7 @@ def gpt_shape(size: object, *, width: object, depth: object) -> Shape:
     Raises:
         ValueError: an option is no integer >= 1, or the width is no multiple of a head's.
     """
-    shape = shape_of_size(size, SHAPES)
-    if depth is not None:
-        shape = replace(shape, num_blocks=integer("depth", depth))
-    if width is not None:
-        head_width = shape.width // shape.num_heads
-        given = integer("width", width)
-        if given % head_width != 0:
-            raise ValueError(f"width must be a multiple of {head_width}, got {given}")
-        shape = replace(shape, width=given, num_heads=given // head_width)
-    return shape
+    return with_width_and_depth(shape_of_size(size, SHAPES), width=width, depth=depth)
 
 
 def sequences(text: Tensor, context_length: int) -> Tensor:
