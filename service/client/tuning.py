@@ -150,15 +150,14 @@ def _sent(client: Client, workload: type) -> str | None:
             f"{workload.__qualname__} is of a notebook's cell or of a script: put it into a file of its own (begin a "
             "cell with %%writefile my_workload.py), and import it from there",
         )
-    file = Path(
-        inspect.getfile(sys.modules[top]) if hasattr(sys.modules[top], "__file__") else inspect.getfile(workload)
-    )
+    file = Path(inspect.getfile(workload))
     installed = [Path(sysconfig.get_path(kind)).resolve() for kind in ("purelib", "platlib", "stdlib")]
     if top == "trainers" or any(file.resolve().is_relative_to(place) for place in installed):
         return None
     with tempfile.TemporaryDirectory() as directory:
-        if file.name == "__init__.py":
-            shutil.copytree(file.parent, Path(directory) / top, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
+        for place in getattr(sys.modules[top], "__path__", ()):  # one, but for a package without __init__.py
+            unwanted = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(place, Path(directory) / top, ignore=unwanted, dirs_exist_ok=True)
+        if not hasattr(sys.modules[top], "__path__"):
             shutil.copyfile(file, Path(directory) / file.name)
         return client.send_code(Path(directory)).sha256

@@ -107,12 +107,19 @@ def test_a_class_goes_along_with_its_module_and_one_of_a_cell_is_refused(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "my_own_workload.py").write_text("class Mine:\n    pass\n")
+    (tmp_path / "my_space").mkdir()
+    for name in ("model.py", "layers.py"):  # a package without __init__.py
+        (tmp_path / "my_space" / name).write_text("class Mine:\n    pass\n")
     monkeypatch.syspath_prepend(tmp_path)
     mine = importlib.import_module("my_own_workload").Mine
+    in_space = importlib.import_module("my_space.model").Mine
     with running(sqlite_database, data_dir=tmp_path, allow_code=True) as url, Client(url) as client:
         with pytest.raises(ApiError, match="no_such_field"):
             tune(mine, budget=2, wait=False, url=url, no_such_field=1)
         assert [code.num_files for code in client.code()] == [1]
+        with pytest.raises(ApiError, match="no_such_field"):
+            tune(in_space, budget=2, wait=False, url=url, no_such_field=1)
+        assert sorted(code.num_files for code in client.code()) == [1, 2]
         of_cell = type("Cell", (), {"__module__": "__main__"})
         with pytest.raises(InvalidInput, match="%%writefile"):
             tune(of_cell, budget=2, wait=False, url=url)
