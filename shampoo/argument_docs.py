@@ -70,7 +70,7 @@ Args:
     standardize_rows: Give the rows of what spectral orthogonalises mean 0 and variance 1 first. SWAN, if betas[0]
         is 0. Used by spectral.
     matrix_norm: Norm in which spectral's step is steepest; rows: every row of a block has one length, as tables
-        want. Used by spectral.
+        want. Its root mean square is then 0.2, or 1 with adjust_lr_fn="original". Used by spectral.
     state_dtype: Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors
         in that precision and its eigenvalues in float32. Shapes the state. Used by shampoo, soap, kl.
     product_dtype: Precision of what is multiplied where roots, bases or spectral's polynomial meet a gradient;

@@ -36,7 +36,7 @@ _READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 # without a matrix, for one with (and for each side that has one); in a refresh for each such side.
 _GROUP_KERNELS, _PLAIN_KERNELS = 8, 19
 _STEP_KERNELS: Mapping[str, tuple[int, int]] = {"shampoo": (19, 5), "soap": (14, 6), "kl": (8, 35), "spectral": (41, 0)}
-_ROWS_KERNELS, _STANDARDIZING_KERNELS = 21, 9
+_ROWS_KERNELS, _STANDARDIZING_KERNELS = 21, 11
 _REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
 
 

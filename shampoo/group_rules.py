@@ -124,6 +124,30 @@ def require_structure(h: Hyperparameters, built: Mapping[str, object]) -> None:
             raise ValueError(f"{message} new optimizer{hint}")
 
 
+def require_fit(group: Mapping[str, Any], h: Hyperparameters, built: Mapping[str, object]) -> None:
+    """Checks a group and the hyperparameters that it holds now before a step, with the state that was allocated for
+    hyperparameters of the structure `built`.
+
+    Raises:
+        ValueError: a key is unknown, a value has no effect on these parameters or does not fit the state, or
+            independent weight decay lacks its reference.
+    """
+    require_known_keys(group)
+    require_effect_of_distributed(group["params"], h)
+    require_structure(h, built)
+    require_peak_lr(h, group["peak_lr"])
+
+
+def require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
+    """Checks the reference of independent weight decay.
+
+    Raises:
+        ValueError: there is such decay, and `peak_lr` is not above 0.
+    """
+    if h.weight_decay > 0 and h.weight_decay_type == "independent" and not peak_lr > 0:
+        raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
+
+
 def require_saved_groups(
     saved: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
 ) -> None:
@@ -160,16 +184,6 @@ def inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> di
     if preconditioner in ("soap", "kl") and defaults["solver"] == "coupled_newton":
         reset |= {"solver"}
     return {name: DEFAULTS[name] if name in reset else value for name, value in defaults.items()}
-
-
-def require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
-    """Checks the reference of independent weight decay.
-
-    Raises:
-        ValueError: there is such decay, and `peak_lr` is not above 0.
-    """
-    if h.weight_decay > 0 and h.weight_decay_type == "independent" and not peak_lr > 0:
-        raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
 
 
 def decay_per_step(h: Hyperparameters, peak_lr: float) -> float:

@@ -138,7 +138,8 @@ class Hyperparameters:
     standardize_rows: Annotated[bool, used_by("spectral")] = False
     """Give the rows of what spectral orthogonalises mean 0 and variance 1 first. SWAN, if betas[0] is 0."""
     matrix_norm: Annotated[MatrixNorm, used_by("spectral")] = "spectral"
-    """Norm in which spectral's step is steepest; rows: every row of a block has one length, as tables want."""
+    """Norm in which spectral's step is steepest; rows: every row of a block has one length, as tables want. Its root
+    mean square is then 0.2, or 1 with adjust_lr_fn="original"."""
     state_dtype: Annotated[StateDtype, KRONECKER] = "float32"
     """Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors in that
     precision and its eigenvalues in float32. Shapes the state."""

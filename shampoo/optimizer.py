@@ -29,12 +29,10 @@ from shampoo.group_rules import (
     inherited,
     is_trained,
     refuse_arguments,
-    require_effect_of_distributed,
+    require_fit,
     require_known_keys,
     require_params,
-    require_peak_lr,
     require_saved_groups,
-    require_structure,
 )
 from shampoo.hyperparameters import NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
@@ -56,9 +54,9 @@ class Shampoo(Optimizer):
     Every argument after `params` is a hyperparameter of a parameter group and may be overridden there. All are plain
     numbers, strings and pairs, so `Shampoo(model.parameters(), **json.loads(text))` works; `lr` may also be a tensor of
     one number on the CPU, read at every step. `help(Shampoo.__init__)` says what each means; the update is in
-    `block_step`. Each is live: a value changed in `param_groups` counts from the
-    next step, and one that shapes the state raises when it is changed. A group that overrides `preconditioner` does
-    not inherit what its member has no use for.
+    `block_step`. Each is live: a value changed in `param_groups` counts from the next step, and one that shapes the
+    state raises when it is changed. A group that overrides `preconditioner` does not inherit what its member has no use
+    for.
 
     DTensor parameters (FSDP2, HSDP, SimpleFSDP), and with distributed="lossless" plain ones under DDP, are spread over
     ranks with their state: see `shampoo.distributed`. `share_of_state` says how much of it this rank has, and a warning
@@ -209,10 +207,7 @@ class Shampoo(Optimizer):
         # All groups are checked before the first one moves.
         checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
-            require_known_keys(group)
-            require_effect_of_distributed(group["params"], h)
-            require_structure(h, structure)
-            require_peak_lr(h, group["peak_lr"])
+            require_fit(group, h, structure)
             for param in group["params"]:
                 gradient_of(param)
         allocation, plan = self._allocation, self._allocation.plan
@@ -318,7 +313,8 @@ class Shampoo(Optimizer):
                 name = plan.part_name(params[key])
                 own = own_memory({**held, **plan.blocks(params[key])})
                 state[key] = own if name is None else {name: own}
-        groups = [{**group, "lr": as_number(group["lr"])} for group in packed["param_groups"]]
+        # Schedules keep a tensor's first value as a tensor, too.
+        groups = [{name: as_number(value) for name, value in group.items()} for group in packed["param_groups"]]
         return {**packed, "state": state, "param_groups": groups}
 
     @torch.no_grad()

@@ -201,11 +201,12 @@ def _shifts(n: int, rounding: float) -> list[float]:
     decomposition; times ‖Y‖² ≤ n. (The proven bound has n for √n and leaves no digit of float32; errors of either
     sign add up to √n, Higham and Mary, SISC 41, 2019.) After it such columns are short but for one, and n roundings
     are above the error. A small singular value grows by the root of the shift's inverse in each pass: in float32 they
-    are 5 passes for 512 columns, 6 for 1024.
+    are 5 passes for 256 to 1024 columns, 6 for 2048.
     """
     first, later = n**1.5 * rounding, n * rounding
-    to_grow = math.log(1 / (_SMALLEST_SINGULAR_VALUE * rounding)) - math.log(1 / first) / 2
-    return [first] + [later] * math.ceil(to_grow / (math.log(1 / later) / 2))
+    # To base 2, in which powers of 2 are exact: 1024 columns need 4 of the later passes to the digit.
+    to_grow = math.log2(1 / (_SMALLEST_SINGULAR_VALUE * rounding)) - math.log2(1 / first) / 2
+    return [first] + [later] * math.ceil(to_grow / (math.log2(1 / later) / 2))
 
 
 def _gram(Y: Tensor) -> Tensor:

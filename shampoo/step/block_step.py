@@ -43,6 +43,8 @@ from shampoo.step.refresh import read_basis, read_root, refresh_side
 Scratch = tuple[Tensor, Tensor, Tensor]
 Solved = Mapping[int, tuple[Tensor, ...]]
 """The results of `per_matrix` for `solver_call`, by side."""
+_MEAN_ROUNDINGS = 8
+"""Of a mean, at most, in units of the largest element: sums are pairwise."""
 
 
 def block_direction(
@@ -252,14 +254,17 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[
         return scratch[2], 0.2 if matches_adamw else 1.0
     if h.standardize_rows:
         centred = X - X.mean(dim=-1, keepdim=True)
-        X = _divide(centred, centred.square().mean(dim=-1, keepdim=True).sqrt(), out=P)
+        deviation = centred.square().mean(dim=-1, keepdim=True).sqrt()
+        # Of a row of one value nothing is left but the rounding of its mean.
+        rounding = _MEAN_ROUNDINGS * torch.finfo(X.dtype).eps * torch.linalg.vector_norm(X, math.inf, -1, keepdim=True)
+        X = _divide(centred, deviation, above=rounding, out=P)
     P.copy_(orthogonalize(X, dtype=h.product_precision))
     return scratch[2], 0.2 * math.sqrt(max(m, n)) if matches_adamw else math.sqrt(max(1.0, m / n))
 
 
-def _divide(X: Tensor, by: Tensor, *, out: Tensor) -> Tensor:
-    """X / by; 0 where that is 0."""
-    return torch.div(X, torch.where(by == 0, torch.inf, by), out=out)
+def _divide(X: Tensor, by: Tensor, *, above: Tensor | float = 0.0, out: Tensor) -> Tensor:
+    """X / by; 0 where that is at most `above`."""
+    return torch.div(X, torch.where(by > above, by, torch.inf), out=out)
 
 
 def _first_moment(G: Tensor, M: Tensor | None, h: Hyperparameters, out: Tensor) -> Tensor:

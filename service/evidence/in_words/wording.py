@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 DASH = "–"
 OPTIMIZER_TITLES = {
@@ -22,6 +22,11 @@ def number(value: float | None, digits: int = 4) -> str:
     if 10**digits <= abs(value) < 10 ** (digits + 2):
         return f"{value:.0f}"
     return f"{value:#.{digits}g}".removesuffix(".")
+
+
+def named_values(values: Mapping[str, float], metric: str) -> list[str]:
+    """The values of a point of a front, that of the objective `metric` first: stored JSON need not keep the order."""
+    return [f"{name} {number(values[name])}" for name in sorted(values, key=lambda name: name != metric)]
 
 
 def spread(standard_deviation: float) -> str:

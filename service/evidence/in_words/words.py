@@ -6,7 +6,7 @@ Numbers are rounded in one way: measured values to four significant digits, shar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +19,7 @@ from service.evidence.in_words.wording import (
     DASH,
     chance,
     duration,
+    named_values,
     number,
     optimizer_title,
     rivals_title,
@@ -94,11 +95,6 @@ def described(best: BestTrial) -> str:
     deviation = "" if best.standard_deviation is None else f" {spread(best.standard_deviation)}"
     whose = f"config of trial {best.number}" if best.num_new_seeds else f"trial {best.number}"
     return f"{number(best.value)}{deviation} ({best.basis}, {whose})"
-
-
-def named_values(values: Mapping[str, float], metric: str) -> list[str]:
-    """The values of a point of a front, that of the objective `metric` first: stored JSON need not keep the order."""
-    return [f"{name} {number(values[name])}" for name in sorted(values, key=lambda name: name != metric)]
 
 
 def answer_by_values(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from shampoo import Shampoo
 from tests.support.cases import in_one_test
@@ -121,3 +121,14 @@ def test_blocks_of_one_bucket_come_to_life_each_at_its_own_step(name: str) -> No
         for block, expected in zip(found, apart, strict=True):
             torch.testing.assert_close(block, expected.detach(), rtol=1e-4, atol=1e-4 * expected.abs().max().item())
     assert optimizers[0][0].diagnostics().num_failed_refreshes == 0
+
+
+def test_standardized_rows_of_one_value_stay_where_they_are() -> None:
+    weight = nn.Parameter(torch.zeros(3, 7))
+    # The mean of seven such values is rounded.
+    weight.grad = torch.stack([torch.full((7,), 0.1), torch.arange(7.0), 1e3 + torch.arange(7.0)])
+    Shampoo([weight], preconditioner="spectral", standardize_rows=True, betas=(0.0, 0.999)).step()
+    assert torch.equal(weight[0], torch.zeros(7))
+    # One line of values is as any other to them, however far it lies from 0.
+    torch.testing.assert_close(weight[1], weight[2])
+    assert bool(weight[1].any())
