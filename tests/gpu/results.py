@@ -37,6 +37,13 @@ class Comparison:
         return None if self.deviation <= self.limit else f"deviates by {self.deviation:.3g}, limit {self.limit:.3g}"
 
     @property
+    def share_of_limit(self) -> float:
+        """Infinite where no deviation is allowed and there is one."""
+        if self.limit == 0:
+            return 0.0 if self.deviation == 0 else float("inf")
+        return self.deviation / self.limit
+
+    @property
     def summary(self) -> str:
         return f"{self.deviation:.2e} of {self.limit:.2e}"
 
@@ -291,7 +298,7 @@ def _worst(figures: Sequence[Figure]) -> str:
     measured = [figure.measured for figure in figures if figure.measured is not None]
     comparisons = [each for each in measured if isinstance(each, Comparison)]
     if comparisons:
-        return max(comparisons, key=lambda each: each.deviation / each.limit).summary
+        return max(comparisons, key=lambda each: each.share_of_limit).summary
     return measured[0].summary if len(measured) == 1 else "-"
 
 

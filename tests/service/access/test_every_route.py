@@ -36,6 +36,7 @@ VALUES = {
     "sha256": 64 * "0",
     "prefix": "000000000000",
     "recommendation_id": "rec_of_nobody",
+    "format": "yaml",
 }
 """Of parameters in paths that lead to something which belongs to a job, or to no project. A new one must come here, and
 what it names must be of the caller's project or of none."""

@@ -31,8 +31,8 @@ def _new(mesh: str | None, config: dict[str, Any]) -> tuple[list[nn.Parameter], 
     params = [nn.Parameter(x) for x in sharded.placed(sharded.initial_weights(), mesh)]
     groups: list[dict[str, Any]] = [{"params": params[:5]}, {"params": params[5:], "lr": 0.003}]
     optimizer = Shampoo(groups, **{**sharded.options(mesh), **config})
-    # That of all ranks is what one process has, and none has nearly all of it.
-    assert mesh is None or optimizer.share_of_state < 0.75
+    # That of all ranks is what one process has, and none has nearly all of it; without state there is nothing to share.
+    assert mesh is None or config.get("preconditioner") == "none" or optimizer.share_of_state < 0.75
     return params, optimizer
 
 
