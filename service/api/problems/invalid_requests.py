@@ -93,6 +93,8 @@ def _message(error: Mapping[str, Any]) -> str:
             return "must not be empty" if error["ctx"]["min_length"] == 1 else error["msg"]
         case "too_long" | "string_too_long" if isinstance(error.get("input"), str):
             return f"must have at most {error['ctx']['max_length']} characters"
+        case "value_error":
+            return str(error["ctx"]["error"])
     return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])
 
 

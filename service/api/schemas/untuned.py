@@ -48,7 +48,7 @@ class ParameterGiven(StrictModel):
         least, most = NUM_DIMENSIONS[kind]
         if not least <= len(shape) <= most:
             wanted = f"{least}" if least == most else f"{least} to {most}"
-            raise ValueError(f"of kind {kind!r} has {wanted} sizes, got {shape}")
+            raise ValueError(f"must have {wanted} sizes for the kind {kind!r}, got {shape}")
         return shape
 
 

@@ -92,7 +92,7 @@ def test_shapes_are_kept_once(database: Database) -> None:
         (
             {"fingerprint": {"parameters": [{"kind": "linear", "shape": []}]}},
             "fingerprint.parameters[0].shape",
-            "of kind 'linear' has 2 sizes, got []",
+            "must have 2 sizes for the kind 'linear', got []",
         ),
         ({"steps": 3}, "steps", ""),
     ],
