@@ -85,11 +85,22 @@ def _true_agent(arguments: Sequence[str], session: Path, node: str, address: str
     agent = subprocess.Popen([sys.executable, "-u", arguments[0], *options])
     told = own / f"{ENVIRONMENTS_PORT}_{node}"
     deadline = time.monotonic() + START_SECONDS
-    while not told.exists() or not told.read_text():
+    while not (told.exists() and told.read_text() and _listens(address, int(told.read_text()))):
         if agent.poll() is not None or time.monotonic() > deadline:
             raise OSError("Ray's agent of runtime environments does not start; its log says why")
         time.sleep(0.05)
     return address, int(told.read_text())
+
+
+def _listens(address: str, port: int) -> bool:
+    """True if somebody listens there. The agent tells its port before it does."""
+    import socket
+
+    try:
+        socket.create_connection((address, port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 def _relay(listener: socket.socket, address: tuple[str, int]) -> NoReturn:

@@ -21,19 +21,22 @@ from tests.support.waiting import PATIENCE_SECONDS, wait_until
 pytestmark = pytest.mark.processes
 
 AGENT = """
-import pathlib, socket, sys
+import os, pathlib, socket, sys, time
 options = dict(option.removeprefix("--").split("=", 1) for option in sys.argv[1:] if "=" in option)
-with socket.create_server((options["node-ip-address"], 0)) as listener:
+with socket.socket() as listener:
+    listener.bind((options["node-ip-address"], 0))
     told = pathlib.Path(options["session-dir"]) / f"runtime_env_agent_port_{options['node-id']}"
     unfinished = told.with_name("unfinished")
     unfinished.write_text(str(listener.getsockname()[1]))
     unfinished.replace(told)
+    time.sleep(float(os.environ.get("LISTENS_AFTER", 0)))
+    listener.listen()
     while True:
         connection, _ = listener.accept()
         with connection:
             connection.sendall(b"answer to " + connection.makefile("rb").read())
 """
-"""An agent of runtime environments: it tells its port where Ray's does, and answers."""
+"""An agent of runtime environments: it tells its port as Ray's does, before it listens, and answers."""
 
 
 @pytest.fixture
@@ -83,7 +86,7 @@ def test_the_dashboards_agent_serves_nothing_and_ends_with_its_raylet(stand_in: 
 
 
 def test_the_agent_of_environments_starts_when_it_is_asked(stand_in: Any, tmp_path: Path) -> None:
-    started = stand_in(ENVIRONMENTS_AGENT, **{ENDS_WITH_PIPE: "1"})
+    started = stand_in(ENVIRONMENTS_AGENT, **{ENDS_WITH_PIPE: "1", "LISTENS_AFTER": "0.5"})
     port = _port(tmp_path / "session", ENVIRONMENTS_PORT)
     itself = psutil.Process(started.pid)
     assert itself.children() == []
@@ -97,4 +100,6 @@ def test_the_agent_of_environments_starts_when_it_is_asked(stand_in: Any, tmp_pa
 
 def test_without_a_pipe_that_ends_with_the_raylet_there_is_the_agent_itself(stand_in: Any, tmp_path: Path) -> None:
     stand_in(ENVIRONMENTS_AGENT)
-    assert _ask(_port(tmp_path / "session", ENVIRONMENTS_PORT), b"one") == b"answer to one"
+    port = _port(tmp_path / "session", ENVIRONMENTS_PORT)
+    wait_until(lambda: agent_start._listens("127.0.0.1", port), "the agent")
+    assert _ask(port, b"one") == b"answer to one"
