@@ -1,4 +1,4 @@
-"""Typed search spaces and presets. Standard library only."""
+"""Typed search spaces and presets. Standard library only: what never stands here is a search, a trial or a tensor."""
 
 # A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.
 

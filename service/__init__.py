@@ -1,4 +1,5 @@
-"""The tuning service: HTTP API, SQL store, scheduler, dashboard and command line."""
+"""The tuning service: HTTP API, SQL store, scheduler, dashboard and command line. No optimizer and no training loop
+stands here: those are `shampoo` and `trainers`."""
 
 # A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.
 

@@ -1,4 +1,7 @@
-"""Examples of every request and response, as the documentation shows them. Tests hold them against the schemas."""
+"""Examples of every request and response, as the documentation shows them. Tests hold them against the schemas.
+
+No schema is declared here, and no code but the documentation reads them.
+"""
 
 from service.api.examples.access import PROJECT, PROJECT_CHANGE, PROJECT_CREATE, TOKEN, TOKEN_CREATE, TOKEN_TEXT
 from service.api.examples.catalogue import (

@@ -1,1 +1,1 @@
-"""Runs of jobs whose trials others train: they answer clients through SQL, and hold no device, Ray or torch."""
+"""Runs of jobs whose trials others train: they answer clients through SQL, and never hold a device, Ray or torch."""
