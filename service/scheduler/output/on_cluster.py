@@ -1,4 +1,4 @@
-"""The files of ranks on the machines of a cluster that runs already: read by a small task on each."""
+"""The files of ranks on the machines of a cluster that runs already: read by a small actor on each."""
 
 from __future__ import annotations
 
@@ -31,13 +31,16 @@ class ClusterOutput:
         """
         self._job_id = job_id
         self._nodes = nodes
-        self._seen: set[str] = set()
+        self._readers: dict[str, Any] = {}
+        """By the machine's id. One for the whole run: Ray ends the process of a task soon where a rank has the
+        machine's processors, so that with tasks each look would start, and import, anew."""
 
     def read(self, kept: Mapping[str, int]) -> list[Piece]:
-        self._seen |= self._nodes()
-        if not self._seen:
+        for node in self._nodes() - self._readers.keys():
+            self._readers[node] = _reader_on(node, self._job_id)
+        if not self._readers:
             return []
-        calls = {_on(node, _read_here).remote(self._job_id, dict(kept)): node for node in sorted(self._seen)}
+        calls = {reader.read.remote(dict(kept)): node for node, reader in sorted(self._readers.items())}
         done, _ = ray.wait(list(calls), num_returns=len(calls), timeout=READING_SECONDS)
         pieces = list[Piece]()
         for call in done:
@@ -45,25 +48,30 @@ class ClusterOutput:
                 pieces += ray.get(call)
             except RayError as error:  # the machine is gone, and what was not read of its files with it
                 logger.info("cannot read what ranks printed on machine %s: %s", calls[call], error)
-                self._seen.discard(calls[call])
+                del self._readers[calls[call]]
         return pieces
 
     def remove(self) -> None:
-        calls = [_on(node, _remove_here).remote(self._job_id) for node in sorted(self._seen)]
+        calls = [reader.remove.remote() for reader in self._readers.values()]
         if calls:
             ray.wait(calls, num_returns=len(calls), timeout=READING_SECONDS)
 
 
-def _on(node: str, function: Callable[..., Any]) -> Any:
-    """The function as a task of Ray's on one machine, beside whatever trains there."""
+class _Reader:
+    """Reads and removes the files of a job's ranks on the machine where it lives."""
+
+    def __init__(self, job_id: str) -> None:
+        self._directory = directory_of(None, job_id)
+
+    def read(self, kept: Mapping[str, int]) -> list[Piece]:
+        return read_output(self._directory, kept)
+
+    def remove(self) -> None:
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _reader_on(node: str, job_id: str) -> Any:
+    """An actor of Ray's on one machine, beside whatever trains there."""
     here = NodeAffinitySchedulingStrategy(node, soft=False)
-    options: Any = ray.remote(num_cpus=0, max_retries=0, scheduling_strategy=here)  # type: ignore[call-overload]
-    return options(function)  # Ray's types know no affinity
-
-
-def _remove_here(job_id: str) -> None:
-    shutil.rmtree(directory_of(None, job_id), ignore_errors=True)
-
-
-def _read_here(job_id: str, kept: Mapping[str, int]) -> list[Piece]:
-    return read_output(directory_of(None, job_id), kept)
+    options: Any = ray.remote(num_cpus=0, scheduling_strategy=here)  # type: ignore[call-overload]
+    return options(_Reader).remote(job_id)  # Ray's types know no affinity
