@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.support.chromium import find_chromium
 from tests.support.waiting import LONG_PATIENCE_SECONDS
 
 WATCH = """() => {
@@ -31,11 +31,8 @@ class Look:
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        raise RuntimeError("no Chromium found; install it: apt-get install chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Locator
 
 from service.domain import JobState
 from service.store.session import Database
+from tests.support.chromium import find_chromium
 from tests.support.service import live
 from tests.support.service.stories import Story, confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS
@@ -53,12 +53,9 @@ def address(sqlite_database: Database, tmp_path: Path, port: int) -> Iterator[st
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """One Chromium for the session. Its absence is a failure: the dashboard is not tested without it."""
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.fail("no Chromium found; install it: apt-get install chromium", pytrace=False)
     expect.set_options(timeout=TIMEOUT_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=executable, args=CHROMIUM_ARGUMENTS)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=CHROMIUM_ARGUMENTS)
         yield browser
         browser.close()
 
