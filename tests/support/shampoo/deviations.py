@@ -146,7 +146,7 @@ def combinations(member: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if choices.get("max_preconditioner_dim") == 18 and (
             member == "soap" or config["solver"] in ("qr", "cholesky_qr")
         ):
-            # Not from the first gradient of 11×17, which leaves six dimensions of a factor null, for qr to start from.
+            # Not from the first gradient of 11×12, which leaves a dimension of a factor null, for qr to start from.
             config["start_preconditioning_step"] = config["start_preconditioning_step"] or 7
         yield f"{member}-{name}", config
 
