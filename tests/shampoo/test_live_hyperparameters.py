@@ -142,10 +142,11 @@ def _changed(argument: str, value: Any, present: Any) -> Any:
     ]
 
 
-def _has_already(group: dict[str, Any], argument: str, value: Any) -> bool:
-    h = Hyperparameters.of_group(group)
-    resolved: dict[str, Any] = {"solver": h.solver_on("cpu"), "grafting": h.grafting_method}
-    return bool(group[argument] == value or resolved.get(argument) == value)
+@functools.cache
+def _resolved(name: str) -> dict[str, Any]:
+    """What a member uses where its group says None."""
+    h = Hyperparameters.of_group(_trained(name)[1].param_groups[0])
+    return {"solver": h.solver_on("cpu"), "grafting": h.grafting_method}
 
 
 @functools.cache
@@ -225,7 +226,8 @@ def _observed(name: str, argument: str, value: Any) -> str:
 def _cases(name: str, argument: str) -> list[tuple[Any, Any]]:
     group = _trained(name)[1].param_groups[0]
     every = [(value, _changed(argument, value, group[argument])) for value in VALUES[argument]]
-    new = [(value, changed) for value, changed in every if not _has_already(group, argument, changed)]
+    already = (group[argument], _resolved(name).get(argument, group[argument]))
+    new = [(value, changed) for value, changed in every if changed not in already]
     turn = list(MEMBERS).index(name) % len(new)
     return new if name in REPRESENTATIVES else new[turn : turn + 1]
 

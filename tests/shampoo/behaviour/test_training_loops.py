@@ -213,21 +213,24 @@ def test_gradient_scaling_skips_a_step_that_overflows_and_leaves_the_state_untou
 
 
 @pytest.mark.parametrize(
-    ("backend", "name"),
-    [("aot_eager", "soap"), *(("eager", name) for name in ("shampoo_adam", "soap", "kl", "spectral", "adam"))],
+    ("backend", "names"),
+    [("aot_eager", ["soap"]), ("eager", ["shampoo_adam", "soap", "kl", "spectral", "adam"])],
 )
-def test_a_compiled_model_trains_as_it_does_uncompiled(backend: str, name: str) -> None:
-    model, plain = _model(), _model()
+def test_a_compiled_model_trains_as_it_does_uncompiled(backend: str, names: list[str]) -> None:
+    model = _model()
     torch.compiler.reset()
-    compiled: Any = torch.compile(model, backend=backend)
-    optimizer, other = Shampoo(compiled.parameters(), **member(name)), Shampoo(plain.parameters(), **member(name))
-    for step in range(6):
-        for owner, net in ((optimizer, compiled), (other, plain)):
-            owner.zero_grad()
-            _loss(net, step).backward()
-            owner.step()
-    for param, expected in zip(model.parameters(), plain.parameters(), strict=True):
-        torch.testing.assert_close(param, expected, rtol=1e-5, atol=1e-6)
+    compiled: Any = torch.compile(model, backend=backend)  # once: that is what takes time
+    for name in names:
+        plain = _model()
+        model.load_state_dict(plain.state_dict())
+        optimizer, other = Shampoo(compiled.parameters(), **member(name)), Shampoo(plain.parameters(), **member(name))
+        for step in range(6):
+            for owner, net in ((optimizer, compiled), (other, plain)):
+                owner.zero_grad()
+                _loss(net, step).backward()
+                owner.step()
+        found, expected = dict(model.named_parameters()), dict(plain.named_parameters())
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6, msg=f"{name}: {{}}".format)
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)

@@ -47,13 +47,36 @@ def _assert_same(a: Any, b: Any) -> None:
         assert a == b
 
 
-def _resumed_is_bit_identical(config: dict[str, Any], dtype: torch.dtype, at: int, num_steps: int) -> None:
+def _copy_trains_on_by_itself(
+    other: Shampoo,
+    copy_params: list[nn.Parameter],
+    copied: dict[str, Any],
+    optimizer: Shampoo,
+    params: list[nn.Parameter],
+    steps: range,
+) -> None:
+    """The optimizer has taken these steps since its copy, and the copy none: it is as it was, and takes the same."""
+    _assert_same(other.state_dict(), copied)
+    after = optimizer.state_dict()
+    train(other, copy_params, steps)
+    assert all(torch.equal(a, b) for a, b in zip(params, copy_params, strict=True))
+    _assert_same(other.state_dict(), after)
+    _assert_same(optimizer.state_dict(), after)
+    other.add_param_group({"params": parameters([(4, 4)]), "lr": 0.5})
+
+
+def _resumed_is_bit_identical(
+    config: dict[str, Any], dtype: torch.dtype, at: int, num_steps: int, *, copied: bool = False
+) -> None:
     params = parameters(SHAPES, dtype)
     optimizer = Shampoo(params, **config)
     train(optimizer, params, range(at))
     state = optimizer.state_dict()
     weights = [param.detach().clone() for param in params]
+    copy_params, other = copy.deepcopy((params, optimizer)) if copied else ([], None)
     train(optimizer, params, range(at, at + num_steps))
+    if other is not None:
+        _copy_trains_on_by_itself(other, copy_params, state, optimizer, params, range(at, at + num_steps))
 
     resumed_params = [torch.nn.Parameter(weight) for weight in weights]
     resumed = Shampoo(resumed_params, **config)
@@ -65,9 +88,10 @@ def _resumed_is_bit_identical(config: dict[str, Any], dtype: torch.dtype, at: in
 
 
 @pytest.mark.parametrize("name", MEMBERS)
-def test_training_resumed_in_the_middle_of_a_staggered_refresh_is_bit_identical(name: str) -> None:
+def test_training_resumed_or_copied_in_the_middle_of_a_staggered_refresh_is_bit_identical(name: str) -> None:
     # With a period of 4, step 6 has refreshed some units twice and others once.
-    _resumed_is_bit_identical({**ALL_STATE, **member(name)}, torch.float32, at=6, num_steps=5)
+    config = {**ALL_STATE, **member(name)}
+    _resumed_is_bit_identical(config, torch.float32, at=6, num_steps=5, copied=name in OF_EACH_STATE)
 
 
 @in_one_test("at", [0, 3])
@@ -139,27 +163,15 @@ def test_a_state_dict_is_a_snapshot_of_its_own_memory(name: str) -> None:
     _assert_same(state, kept)
 
 
-def _copy_trains_on(duplicate: Callable[[Any], Any], name: str) -> None:
+@in_one_test("name", REPRESENTATIVES)
+def test_a_pickled_optimizer_trains_on(name: str) -> None:
     params = parameters(SHAPES, torch.float32)
     optimizer = Shampoo(params, **member(name))
     train(optimizer, params, range(6))
-    other_params, other = duplicate((params, optimizer))
-    before = optimizer.state_dict()
-    train(other, other_params, range(6, 11))
-    _assert_same(optimizer.state_dict(), before)
+    copy_params, other = pickle.loads(pickle.dumps((params, optimizer)))
+    state = optimizer.state_dict()
     train(optimizer, params, range(6, 11))
-    assert all(torch.equal(a, b) for a, b in zip(params, other_params, strict=True))
-    other.add_param_group({"params": parameters([(4, 4)]), "lr": 0.5})
-
-
-@pytest.mark.parametrize("name", OF_EACH_STATE)
-def test_a_deep_copy_trains_on_by_itself(name: str) -> None:
-    _copy_trains_on(copy.deepcopy, name)
-
-
-@in_one_test("name", REPRESENTATIVES)
-def test_a_pickled_optimizer_trains_on(name: str) -> None:
-    _copy_trains_on(lambda x: pickle.loads(pickle.dumps(x)), name)
+    _copy_trains_on_by_itself(other, copy_params, state, optimizer, params, range(6, 11))
 
 
 def _structure(name: str) -> dict[str, object]:

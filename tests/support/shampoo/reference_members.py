@@ -76,8 +76,9 @@ def unfold(X: Tensor, mode: int) -> Tensor:
 
 
 def mode_product(X: Tensor, P: Tensor, mode: int) -> Tensor:
-    product: Tensor = torch.tensordot(P, X, dims=([1], [mode]))
-    return product.movedim(0, mode)
+    moved = X.movedim(mode, 0)
+    product = P @ moved.reshape(len(moved), -1)
+    return product.reshape(len(P), *moved.shape[1:]).movedim(0, mode)
 
 
 def mode_products(X: Tensor, matrices: Sequence[Tensor]) -> Tensor:

@@ -26,7 +26,7 @@ DEFAULTS: dict[str, Any] = {
 # two gradients on all factors have full rank.
 SHAPES: dict[str, tuple[int, ...]] = {
     "order1": (13,),
-    "order2": (11, 17),
+    "order2": (11, 12),
     "order3": (5, 9, 7),
     "order4": (3, 5, 4, 6),
 }
