@@ -7,8 +7,8 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 
+from shampoo.distributed.layout import is_dtensor
 from trainers.installation.extras import optional_library
 
 EXTRA = "weights"
@@ -25,7 +25,7 @@ def whole_weights(model: nn.Module) -> dict[str, Tensor]:
 
 @torch.no_grad()
 def _whole(value: Tensor) -> Tensor:
-    full = value.full_tensor() if isinstance(value, DTensor) else value
+    full = value.full_tensor() if is_dtensor(value) else value
     return full.detach().to("cpu", copy=True).contiguous()
 
 

@@ -16,6 +16,8 @@ from service.store.session import Database
 from tests.support.lanes import lane
 from tests.support.postgresql import postgresql_server
 from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
+from trainers.processes.starting import WarmProcess, forked_from
+from trainers.workloads.describe import environment_of_children
 
 
 @pytest.fixture(scope="session")
@@ -157,3 +159,21 @@ def shared_service(lasting_service: ServiceProcesses, monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(PLUGIN)
     yield lasting_service
     lasting_service.settle()
+
+
+@pytest.fixture(scope="session")
+def _warm_process() -> Iterator[WarmProcess]:
+    warm = WarmProcess(environment_of_children())
+    yield warm
+    warm.close()
+
+
+@pytest.fixture
+def warm_process(_warm_process: WarmProcess) -> Iterator[None]:
+    """What this test asks processes of their own about models is asked of forks of one, as in a running service.
+
+    One that starts by itself imports for four core-seconds. Forks see the variables and the import path that the first
+    of these tests had.
+    """
+    with forked_from(_warm_process):
+        yield

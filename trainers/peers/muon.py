@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.optim import AdamW, Muon, Optimizer
+
+from shampoo.distributed.layout import is_dtensor
 
 
 class MuonWithAdamW(Optimizer):
@@ -128,7 +129,7 @@ def _parts(group: Mapping[str, Any], given: Mapping[str, Any]) -> list[dict[str,
     _check(arguments)
     parameters = list(group["params"])
     for parameter in parameters:
-        if isinstance(parameter, DTensor):
+        if is_dtensor(parameter):
             raise ValueError("Muon needs whole matrices, got a sharded parameter: train with ddp")
     chosen: dict[str, list[Tensor]] = {"muon": [], "none": []}
     for parameter in parameters:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
+from shampoo.distributed.layout import is_dtensor
 from trainers.installation.extras import optional_library
 
 EXTRA = "peers"
@@ -38,7 +38,7 @@ def peer_soap(
     """
     groups = list(params)
     members = [p for one in groups for p in (one["params"] if isinstance(one, dict) else [one])]
-    if any(isinstance(parameter, DTensor) for parameter in members):
+    if any(is_dtensor(parameter) for parameter in members):
         raise ValueError("SOAP of pytorch_optimizer needs whole parameters, got a sharded one: train with ddp")
     library = optional_library("pytorch_optimizer", extra=EXTRA, purpose="the optimizer soap-peer")
     optimizer = cast(

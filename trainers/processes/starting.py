@@ -77,21 +77,31 @@ def kept_warm(environment: Mapping[str, str], *, after_seconds: float) -> Iterat
         after_seconds: when it starts, if nobody has asked for it before. It imports for two or three seconds, which
             a service that has just started has other uses for.
     """
-    global _kept
     if sys.platform != "linux" or importlib.util.find_spec("torch") is None:
         yield
         return
-    assert _kept is None, "kept warm twice"
-    template = _kept = _Template(environment)
-    timer = threading.Timer(after_seconds, template.warm_up)
+    warm = WarmProcess(environment)
+    timer = threading.Timer(after_seconds, warm.warm_up)
     timer.daemon = True
     timer.start()
     try:
-        yield
+        with forked_from(warm):
+            yield
     finally:
         timer.cancel()
+        warm.close()
+
+
+@contextmanager
+def forked_from(warm: WarmProcess) -> Iterator[None]:
+    """While it is open, `start` forks this process, in all threads of this one."""
+    global _kept
+    assert _kept is None, "kept warm twice"
+    _kept = warm
+    try:
+        yield
+    finally:
         _kept = None
-        template.close()
 
 
 class _Own:
@@ -142,7 +152,7 @@ class _Forked:
             self.wait(END_SECONDS)
 
 
-class _Template:
+class WarmProcess:
     """This side of the warm process: started when it is wanted, and again when it was killed."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -219,5 +229,5 @@ class _Template:
                     self._process.wait()
 
 
-_kept: _Template | None = None
+_kept: WarmProcess | None = None
 """Of this process, which has one or none; `kept_warm` sets it."""

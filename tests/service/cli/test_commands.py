@@ -245,7 +245,7 @@ def test_a_queued_job_that_is_watched_says_what_it_waits_for(
 
 
 @pytest.mark.processes
-@pytest.mark.usefixtures("url")
+@pytest.mark.usefixtures("url", "warm_process")
 def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) -> None:
     result = run("submit", job_file, "--dry-run")
     assert result.exit_code == 0, result.output

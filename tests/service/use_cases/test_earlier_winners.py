@@ -198,6 +198,7 @@ def test_a_winner_given_by_hand_is_checked_like_an_assignment(database: Database
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_a_model_that_cannot_be_built_here_has_no_winners_and_the_field_that_asks_is_named() -> None:
     missing = {"name": "text-lm", "options": {"path": "/nowhere/at/all"}}
     for fields, field in (

@@ -143,6 +143,7 @@ def test_what_ranks_share_is_divided() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit() -> None:
     space = {"optimizer": "shampoo", "parameters": [KIND]}
     found = plan(search_space=space, baseline=None)
@@ -195,6 +196,7 @@ def test_activations_are_those_that_the_backward_pass_needs() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_activations_are_measured_where_models_are_built() -> None:
     limited = plan(resources={"memory_per_worker": 2**30})
     estimate = estimate_memory(limited, start_seconds=PATIENCE_SECONDS)

@@ -48,6 +48,7 @@ def _warm(modules: Path) -> Iterator[None]:
     """A warm process for all of these tests: it imports for seconds."""
     environment = environment_of_children()
     environment["PYTHONPATH"] = os.pathsep.join([str(modules), environment["PYTHONPATH"]])
+    _of_others.update(_templates())
     with kept_warm(environment, after_seconds=0.0):
         yield
     assert not _templates()
@@ -72,8 +73,12 @@ def told(module: str, *arguments: str) -> dict[str, Any]:
     return found
 
 
+_of_others: set[psutil.Process] = set()
+"""Warm processes that other tests have kept."""
+
+
 def _templates() -> list[psutil.Process]:
-    return [child for child in psutil.Process().children() if _is_template(child)]
+    return [child for child in psutil.Process().children() if _is_template(child) and child not in _of_others]
 
 
 def _is_template(process: psutil.Process) -> bool:
