@@ -80,10 +80,11 @@ class Problem(BaseModel):
 class Page(ReadModel, Generic[Item]):
     """A page of a list; `next_page_token` is null on the last one."""
 
-    items: list[Item]
-    """In the order of the list."""
-    next_page_token: str | None
-    """`page_token` of the next page; null: this is the last one."""
+    # Each kind of page is a class without source text, for which pydantic would look through every module loaded.
+    model_config = ConfigDict(use_attribute_docstrings=False)
+
+    items: list[Item] = Field(description="In the order of the list.")
+    next_page_token: str | None = Field(description="`page_token` of the next page; null: this is the last one.")
 
 
 def of_list(example: Mapping[str, Any], *, always: str, large: str) -> Callable[[dict[str, Any]], None]:

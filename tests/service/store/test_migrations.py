@@ -18,6 +18,7 @@ from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
 from service.use_cases.steer import cancel_job, change_job
 from service.use_cases.submit import create_job
+from tests.support.service.migrating import migrate_url
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, run_trial, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import Measurement
@@ -120,16 +121,10 @@ def test_an_empty_database_is_not_current(empty: Database) -> None:
     empty.close()
 
 
-def _migrate(url: str) -> None:
-    database = Database(url)
-    migrate(database)
-    database.close()
-
-
 @pytest.mark.processes
 def test_processes_that_migrate_at_the_same_time_all_succeed(empty_database_url: str) -> None:
     context = multiprocessing.get_context("spawn")
-    processes = [context.Process(target=_migrate, args=(empty_database_url,)) for _ in range(3)]
+    processes = [context.Process(target=migrate_url, args=(empty_database_url,)) for _ in range(3)]
     for process in processes:
         process.start()
     for process in processes:

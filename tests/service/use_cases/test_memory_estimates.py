@@ -144,14 +144,14 @@ def test_what_ranks_share_is_divided() -> None:
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
-def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit() -> None:
+def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit_and_activations_are_measured() -> None:
     space = {"optimizer": "shampoo", "parameters": [KIND]}
-    found = plan(search_space=space, baseline=None)
+    found = plan(search_space=space)
     small, large = (
         predicted_bytes(found.trial_config(Phase.SEARCH, {"preconditioner": kind})) for kind in ("none", "shampoo")
     )
     for limit, least, most in ((small - 1, 1.0, 1.0), (large - 1, 0.0, 0.99), (large, 0.0, 0.0)):
-        limited = plan(search_space=space, baseline=None, resources={"memory_per_worker": limit})
+        limited = plan(search_space=space, resources={"memory_per_worker": limit})
         estimate = estimate_memory(limited, start_seconds=PATIENCE_SECONDS)
         assert estimate.problem is None
         of_search = estimate.spaces[Phase.SEARCH]
@@ -162,6 +162,12 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit() -> None:
         assert least <= of_search.share_infeasible <= most
         if of_search.num_points > 100 and limit == large - 1:
             assert of_search.share_infeasible == pytest.approx(0.5, abs=0.2)
+    assert estimate.activations_problem is None
+    assert len(estimate.spaces) == 2
+    measured = {own.activation_bytes for own in estimate.spaces.values()}
+    config = found.trial_config(Phase.SEARCH, found.spaces[Phase.SEARCH].defaults())
+    workload = load(config.workload, config.workload_options)
+    assert measured == {activation_bytes(config, workload, model_bytes=0, world_size=1)}
 
 
 def test_activations_grow_as_a_few_examples_tell(data: dict[str, dict[str, Any]]) -> None:
@@ -193,18 +199,6 @@ def test_activations_are_those_that_the_backward_pass_needs() -> None:
     ) != pytest.approx(expected, abs=64)
     with pytest.raises(TooLarge, match="2,048 MiB"):
         activation_bytes(config, workload, model_bytes=2**31, world_size=1)
-
-
-@pytest.mark.processes
-@pytest.mark.usefixtures("warm_process")
-def test_activations_are_measured_where_models_are_built() -> None:
-    limited = plan(resources={"memory_per_worker": 2**30})
-    estimate = estimate_memory(limited, start_seconds=PATIENCE_SECONDS)
-    assert estimate.activations_problem is None
-    measured = {space.activation_bytes for space in estimate.spaces.values()}
-    config = limited.trial_config(Phase.SEARCH, limited.spaces[Phase.SEARCH].defaults())
-    workload = load(config.workload, config.workload_options)
-    assert measured == {activation_bytes(config, workload, model_bytes=0, world_size=1)}
 
 
 @pytest.mark.processes
