@@ -190,6 +190,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
             trial.environment = entry.identity.environment
             if entry.identity.shape is not None:
                 ModelShapeRepository(session).put(entry.identity.fingerprint, entry.identity.shape)
+        measurements.look_up(trial.id, [reported.step for reported in entry.reported])
         for reported in entry.reported:
             metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
             replaced = measurements.put(

@@ -18,6 +18,7 @@ from service.store.session import Database
 from tests.support.chromium import find_chromium
 from tests.support.service import live
 from tests.support.service.stories import Story, confirmed_story
+from tests.support.service.story_copies import copied_into, own_database
 from tests.support.waiting import PATIENCE_SECONDS
 
 TIMEOUT_MS = 1000 * PATIENCE_SECONDS
@@ -125,20 +126,32 @@ def running(sqlite_database: Database) -> Story:
     return story
 
 
+@pytest.fixture(scope="session")
+def first_finished(migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with own_database(migrated_sqlite_file, tmp_path_factory.mktemp("finished")) as database:
+        story = Story(database, now=datetime.now(UTC) - timedelta(hours=2))
+        for number in range(20):
+            story.run(number, {13: 0.0812}.get(number))
+        assert story.finish() is JobState.SUCCEEDED
+        yield story
+
+
+@pytest.fixture(scope="session")
+def first_confirmed(migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    with own_database(migrated_sqlite_file, tmp_path_factory.mktemp("confirmed")) as database:
+        yield confirmed_story(database, now=datetime.now(UTC) - timedelta(hours=2))
+
+
 @pytest.fixture
-def finished(sqlite_database: Database) -> Story:
+def finished(first_finished: Story, sqlite_database: Database) -> Story:
     """A job of 20 trials that has ended, with a search that won."""
-    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
-    for number in range(20):
-        story.run(number, {13: 0.0812}.get(number))
-    assert story.finish() is JobState.SUCCEEDED
-    return story
+    return copied_into(sqlite_database, first_finished)
 
 
 @pytest.fixture
-def confirmed(sqlite_database: Database) -> Story:
+def confirmed(first_confirmed: Story, sqlite_database: Database) -> Story:
     """A job that has ended, whose best configs were trained again with new seeds."""
-    return confirmed_story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
+    return copied_into(sqlite_database, first_confirmed)
 
 
 def open_page(page: Page, story: Story) -> None:

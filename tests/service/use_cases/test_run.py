@@ -91,6 +91,19 @@ def test_a_step_measured_again_replaces_the_earlier_row(database: Database) -> N
     assert measurement.metrics["validation_loss"] == 0.8
 
 
+def test_a_step_told_twice_at_once_is_kept_as_it_was_told_last(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    told = [Measurement(step=10, epoch=1.0, seconds=0.5, metrics={"validation_loss": loss}) for loss in (0.9, 0.8)]
+    with database.writing() as session:
+        record_measurements(session, lease, [TrialMeasurements(0, told)], now=NOW)
+    with database.reading() as session:
+        trial = TrialRepository(session).get(lease.job_id, 0)
+        (measurement,) = MeasurementRepository(session).of_trial(trial.id)
+    assert measurement.metrics["validation_loss"] == 0.8
+    assert trial.spent_seconds == 0.5
+
+
 def test_what_is_written_again_after_an_unheard_commit_changes_nothing(database: Database) -> None:
     lease = claimed_job(database)
     for _ in range(2):

@@ -39,6 +39,15 @@ class MeasurementRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._metric_sets: dict[tuple[str, ...], int] = {}
+        self._looked_up: dict[tuple[str, int], MeasurementRow | None] = {}
+
+    def look_up(self, trial_id: str, steps: Sequence[int]) -> None:
+        """Reads at once the rows that `put` would ask for one by one, each time writing what it was given before."""
+        for start in range(0, len(steps), MAX_IDS):
+            some = steps[start : start + MAX_IDS]
+            self._looked_up.update({(trial_id, step): None for step in some})
+            rows = select(MeasurementRow).where(MeasurementRow.trial_id == trial_id, MeasurementRow.step.in_(some))
+            self._looked_up.update({(trial_id, row.step): row for row in self._session.scalars(rows)})
 
     def put(
         self,
@@ -54,7 +63,8 @@ class MeasurementRepository:
 
         Returns the `seconds` of the one replaced; None: the step was not measured before.
         """
-        row = self._session.get(MeasurementRow, (trial_id, step))
+        place = (trial_id, step)
+        row = self._looked_up[place] if place in self._looked_up else self._session.get(MeasurementRow, place)
         replaced = None if row is None else row.seconds
         if row is None:
             row = MeasurementRow(trial_id=trial_id, step=step)
@@ -62,6 +72,8 @@ class MeasurementRepository:
         row.metric_set_id, row.packed_values = self.metric_set(tuple(metrics)), pack(metrics.values())
         if replaced is None:
             self._session.add(row)
+        if place in self._looked_up:
+            self._looked_up[place] = row
         return replaced
 
     def metric_set(self, names: tuple[str, ...]) -> int:
