@@ -35,17 +35,31 @@ def import_trials(
     import json
     from collections.abc import Iterator
 
+    from pydantic import ValidationError
+
+    from search_spaces.nearest import did_you_mean
     from service.cli.job_file import read_job_file, read_values
+    from service.cli.job_file_faults import faulty_job_file
+    from service.errors import InvalidInput, ServiceError
     from service.imports.found import FoundTrial, fitted, trials_of_csv
     from service.specification.job import JobSpecification
     from service.specification.planning import plan_job
     from trainers.installation.extras import needing
 
     content = read_job_file(job_file)
-    specification = JobSpecification(
-        **{name: content[name] for name in JobSpecification.model_fields if name in content}
-    )
+    try:
+        specification = JobSpecification(
+            **{name: content[name] for name in JobSpecification.model_fields if name in content}
+        )
+    except ValidationError as error:
+        raise faulty_job_file(job_file, error) from error
     plan = plan_job(specification)
+    space = plan.spaces["search"]
+    renamed = {name: str(other) for name, other in read_values(rename or ()).items()}
+    names = [parameter.name for parameter in space.parameters]
+    for name in renamed:
+        if name not in names:
+            raise InvalidInput("--rename", f"{name!r} is no parameter of the search space{did_you_mean(name, names)}")
     found: Iterator[FoundTrial]
     if source.lower().endswith(".csv"):
         found = trials_of_csv(Path(source), value_column=value)
@@ -54,11 +68,13 @@ def import_trials(
         with needing("studies", subject="an import from Optuna"):
             study_of = importlib.import_module("service.imports.optuna_study")
         found = study_of.trials_of_optuna(source, study_name=study)
-    renamed = {name: str(other) for name, other in read_values(rename or ()).items()}
-    result = fitted(found, plan.spaces["search"], plan.direction, num_pinned=pin, renamed=renamed)
+    result = fitted(found, space, plan.direction, num_pinned=pin, renamed=renamed)
     content["pinned"] = [*content.get("pinned", ()), *result.pinned]
     content["imported"] = [trial.model_dump(mode="json") for trial in result.trials]
-    output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    try:
+        output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise ServiceError(f"cannot write {output}: {error.strerror or error}") from error
     say(
         f"{output}: of {result.num_found} trials {len(result.pinned)} are pinned and {len(result.trials)} imported; "
         f"{result.num_unfit} do not fit the search space"

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from service.cli.job_file import place_of, places_in, settings_touch
 from service.client import ApiError
 from service.errors import ServiceError
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class FaultyJobFile(ServiceError):
@@ -47,3 +51,14 @@ def faults_in(job_file: Path, settings: Sequence[str]) -> Iterator[None]:
         if not any_place:
             raise
         raise FaultyJobFile(lines) from error
+
+
+def faulty_job_file(job_file: Path, error: ValidationError) -> FaultyJobFile:
+    """What is wrong with a job that was read from a file and has not been sent."""
+    places, lines = places_in(job_file), dict[str, None]()  # each line once, in order
+    for one in error.errors():
+        place = place_of("".join(f"/{part}" for part in one["loc"]), places)
+        where = f"{job_file}:{place.line}:{place.column}: " if place is not None else f"{job_file}: "
+        message = "there is no such field" if one["type"] == "extra_forbidden" else one["msg"]
+        lines[f"{where}{'.'.join(map(str, one['loc']))}: {message}"] = None
+    return FaultyJobFile(list(lines))

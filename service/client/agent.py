@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -18,6 +19,7 @@ from pydantic import ValidationError
 from service.client.client import Client
 from service.client.errors import ApiError, ServiceUnreachable
 from service.client.external import ExternalTrial, suggest
+from service.errors import InvalidInput
 from service.specification.external.messages import ExternalDecision, ExternalMeasurement
 
 ENDING_SECONDS = 60.0
@@ -40,8 +42,11 @@ def train_with_command(
 
     Raises:
         ApiError, ServiceUnreachable: as `suggest`.
+        InvalidInput: there is no such command; no trial was asked for.
         Terminated: on SIGTERM; the trial is released.
     """
+    if shutil.which(command[0]) is None:
+        raise InvalidInput(command[0], "there is no such command, or it may not be run")
     num_trained = 0
     with _terminable():
         while max_trials is None or num_trained < max_trials:

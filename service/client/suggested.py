@@ -111,10 +111,12 @@ class Patience:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
         self._deadline = time.monotonic() + seconds
+        self._told = ""
 
     def begin_anew(self) -> None:
         """Notes that the service has answered."""
         self._deadline = time.monotonic() + self._seconds
+        self._told = ""
 
     def bear(self, error: ServiceUnreachable | ApiError) -> None:
         """Raises what asking again does not mend, or not in time."""
@@ -124,7 +126,9 @@ class Patience:
         )
         if (isinstance(error, ApiError) and not is_busy) or time.monotonic() > self._deadline:
             raise error
-        logger.warning("the service is away or busy: %s", error)
+        if str(error) != self._told:  # once for each reason, not with each question
+            logger.warning("the service is away or busy, asking again: %s", error)
+            self._told = str(error)
 
 
 def _own_key() -> dict[str, str]:

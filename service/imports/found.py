@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from search_spaces import SearchSpace, SpaceError
+from search_spaces.nearest import did_you_mean
 from service.domain import Direction
 from service.errors import InvalidInput
 from service.specification.imported import MAX_IMPORTED, ImportedTrial
@@ -55,16 +56,19 @@ def trials_of_csv(path: Path, *, value_column: str) -> Iterator[FoundTrial]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
-            if rows.fieldnames is None or value_column not in rows.fieldnames:
-                known = ", ".join(list(rows.fieldnames or ())[:40])
-                raise InvalidInput("value", f"{path} has no column {value_column!r} (it has: {known})")
+            if rows.fieldnames is None:
+                raise InvalidInput(str(path), "is empty")
+            if value_column not in rows.fieldnames:
+                known = ", ".join(rows.fieldnames[:40])
+                hint = did_you_mean(value_column, rows.fieldnames) or ": --value names the one with the objective"
+                raise InvalidInput("--value", f"{path} has no column {value_column!r} (it has: {known}){hint}")
             for number, row in enumerate(rows):
                 value = _number(row[value_column])
                 if value is not None:
                     values = {name: _read(text) for name, text in row.items() if name is not None}
                     yield FoundTrial(path.name[:MAX_SOURCE_LENGTH], number, values, value)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(str(path), str(error)) from error
+        raise InvalidInput(str(path), getattr(error, "strerror", None) or str(error)) from error
 
 
 def fitted(

@@ -13,6 +13,8 @@ from optuna.storages.journal import JournalFileBackend
 from service.errors import InvalidInput
 from service.imports.found import MAX_SOURCE_LENGTH, FoundTrial
 
+SQLITE = "sqlite:///"
+
 
 def trials_of_optuna(storage: str, *, study_name: str | None) -> Iterator[FoundTrial]:
     """The completed trials of a study of Optuna's with one objective.
@@ -26,6 +28,8 @@ def trials_of_optuna(storage: str, *, study_name: str | None) -> Iterator[FoundT
     """
     if "://" not in storage and not Path(storage).is_file():
         raise InvalidInput(storage, "is neither a URL nor a file")
+    if storage.startswith(SQLITE) and not Path(storage.removeprefix(SQLITE).partition("?")[0]).is_file():
+        raise InvalidInput(storage, "there is no such file")  # Optuna would make one
     opened = storage if "://" in storage else JournalStorage(JournalFileBackend(storage))
     try:
         names = [study_name] if study_name is not None else optuna.get_all_study_names(opened)

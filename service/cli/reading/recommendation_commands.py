@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from service.api.schemas.trials import TrialConfigRead
     from service.evidence.formats.written import Written
 
+DEFAULT_CONFIGS = 5
+"""For a model that was never tuned."""
+
 app = typer.Typer()
 
 
@@ -35,7 +38,9 @@ def recommend(
         int | None, typer.Option(min=1, help="With a FILE: examples in a step, of all ranks.")
     ] = None,
     num_steps: Annotated[int | None, typer.Option(min=1, help="With a FILE: of the whole training.")] = None,
-    trials: Annotated[int, typer.Option(min=1, help="With a FILE: configs that are wanted.")] = 5,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="With a FILE: configs that are wanted. Default: 5.", show_default=False)
+    ] = None,
     job: Annotated[str | None, typer.Option(help="That of this job, instead of the best answer.")] = None,
     trial: Annotated[
         int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
@@ -74,10 +79,13 @@ def recommend(
         if output != Format.PYTHON:
             raise typer.BadParameter(f"{output}: with a file of a model python, or --json", param_hint="--format")
         with client_at(url, token) as client:
-            say_untuned(client, path, batch_size=batch_size, num_steps=num_steps, num_trials=trials, as_json=as_json)
+            wanted = DEFAULT_CONFIGS if trials is None else trials
+            say_untuned(client, path, batch_size=batch_size, num_steps=num_steps, num_trials=wanted, as_json=as_json)
         return
-    if batch_size is not None or num_steps is not None:
-        raise typer.BadParameter("needs --fingerprint FILE", param_hint="--batch-size, --num-steps")
+    asked_of_file = {"--batch-size": batch_size, "--num-steps": num_steps, "--trials": trials}
+    if without_file := [option for option, given in asked_of_file.items() if given is not None]:
+        hint = "; one trial's config: --job JOB --trial NUMBER" if without_file == ["--trials"] else ""
+        raise typer.BadParameter(f"needs --fingerprint FILE{hint}", param_hint=", ".join(without_file))
     with client_at(url, token) as client:
         if job is not None and trial is not None:
             _say_read(client.trial_config(job, trial), output, as_json=as_json)

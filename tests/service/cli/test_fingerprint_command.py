@@ -55,6 +55,14 @@ def test_options_without_effect_are_refused(weights: Path, arguments: tuple[str,
     assert message in " ".join(result.stderr.replace("│", " ").split())
 
 
+def test_what_is_asked_of_a_model_that_was_never_tuned_needs_its_file() -> None:
+    result = run("recommend", "digits-mlp", "--trials", "3")
+    assert result.exit_code == 2
+    words = " ".join(result.stderr.replace("│", " ").split())
+    assert "Invalid value for --trials: needs --fingerprint FILE" in words
+    assert "--job JOB --trial NUMBER" in words
+
+
 def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlite_database: Database) -> None:
     path = weights.with_name("net.json")
     path.write_text(run("fingerprint", str(weights)).stdout)

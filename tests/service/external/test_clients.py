@@ -14,8 +14,11 @@ from threading import Thread
 
 import pytest
 from sqlalchemy import select
+from typer.testing import CliRunner
 
-from service.client import ApiError, AsyncClient, Client, async_external, external_trials, suggest
+from service.cli.commands import app
+from service.client import ApiError, AsyncClient, Client, ServiceUnreachable, async_external, external_trials, suggest
+from service.client.suggested import Patience
 from service.domain import FailureReason, JobState, TrialState
 from service.specification.external.messages import RequestKind
 from service.store.models import ExternalRequest, Trial
@@ -36,6 +39,26 @@ if os.environ["SHAMPOO_TRIAL"] == "1":
 for step in (5, config["num_steps"]):
     print(json.dumps({"step": step, "metrics": {"validation_loss": 1 / step}}), flush=True)
 """
+
+
+def test_a_command_that_is_none_is_told_before_a_trial_is_asked_for() -> None:
+    result = CliRunner().invoke(app, ["agent", "job", "--url", "http://127.0.0.1:9", "--", "no-such-program", "x"])
+    assert result.exit_code == 1
+    assert "no-such-program: there is no such command" in result.output
+
+
+def test_an_outage_is_told_once_until_the_service_has_answered(caplog: pytest.LogCaptureFixture) -> None:
+    patience = Patience(60.0)
+    for reason in ("away", "away", "busy"):
+        patience.bear(ServiceUnreachable("http://here", reason))
+    assert [f"({reason})" in caplog.records[at].getMessage() for at, reason in enumerate(("away", "busy"))] == [
+        True,
+        True,
+    ]
+    assert len(caplog.records) == 2
+    patience.begin_anew()
+    patience.bear(ServiceUnreachable("http://here", "busy"))
+    assert len(caplog.records) == 3
 
 
 def trials_of(database: Database, job: str) -> list[Trial]:

@@ -90,6 +90,39 @@ def test_a_table_of_wandb_or_anybody_is_imported(tmp_path: Path) -> None:
     assert "has no column 'value' (it has: Name, config.lr, wd, val/loss)" in refused.output
 
 
+@pytest.mark.parametrize(
+    ("source", "options", "told"),
+    [
+        ("none.csv", (), "none.csv: No such file or directory"),
+        ("empty.csv", (), "empty.csv: is empty"),
+        ("table.csv", ("--value", "los"), "(it has: lr, loss): did you mean 'loss'?"),
+        ("table.csv", ("--value", "loss", "--rename", "lrr=lr"), "'lrr' is no parameter of the search space"),
+        ("table.csv", ("--value", "loss", "-o", "none/new.json"), "cannot write none/new.json: No such file"),
+        ("sqlite:///none.db", (), "sqlite:///none.db: there is no such file"),
+    ],
+)
+def test_what_cannot_be_imported_is_told_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, options: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("job.yaml").write_text(json.dumps(JOB))
+    Path("empty.csv").touch()
+    Path("table.csv").write_text("lr,loss\n0.1,0.5\n")
+    result = CliRunner().invoke(app, ["import", "job.yaml", source, "-o", "new.json", *options])
+    assert result.exit_code == 1
+    assert told in result.output
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty.csv", "job.yaml", "table.csv"]
+
+
+def test_a_faulty_job_is_told_with_its_lines_before_anything_is_imported(tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("workload: {name: digits-mlp}\nbudget:\n  num_trails: 3\n  num_trials: many\n")
+    result = CliRunner().invoke(app, ["import", str(job), "none.csv", "-o", str(tmp_path / "new.json")])
+    assert result.exit_code == 1
+    assert f"{job}:3:3: budget.num_trails: there is no such field" in result.output
+    assert f"{job}:4:3: budget.num_trials: Input should be a valid integer" in result.output
+
+
 def test_the_sampler_learns_from_what_was_imported() -> None:
     rates = [10 ** (-4 + 4 * index / 39) for index in range(40)]
     points = [
