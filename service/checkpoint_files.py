@@ -1,4 +1,5 @@
-"""The checkpoints of a trial as files to be listed and copied, on a path or in a store. Imports no torch.
+"""The checkpoints of a trial, and trained weights, as files to be listed and copied, on a path or in a store. Imports
+no torch.
 
 What is in them is read by `trainers.checkpoints` alone; here counts what their manifests say of the files.
 """
@@ -21,6 +22,9 @@ from pydantic import BaseModel, ValidationError
 from trainers.storage import Place, StoreUri
 
 MANIFEST = "manifest.json"
+WEIGHTS_DIRECTORY = "weights"
+"""Beside the directories of the jobs' checkpoints."""
+WEIGHTS_FILE = "model.safetensors"
 LARGEST_MANIFEST_BYTES = 64 * 2**20
 _CHECKPOINT = re.compile(r"step-(\d{8,})(?:-[0-9a-f]{16})?")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -117,24 +121,7 @@ class TrialCheckpoints:
         """
         if not _CHECKPOINT.fullmatch(checkpoint) or not _FILE.fullmatch(name):
             raise FileNotFoundError(f"{checkpoint}/{name}")
-        if isinstance(self._place, StoreUri):
-            from trainers.storage.object_store import ObjectStore  # imports pyarrow
-
-            content = ObjectStore(self._place, outage_seconds=0.0).open(f"{checkpoint}/{name}")
-            return OpenFile(cast("BinaryIO", content), content.size())
-        directory = self._place / checkpoint
-        try:
-            is_link = directory.is_symlink()
-            file = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno == errno.ELOOP:  # a link
-                raise FileNotFoundError(f"{checkpoint}/{name}") from None
-            raise
-        status = os.fstat(file)
-        if is_link or not stat.S_ISREG(status.st_mode):
-            os.close(file)
-            raise FileNotFoundError(f"{checkpoint}/{name}")
-        return OpenFile(os.fdopen(file, "rb"), status.st_size, f"{status.st_mtime_ns:x}")
+        return _open(self._place, checkpoint, name)
 
     def _entries(self) -> Mapping[str, _Entry]:
         """{path: what is known of the file}, of all files."""
@@ -170,3 +157,39 @@ class TrialCheckpoints:
                 return _ManifestFile.model_validate_json(file.read(opened.num_bytes)).manifest
             except ValidationError:
                 return None
+
+
+def weights_of(place: Place, job_id: str) -> Place:
+    """The place of a job's trained weights; those of each trial have a directory in it, named by its number."""
+    return place / WEIGHTS_DIRECTORY / job_id
+
+
+def open_weights(place: Place, job_id: str, number: int) -> OpenFile:
+    """The trained weights of a trial, which can be read to their end also where they are removed meanwhile.
+
+    Raises:
+        FileNotFoundError: there are none.
+        StoreFailed, OSError: they are out of reach.
+    """
+    return _open(weights_of(place, job_id), str(number), WEIGHTS_FILE)
+
+
+def _open(place: Place, folder: str, name: str) -> OpenFile:
+    if isinstance(place, StoreUri):
+        from trainers.storage.object_store import ObjectStore  # imports pyarrow
+
+        content = ObjectStore(place, outage_seconds=0.0).open(f"{folder}/{name}")
+        return OpenFile(cast("BinaryIO", content), content.size())
+    directory = place / folder
+    try:
+        is_link = directory.is_symlink()
+        file = os.open(directory / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno == errno.ELOOP:  # a link
+            raise FileNotFoundError(f"{folder}/{name}") from None
+        raise
+    status = os.fstat(file)
+    if is_link or not stat.S_ISREG(status.st_mode):
+        os.close(file)
+        raise FileNotFoundError(f"{folder}/{name}")
+    return OpenFile(os.fdopen(file, "rb"), status.st_size, f"{status.st_mtime_ns:x}")

@@ -167,3 +167,10 @@ TRIAL_TRANSITIONS: dict[TrialState, frozenset[TrialState]] = {
     TrialState.FAILED: frozenset({TrialState.QUEUED}),
     TrialState.CANCELLED: frozenset({TrialState.QUEUED}),
 }
+
+
+class WeightsOf(StrEnum):
+    """The configs of a job whose trained weights are kept."""
+
+    RECOMMENDED = "recommended"
+    BASELINE = "baseline"

@@ -2,31 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from shampoo.distributed.layout import is_dtensor
+from trainers.checkpoints.tensor_file import lay_out, memory_of, write_file
 from trainers.installation.extras import optional_library
+from trainers.storage import Place
 
 EXTRA = "weights"
+FILE = "model.safetensors"
+"""The name of the file in the directory that `put_weights` is given."""
 
 
-def whole_weights(model: nn.Module) -> dict[str, Tensor]:
+@torch.no_grad()
+def whole_weights(model: nn.Module, *, keeps: bool = True) -> dict[str, Tensor]:
     """Parameters and buffers that a checkpoint of the model has, whole, on the CPU, by their names in the model as its
     workload builds it.
 
     Collective where parameters are shards: all ranks call it. Tied ones stand under each of their names.
+
+    Args:
+        keeps: False: this rank only takes part, and gets none.
     """
-    return {_plain_name(name): _whole(value) for name, value in model.state_dict().items() if isinstance(value, Tensor)}
-
-
-@torch.no_grad()
-def _whole(value: Tensor) -> Tensor:
-    full = value.full_tensor() if is_dtensor(value) else value
-    return full.detach().to("cpu", copy=True).contiguous()
+    found = {}
+    for name, value in model.state_dict().items():
+        if isinstance(value, Tensor):
+            full = value.full_tensor() if is_dtensor(value) else value
+            if keeps:
+                found[_plain_name(name)] = full.detach().to("cpu", copy=True).contiguous()
+    return found
 
 
 def _plain_name(name: str) -> str:
@@ -45,3 +53,35 @@ def write_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mappin
     part = path.with_name(f"{path.name}.part")
     library.save_file(dict(weights), part, metadata=dict(metadata))
     part.replace(path)
+
+
+def put_weights(directory: Place, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
+    """Writes `model.safetensors` to a directory on a path or in a store, without a library of the format; one that is
+    there is replaced as a whole.
+
+    Args:
+        weights: whole and contiguous, on the CPU, as `whole_weights` gives them.
+
+    Raises:
+        ValueError: a dtype has no place in the format.
+        OSError: the disk refused.
+        StoreFailed: the store refused.
+    """
+    layout = lay_out([(name, value.dtype, tuple(value.shape)) for name, value in weights.items()], metadata=metadata)
+    in_order = sorted(zip(layout.slots, weights.values(), strict=True), key=lambda placed: placed[0].start)
+
+    def content() -> Iterator[bytes | memoryview]:
+        yield layout.header
+        for slot, value in in_order:
+            if slot.num_bytes:
+                yield memory_of(value.reshape(-1).view(torch.uint8))
+
+    if isinstance(directory, Path):
+        directory.mkdir(parents=True, exist_ok=True)
+        part = directory / f"{FILE}.part"
+        write_file(part, content())
+        part.replace(directory / FILE)
+        return
+    from trainers.storage.object_store import ObjectStore  # imports pyarrow
+
+    ObjectStore(directory).write(FILE, content)

@@ -30,6 +30,7 @@ from service.client.errors import ApiError, ServiceUnreachable
 from service.client.requests import GIVE_UP_SECONDS, STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Connecting
 from service.client.stream import SseParser, StreamOver, followed_later
 from service.client.waiting import Waiting
+from service.domain import WeightsOf
 from service.hosts import DEFAULT_URL
 
 Read = TypeVar("Read", bound=BaseModel)
@@ -241,6 +242,15 @@ class AsyncClient(AsyncRequests):
                 raise ServiceUnreachable(self.base_url, error) from error
             if not response.is_success:
                 raise refusal(response, self.base_url)
+
+    async def download_weights(self, job_id: str, target: Path, *, side: WeightsOf = WeightsOf.RECOMMENDED) -> None:
+        """Fetches the trained weights of a winner as a safetensors file; as `Client.download_weights`."""
+        try:
+            response = await fetch_later(self._http, declared.weights_path(job_id, side), target, sha256=None)
+        except httpx.TransportError as error:
+            raise ServiceUnreachable(self.base_url, error) from error
+        if not response.is_success:
+            raise refusal(response, self.base_url)
 
     async def wait(
         self,

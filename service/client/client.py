@@ -26,6 +26,7 @@ from service.client.errors import ApiError, ServiceUnreachable
 from service.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Requests, answered, listed
 from service.client.stream import followed
 from service.client.waiting import Waiting
+from service.domain import WeightsOf
 
 
 class Client(Requests):
@@ -165,6 +166,20 @@ class Client(Requests):
                 raise ServiceUnreachable(self.base_url, error) from error
             if not response.is_success:
                 raise refusal(response, self.base_url)
+
+    def download_weights(self, job_id: str, target: Path, *, side: WeightsOf = WeightsOf.RECOMMENDED) -> None:
+        """Fetches the trained weights of a job's recommended config, or of its baseline's best, as a safetensors file.
+
+        Raises:
+            ApiError: 404: there are none, and why; 503.
+            ServiceUnreachable: they did not come to their end.
+        """
+        try:
+            response = fetch(self._http, declared.weights_path(job_id, side), target, sha256=None)
+        except httpx.TransportError as error:
+            raise ServiceUnreachable(self.base_url, error) from error
+        if not response.is_success:
+            raise refusal(response, self.base_url)
 
     def export(
         self,

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from service.domain import WeightsOf
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.types import Evidence, EvidenceStatus, Verdict
 
@@ -69,6 +70,18 @@ class RecommendedConfig(PasteableConfig):
 def _evidence() -> TypeAdapter[Evidence]:
     """Made when the first is read."""
     return TypeAdapter(Evidence)
+
+
+def weights_links(job_id: str, evidence: Evidence) -> dict[WeightsOf, str]:
+    """Paths of the API at which the trained weights of the two configs are, of those that were confirmed."""
+    configs = evidence.confirmation.configs if evidence.confirmation else []
+    confirmed = {c.number for c in configs if any(result.value is not None for result in c.results)}
+    winners = {WeightsOf.RECOMMENDED: evidence.best, WeightsOf.BASELINE: evidence.baseline}
+    return {
+        side: f"/v1/jobs/{job_id}/weights/{side}"
+        for side, winner in winners.items()
+        if winner is not None and winner.number in confirmed
+    }
 
 
 def status_of(evidence: Evidence) -> EvidenceStatus:

@@ -19,6 +19,7 @@ from typing import NoReturn
 
 from ray import tune
 
+from service.checkpoint_files import weights_of
 from service.clock import utc_now
 from service.errors import LeaseLost
 from service.monitoring.logs import set_up_job_log
@@ -30,6 +31,7 @@ from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
 from service.scheduler.insights.keeper import InsightsKeeper
 from service.scheduler.job_code import enter_code, runtime_environment
+from service.scheduler.kept_weights import WeightsPlaces
 from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.output.files import OutputPlaces, local_parent
 from service.scheduler.output.keeper import OutputKeeper
@@ -214,6 +216,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         sharing=_sharing(this, journal, nodes, size),
         data_roots=this.settings.data_directories,
         output=_output_places(this),
+        weights=_weights_places(this, stored) if plan.specification.keep_weights else None,
     )
     fitting = ray_cluster.max_parallel_trials(nodes, size)
     at_once = min(fitting, plan.specification.resources.parallel_trials or fitting)
@@ -229,6 +232,11 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         journal.flush()
         raise JobImpossible(str(error)) from error
     raise AssertionError("Tune ended although the policy has trials left")
+
+
+def _weights_places(this: JobRun, stored: Stored) -> WeightsPlaces:
+    place = weights_of(this.settings.checkpoint_place, this.lease.job_id)
+    return WeightsPlaces(place, {trial.number for trial in stored.trials if trial.confirms is not None})
 
 
 def _output_places(this: JobRun) -> OutputPlaces | None:

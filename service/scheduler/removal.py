@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 
+from service.checkpoint_files import weights_of
 from service.clock import Clock, utc_now
 from service.errors import NotFound
 from service.scheduler import disk
@@ -50,6 +51,7 @@ def remove_next(database: Database, settings: Settings, *, gone: threading.Event
     if job_id is None:
         return None
     remove(checkpoints_of(settings.checkpoint_place, job_id))
+    remove(weights_of(settings.checkpoint_place, job_id))
     disk.remove_log(settings.data_dir, job_id)
     is_more = True
     while is_more and not gone.wait(PAUSE_SECONDS):

@@ -19,16 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from service.checkpoint_files import weights_of
 from service.clock import utc_now
 from service.domain import JobState
 from service.monitoring.logs import bound, set_up_logs
 from service.scheduler import disk
 from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_directories
-from service.scheduler.checkpoint_storage import CheckpointsUnusable, checkpoints_of, try_out
+from service.scheduler.checkpoint_storage import CheckpointsUnusable, checkpoint_bytes, checkpoints_of, try_out
 from service.scheduler.cluster import process_tree, worker_template
 from service.scheduler.cluster.run_environment import run_environment
 from service.scheduler.external import beside as external_runs
 from service.scheduler.external.beside import ExternalRuns
+from service.scheduler.kept_weights import keep_winners, keep_winners_of_all
 from service.scheduler.launcher import Launcher
 from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
 from service.scheduler.removal import keep_removing, remove_what_jobs_left
@@ -75,6 +77,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     pid = os.getpid()
     worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=utc_now()))
     remove_what_jobs_left(database, settings)
+    keep_winners_of_all(database, settings.checkpoint_place)
     keep_what_was_left(settings, database)
     # The representation of an engine's URL shows no password.
     logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
@@ -268,11 +271,16 @@ def _run_to_its_end(
 def _keep_house(job_id: str, settings: Settings, directory: Path, database: Database, ended: threading.Event) -> None:
     """Notes what disk a job takes and removes what of it is of no use, until its run has ended and once more."""
     is_last, checkpoints = False, checkpoints_of(settings.checkpoint_place, job_id)
+    weights = weights_of(settings.checkpoint_place, job_id)
     while not is_last:
         is_last = ended.wait(HOUSEKEEPING_SECONDS)
         try:
             disk.remove_logs_of_ended_processes(directory)
-            num_bytes = disk.disk_bytes(settings.data_dir, job_id, checkpoints=checkpoints, run_directory=directory)
+            if is_last:
+                keep_winners(database, settings.checkpoint_place, job_id)
+            num_bytes = checkpoint_bytes(weights) + disk.disk_bytes(
+                settings.data_dir, job_id, checkpoints=checkpoints, run_directory=directory
+            )
             with database.writing() as session:
                 note_disk_use(session, job_id, num_bytes)
         except (OSError, StoreFailed, *DATABASE_ERRORS) as error:

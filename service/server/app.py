@@ -28,7 +28,7 @@ from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
 from service.api.preparation import Preparations
 from service.api.routers import access, admin, catalogue, code, health, metrics, recommendations, webhooks
-from service.api.routers.of_jobs import export, insights, job_health, jobs, kept_jobs, plots
+from service.api.routers.of_jobs import export, insights, job_health, jobs, kept_jobs, plots, weights
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
 from service.clock import Clock, utc_now
 from service.code.archive import MAX_SENT_BYTES
@@ -175,7 +175,7 @@ def _routes() -> tuple[BaseRoute, ...]:
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
     of_trials = (trials, trial_plots, measurements, output, checkpoints, external)
-    of_jobs = (jobs, kept_jobs, insights, job_health, plots, export, *of_trials)
+    of_jobs = (jobs, kept_jobs, insights, job_health, plots, export, weights, *of_trials)
     for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, admin, access, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)

@@ -258,6 +258,10 @@ class JobSpecification(StrictModel):
     """`auto`: one of the default size where search and baselines have at least 8 trials each, as a comparison of fewer
     is undecided whatever new seeds say, and none with the pruner `pbt`. Null: each config is trained with one seed,
     and the recommendation stays provisional."""
+    keep_weights: bool = True
+    """The trained weights of the recommended config and of the baseline's best, of each those of its best trial in the
+    confirmation, can be downloaded as safetensors until the job is deleted; while it confirms, those of each of these
+    trials take disk. Without confirmation there are none."""
 
     @model_validator(mode="before")
     @classmethod

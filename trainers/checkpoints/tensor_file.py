@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -72,8 +72,13 @@ class Layout:
     """Of the data, after the header."""
 
 
-def lay_out(tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]]) -> Layout:
+def lay_out(
+    tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]], *, metadata: Mapping[str, str] | None = None
+) -> Layout:
     """A layout for tensors of these names (unique), dtypes and shapes; slots in the order given.
+
+    Args:
+        metadata: texts for whoever reads the header; None: it has none.
 
     Raises:
         ValueError: a dtype has no place in the format.
@@ -83,7 +88,7 @@ def lay_out(tensors: Sequence[tuple[str, torch.dtype, tuple[int, ...]]]) -> Layo
             raise ValueError(f"{name} is {dtype}: it cannot be written (can be: {', '.join(DTYPES)})")
     # By falling size of their elements, all tensors are aligned without gaps, which the format forbids.
     starts = {}
-    entries: dict[str, object] = {}
+    entries: dict[str, object] = {} if metadata is None else {"__metadata__": dict(metadata)}
     end = 0
     for name, dtype, shape in sorted(tensors, key=lambda tensor: -tensor[1].itemsize):
         start, end = end, end + math.prod(shape) * dtype.itemsize

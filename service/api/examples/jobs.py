@@ -125,6 +125,7 @@ SPECIFICATION: dict[str, Any] = {
     "baselines": [{"search_space": "adamw", "budget_share": None, "pinned": [], "extra_trials": 0}],
     "currency": None,
     "confirmation": "auto",
+    "keep_weights": True,
 }
 
 JOB: dict[str, Any] = {

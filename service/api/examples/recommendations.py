@@ -164,5 +164,9 @@ RECOMMENDATION: dict[str, Any] = {
             "num_runs": 96,
         },
     },
+    "weights": {
+        "recommended": f"/v1/jobs/{JOB_ID}/weights/recommended",
+        "baseline": f"/v1/jobs/{JOB_ID}/weights/baseline",
+    },
     "created_at": "2026-03-01T12:00:49Z",
 }

@@ -10,11 +10,12 @@ from pydantic import ConfigDict, Field
 from service.api import examples
 from service.api.schemas.common import ReadModel
 from service.api.schemas.in_html import shown
+from service.domain import WeightsOf
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines
-from service.evidence.recommended import RecommendedConfig, recommendation_from_json
+from service.evidence.recommended import RecommendedConfig, recommendation_from_json, weights_links
 
 if TYPE_CHECKING:
     from service.store import models
@@ -71,6 +72,9 @@ class RecommendationRead(RecommendedConfig):
     torchrun: str | None = None
     """A line for a shell that trains it again, as its trial was trained; null: it was made before its ranks were kept,
     or its trial began from another one's checkpoint."""
+    weights: dict[WeightsOf, str] = Field(default_factory=dict)
+    """Paths at which the trained weights of the config and of the baseline's best can be downloaded, where they were
+    confirmed; unless the job says `keep_weights: false`."""
     created_at: datetime
     """When it was made."""
 
@@ -86,6 +90,7 @@ class RecommendationRead(RecommendedConfig):
             environment=None if stored.environment is None else EnvironmentRead.model_validate(stored.environment),
             python=python_snippet(recommended),
             torchrun=torchrun_line(recommended),
+            weights=weights_links(stored.job_id, recommended.evidence),
             created_at=stored.created_at,
             **dict(recommended),
         )

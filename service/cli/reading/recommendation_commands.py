@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, AsJson, Token, Url, client_at, inert_data, say, say_json
+from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, client_at, inert_data, say, say_json
+from service.domain import WeightsOf
 from service.errors import ServiceError
 from service.inert import inert
 
@@ -100,6 +101,24 @@ def recommend(
             _say_written(client.written_recommendation(found.id, output))
             return
     _say_read(found, output, as_json=as_json)
+
+
+@app.command()
+def weights(
+    job: JobId,
+    baseline: Annotated[bool, typer.Option("--baseline", help="Those of the baseline's best config instead.")] = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="The file to write; JOB.safetensors if it is left out.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+) -> None:
+    """Downloads the trained weights of a job's recommended config, of its best trial in the confirmation."""
+    side = WeightsOf.BASELINE if baseline else WeightsOf.RECOMMENDED
+    target = output or Path(f"{job}-baseline.safetensors" if baseline else f"{job}.safetensors")
+    with client_at(url, token) as client:
+        client.download_weights(job, target, side=side)
+    say(f"written to {target}", err=True)
 
 
 def _say_read(found: RecommendationRead | TrialConfigRead, output: str, *, as_json: bool) -> None:

@@ -18,7 +18,7 @@ from service.api.schemas.recommendations import RecommendationList, Recommendati
 from service.api.schemas.trials import MeasurementPage, MeasurementRead, TrialConfigRead, TrialRead
 from service.api.schemas.untuned import UntunedAnswerRead
 from service.client.calls import Call, Pages, Part, given, keyed, nothing, page_of, reading
-from service.domain import JobState, Phase, TrialState
+from service.domain import JobState, Phase, TrialState, WeightsOf
 from service.evidence.formats.written import Written
 from service.evidence.health.cards import HealthCard
 from service.specification.job import JobSpecification
@@ -378,6 +378,11 @@ def export_path(job_id: str) -> str:
 def checkpoint_path(job_id: str, number: int, checkpoint: str, file: str) -> str:
     """Where a file of a checkpoint is read."""
     return f"{_job_path(job_id)}/trials/{number}/checkpoints/{checkpoint}/{file}"
+
+
+def weights_path(job_id: str, side: WeightsOf) -> str:
+    """Where the trained weights of a winner are read."""
+    return f"{_job_path(job_id)}/weights/{side}"
 
 
 def _job_path(job_id: str) -> str:

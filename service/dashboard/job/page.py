@@ -23,7 +23,7 @@ from service.dashboard.rendering import page
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import currency_lines, status_words
-from service.evidence.recommended import recommendation_from_json
+from service.evidence.recommended import recommendation_from_json, weights_links
 from service.specification.phases import spaces_of
 from service.store.repositories import (
     EventRepository,
@@ -121,6 +121,7 @@ def job_page(
             insights.of_job(job.id), side_labels(specification), num_ended=insights.num_ended(job.id)
         ),
         "recommendation": recommendation,
+        "weights": weights_links(job.id, evidence) if evidence and specification.keep_weights else {},
         "snippet": python_snippet(recommendation) if recommendation else None,
         "imported": specification.imported,
         "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),

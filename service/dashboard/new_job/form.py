@@ -189,6 +189,7 @@ def job_form() -> Sequence[FormSection]:
                     PartState("as said here", {}),
                 ),
                 field("/currency", label="Compared at equal", when_empty="chosen by the service"),
+                field("/keep_weights", label="Keep the winners' trained weights"),
             ],
             is_closed=True,
             hint="how sure the answer will be",

@@ -8,9 +8,9 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import ray
 
@@ -21,6 +21,10 @@ from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import GivenUp
+from trainers.storage import Place
+
+if TYPE_CHECKING:
+    from torch import nn
 
 COLLECTIVE_TIMEOUT_SECONDS = 300.0
 """Seconds that a rank waits for the others in a collective before it fails."""
@@ -64,6 +68,7 @@ class Rank:
         self._consumer = GroupConsumer()
         self._until_step = math.inf
         self._step = 0
+        self._step_of_weights: int | None = None
         self._identity: TrialIdentity | None = None
 
     def meeting_point(self) -> str:
@@ -99,10 +104,11 @@ class Rank:
         until_step: int | None,
         begins_at_step: int = 0,
         output: OutputPlace | None = None,
+        weights_directory: str | None = None,
     ) -> None:
         """Drops the present trial, if any, and prepares the next; it begins to train with `advance`.
 
-        `checkpoint_directory` is a path or a URI, as `trainers.storage.text_of` gives it.
+        `checkpoint_directory` is a path or a URI, as `trainers.storage.text_of` gives it; so is `weights_directory`.
         """
         from trainers.loop import train  # imports torch
         from trainers.ranks.context import RankContext  # imports torch
@@ -113,6 +119,7 @@ class Rank:
             send_output_to(output, self._rank)
         self._consumer.begin(trial)
         self._step, self._until_step = 0, math.inf if until_step is None else until_step
+        self._step_of_weights = None if weights_directory is None else config.num_steps
         self._identity = None
         context = RankContext(
             self._rank,
@@ -124,6 +131,7 @@ class Rank:
             pause_step=until_step,
             data_roots=data_roots,
             on_built=self._note_identity if self._rank == 0 else None,
+            on_trained=None if weights_directory is None else _keeping(place_of(weights_directory), config, self._rank),
         )
         self._measurements = train(config, context)
 
@@ -133,6 +141,8 @@ class Rank:
             return None
         try:
             measurement = next(self._measurements, None)
+            if measurement is not None and measurement.step == self._step_of_weights:
+                next(self._measurements, None)  # so that whoever hears of the end finds the weights written
         except GivenUp:
             return None
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
@@ -172,6 +182,29 @@ class Rank:
 
     def _note_identity(self, identity: TrialIdentity) -> None:
         self._identity = identity
+
+
+def _keeping(directory: Place, config: TrialConfig, rank: int) -> Callable[[nn.Module], None]:
+    """Writes the weights of the model that it is given, on rank 0; a trial does not fail because that did."""
+    from trainers.storage import StoreFailed
+    from trainers.weights import put_weights, whole_weights  # imports torch
+
+    def keep(model: nn.Module) -> None:
+        weights = whole_weights(model, keeps=rank == 0)
+        if rank != 0:
+            return
+        metadata = {
+            "format": "pt",
+            "workload": config.workload,
+            "seed": str(config.seed),
+            "num_steps": str(config.num_steps),
+        }
+        try:
+            put_weights(directory, weights, metadata=metadata)
+        except (ValueError, OSError, StoreFailed) as error:
+            sys.stderr.write(f"the trained weights could not be kept: {error}\n")
+
+    return keep
 
 
 def describe_failure(error: BaseException) -> RankFailure:

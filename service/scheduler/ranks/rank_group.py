@@ -81,6 +81,7 @@ class RankGroup:
         until_step: int | None = None,
         begins_at_step: int = 0,
         output: OutputPlace | None = None,
+        weights_directory: str | None = None,
     ) -> None:
         """Begins the next trial, which trains ahead of the caller up to `until_step`; the present one is dropped.
 
@@ -89,6 +90,8 @@ class RankGroup:
             until_step: where it is going to be paused; its checkpoint of that step is on disk when it is measured.
             begins_at_step: of a fork, the step of the checkpoint of another trial that the directory must hold.
             output: where the ranks write what they print; None: where Ray has them write it.
+            weights_directory: where the trained weights are to lie once it has been measured at its last step; None:
+                they are not kept.
         """
         self.drop()
         self.num_trials += 1
@@ -102,6 +105,7 @@ class RankGroup:
                 until_step=until_step,
                 begins_at_step=begins_at_step,
                 output=output,
+                weights_directory=weights_directory,
             )
             for rank in self._ranks
         ]

@@ -10,6 +10,7 @@ from ray import tune
 from service.domain import Phase
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups
+from service.scheduler.kept_weights import WeightsPlaces
 from service.scheduler.output.files import OutputPlaces
 from service.scheduler.policy.decisions import Decisions
 from service.scheduler.policy.feasibility import Feasibility
@@ -57,6 +58,7 @@ def adapters_of(
     sharing: Sharing | None = None,
     data_roots: DataRoots | None = None,
     output: OutputPlaces | None = None,
+    weights: WeightsPlaces | None = None,
 ) -> TuneAdapters:
     """The adapters of one run.
 
@@ -67,6 +69,7 @@ def adapters_of(
         sharing: says when a trial may start; None: whenever the policy has one, because the cluster is this job's.
         data_roots: the directories that trials may read; None: all that their ranks may.
         output: where ranks write what they print; None: it is not kept.
+        weights: where the weights of the trials of the confirmation lie; None: they are not kept.
     """
     feasibility = feasibility or Feasibility()
     decisions = Decisions(policy, metrics=[objective.metric for objective in plan.objectives])
@@ -81,7 +84,15 @@ def adapters_of(
     pace = Pace(plan.length.whole, num_confirming=num_confirming, clock=time.monotonic)
     recorder = Recorder(plan, journal, trials, judgement, policy, signals, pace)
     orders = Orders(
-        plan, journal, trials, signals, size=size, feasibility=feasibility, data_roots=data_roots, output=output
+        plan,
+        journal,
+        trials,
+        signals,
+        size=size,
+        feasibility=feasibility,
+        data_roots=data_roots,
+        output=output,
+        weights=weights,
     )
     searcher = PolicySearcher(policy, orders, sharing=sharing, recall=recorder.recall)
     return TuneAdapters(searcher, pruner, recorder, sharing)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from service.clock import utc_now
 from service.domain import FailureReason, TrialState
 from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.kept_weights import WeightsPlaces
 from service.scheduler.output.files import OutputPlaces
 from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Fork, GiveUp, Resume, Start
@@ -38,6 +39,7 @@ class Orders:
         feasibility: Feasibility,
         data_roots: DataRoots | None = None,
         output: OutputPlaces | None = None,
+        weights: WeightsPlaces | None = None,
     ) -> None:
         self._plan = plan
         self._journal = journal
@@ -47,6 +49,7 @@ class Orders:
         self._feasibility = feasibility
         self._data_roots = data_roots
         self._output = output
+        self._weights = weights
 
     def order(self, asked: Start | Resume) -> TrialOrder | None:
         """The order for a trial that the policy asked for; a new one is stored first. None: it cannot fit, and ended.
@@ -77,6 +80,7 @@ class Orders:
             until_step=asked.until,
             begins_at_step=0 if asked.fork is None else asked.fork.step,
             output=None if self._output is None else self._output.of_trial(number),
+            weights_directory=None if self._weights is None else self._weights.of_trial(number),
         )
 
     def give_up(self, asked: GiveUp) -> None:
@@ -105,6 +109,8 @@ class Orders:
                 now=utc_now(),
             )
         )
+        if asked.repeats is not None and self._weights is not None:
+            self._weights.confirming.add(asked.number)
         if asked.repeats is None and asked.fork is None:  # else the like of it has been trained before
             self._trials.never_launched.add(asked.number)
         return why_not

@@ -86,6 +86,7 @@ class WarmTrainable(tune.Trainable):
             until_step=order.until_step,
             begins_at_step=order.begins_at_step,
             output=order.output,
+            weights_directory=order.weights_directory,
         )
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from service.domain import JobState, Phase, TrialState
 from service.scheduler.policy.searching.rungs import SHARES
@@ -12,6 +14,7 @@ from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, RecommendationRepository
 from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import ServiceProcesses
+from trainers.workloads.registry import load
 
 pytestmark = [pytest.mark.patient, pytest.mark.slow]
 
@@ -87,6 +90,24 @@ def _check(service: ServiceProcesses, job: Job, trials: list[Trial], *, top_k: i
     return repeated
 
 
+def _check_weights(service: ServiceProcesses, repeated: list[Trial]) -> None:
+    """The weights that stay are those of the best trial of each compared config, and have its value."""
+    compared = {trial.confirms for trial in repeated if trial.config["seed"] != 1}
+    best = [min((t for t in repeated if t.confirms == number), key=lambda t: t.value or 0.0) for number in compared]
+    kept = service.data_dir / "checkpoints" / "weights" / repeated[0].job_id
+    expected = sorted(str(trial.number) for trial in best)
+    service.wait_for("the others' weights to go", lambda: sorted(path.name for path in kept.iterdir()) == expected)
+    for trial in best:
+        workload = load(trial.config["workload"], trial.config["workload_options"])
+        model = workload.build_model()
+        model.load_state_dict(load_file(kept / str(trial.number) / "model.safetensors"))
+        model.eval()
+        with torch.no_grad():
+            sums = workload.evaluate(model, rank=0, world_size=1, device="cpu")
+        total, count = sums["validation_loss"]
+        assert total / count == pytest.approx(trial.value, rel=1e-6)
+
+
 def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_killed(service: ServiceProcesses) -> None:
     slowly = service.slowly(0.4) | {"slow_seed": 2}
     job_id = _submit(service, num_trials=5, top_k=2, options=slowly)
@@ -104,3 +125,4 @@ def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_kil
     repeated = _check(service, job, trials, top_k=2)
     assert [(trial.runs, trial.finished_at) for trial in repeated[:4]] == [(1, b.finished_at) for b in before[5:9]]
     assert [trial.runs for trial in repeated[4:]] == [2, 1, 1, 1]
+    _check_weights(service, repeated)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from http import HTTPStatus
-from typing import Annotated, BinaryIO
+from typing import Annotated, Any, BinaryIO
 
 from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.responses import StreamingResponse
@@ -37,6 +37,14 @@ Range = Annotated[str | None, Header(alias="Range", description="`bytes=1048576-
 IfRange = Annotated[
     str | None, Header(alias="If-Range", description="The `ETag` of what was downloaded: else all is sent.")
 ]
+DOWNLOAD_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The file.",
+        "content": {BYTES: {"schema": {"type": "string", "format": "binary"}, "example": "..."}},
+    },
+    206: {"description": "The range that was asked for.", "content": {BYTES: {"schema": {"type": "string"}}}},
+    **problems.documented(404, 416, 422, 503),
+}
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 
 
@@ -51,7 +59,7 @@ def list_checkpoints(
     try:
         found = checkpoints.newest_first()
     except (OSError, StoreFailed) as error:
-        raise _unreadable(error) from error
+        raise unreadable(error) from error
     return CheckpointList(items=[CheckpointRead.model_validate(checkpoint) for checkpoint in found])
 
 
@@ -59,14 +67,7 @@ def list_checkpoints(
     "/{checkpoint}/{file}",
     summary="Download a file of a checkpoint",
     response_class=Response,
-    responses={
-        200: {
-            "description": "The file.",
-            "content": {BYTES: {"schema": {"type": "string", "format": "binary"}, "example": "..."}},
-        },
-        206: {"description": "The range that was asked for.", "content": {BYTES: {"schema": {"type": "string"}}}},
-        **problems.documented(404, 416, 422, 503),
-    },
+    responses=DOWNLOAD_RESPONSES,
 )
 def download_checkpoint(
     request: Request,
@@ -84,19 +85,38 @@ def download_checkpoint(
     The checkpoint is gone once newer ones are there, or its trial has ended; what has begun to be sent from a path is
     sent to its end.
     """
-    path = request.url.path
     try:
         opened = _checkpoints(session, settings, job_id, number).open(checkpoint, file)
     except FileNotFoundError:
         raise NotFound("file of a checkpoint", f"{checkpoint}/{file}") from None
     except (OSError, StoreFailed) as error:
-        raise _unreadable(error) from error
-    tag = f'"{checkpoint}-{opened.version}-{opened.num_bytes:x}"'
+        raise unreadable(error) from error
+    return download(
+        opened,
+        f"{checkpoint}-{opened.version}",
+        f"{job_id}-{number}-{checkpoint}-{file}",
+        path=request.url.path,
+        wanted_range=wanted_range,
+        if_range=if_range,
+    )
+
+
+def download(
+    opened: OpenFile, version: str, name: str, *, path: str, wanted_range: str | None, if_range: str | None
+) -> Response:
+    """The answer with a file, or with what is asked for of it.
+
+    Args:
+        version: tells it from another file at this address.
+        name: that whoever saves it is offered.
+        path: of the request.
+    """
+    tag = f'"{version}-{opened.num_bytes:x}"'
     headers = {
         "Accept-Ranges": "bytes",
         "ETag": tag,
         "Content-Encoding": "identity",  # a compressor would change what a range is of
-        "Content-Disposition": f'attachment; filename="{job_id}-{number}-{checkpoint}-{file}"',
+        "Content-Disposition": f'attachment; filename="{name}"',
     }
     wanted = _wanted(wanted_range if if_range in (None, tag) else None, opened.num_bytes)
     if wanted is None:
@@ -174,6 +194,7 @@ def _checkpoints(session: Session, settings: Settings, job_id: str, number: int)
     return TrialCheckpoints(settings.checkpoint_place / trial.job_id / str(trial.number))
 
 
-def _unreadable(error: OSError | StoreFailed) -> CheckpointsOutOfReach:
+def unreadable(error: OSError | StoreFailed) -> CheckpointsOutOfReach:
+    """The error to answer with where files cannot be read."""
     # The words of the system alone: what it names is a path of the service.
     return CheckpointsOutOfReach(str(error.strerror if isinstance(error, OSError) else error))
