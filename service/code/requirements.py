@@ -10,7 +10,6 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.metadata
-import importlib.util
 import json
 import os
 import shutil
@@ -21,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.machinery import PathFinder
 from pathlib import Path
 
 INSTALL_SECONDS = 600.0
@@ -92,7 +92,9 @@ def hold(requirements: Sequence[str], parent: Path) -> Packages:
 
 
 def _install(requirements: Sequence[str], constraints: Sequence[str], directory: Path) -> None:
-    if importlib.util.find_spec("pip") is None:
+    # Not `importlib.util.find_spec`: setuptools' hook takes a look for pip for pip itself, and then refuses to be imported
+    # in this process, which torch's compiler does.
+    if PathFinder.find_spec("pip") is None:
         raise NotInstalled("pip is not installed here")
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="new-") as temporary:
         new, listed = Path(temporary) / "packages", Path(temporary) / "constraints.txt"

@@ -57,6 +57,18 @@ def test_packages_are_installed_once_and_what_is_here_stays(tmp_path: Path, monk
         each.close()
 
 
+@pytest.mark.processes
+def test_where_pip_was_asked_torch_can_still_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index_alone(monkeypatch, tmp_path / "index")
+    script = (
+        "import pathlib, sys\n"
+        "from service.code.requirements import NotInstalled, hold\n"
+        "try: hold(['no-such-package'], pathlib.Path(sys.argv[1]))\n"
+        "except NotInstalled: import setuptools\n"  # as the compiler does; Python 3.11 has a distutils of its own
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "packages")], check=True)
+
+
 def test_nothing_required_is_nothing_installed(tmp_path: Path) -> None:
     held = hold([], tmp_path / "packages")
     held.close()

@@ -17,7 +17,11 @@ export function plotly() {
         const script = document.createElement("script");
         script.src = document.querySelector('meta[name="plotly"]').content;
         script.addEventListener("load", () => resolve(globalThis.Plotly));
-        script.addEventListener("error", () => reject(new Error("The charts could not be drawn: Plotly did not come.")));
+        script.addEventListener("error", () => {
+          script.remove();
+          loading = null; // whoever draws next asks again: the service may be back by then
+          reject(new Error("The charts could not be drawn: Plotly did not come."));
+        });
         document.head.append(script);
       }),
   );

@@ -161,6 +161,7 @@ def test_an_open_page_survives_a_restart_of_the_service(
 ) -> None:
     context = open_context(browser)
     page = context.new_page()
+    page.route("**/plotly.min.js", lambda route: route.abort(), times=1)  # the service stopped while it was asked for
     with live.running(sqlite_database, data_dir=tmp_path) as address:
         page.goto(f"{address}/jobs/{running.job_id}")
         wait_until_live(page)
@@ -169,6 +170,7 @@ def test_an_open_page_survives_a_restart_of_the_service(
     with live.running(sqlite_database, data_dir=tmp_path, port=urlsplit(address).port or 0):
         expect(page.locator("#trial-5")).to_contain_text("completed")
         wait_until_live(page)
+        wait_for_drawn(page, "learning-curves", set(range(6)))
         context.close()
 
 
