@@ -33,6 +33,7 @@ CHROMIUM_ARGUMENTS = [
     "--disable-sync",
     "--no-first-run",
     "--disable-quic",
+    "--process-per-site",
 ]
 
 
@@ -95,7 +96,11 @@ def open_context(browser: Browser, *, base_url: str | None = None, width: int = 
 @pytest.fixture(scope="session")
 def profile(browser: Browser, port: int) -> Iterator[BrowserContext]:
     """A browser's memory that all pages of a process share, for what it has compiled."""
-    context = open_context(browser, base_url=f"http://127.0.0.1:{port}")
+    address = f"http://127.0.0.1:{port}"
+    context = open_context(browser, base_url=address)
+    held = context.new_page()
+    held.route("**", lambda route: route.fulfill(body="<title>held</title>", content_type="text/html"))
+    held.goto(address)
     yield context
     context.close()
 
@@ -110,7 +115,7 @@ def page(profile: BrowserContext, address: str) -> Iterator[Page]:
     yield watched.page
     stored = {"origin": address, "storageTypes": "cookies,local_storage,indexeddb,service_workers"}
     profile.new_cdp_session(watched.page).send("Storage.clearDataForOrigin", stored)
-    for left in profile.pages:
+    for left in profile.pages[1:]:
         left.close()
     profile.clear_permissions()
     profile.unroute_all()
