@@ -17,7 +17,7 @@ import { picking } from "./picking.js";
 import { trialFilters } from "./trial_filters.js";
 import { trials } from "./trials.js";
 
-const isFinal = () => document.getElementById("actions").dataset.final === "true";
+const isFinal = () => document.getElementById("moment").dataset.final === "true";
 const parts = `${location.pathname}?parts=true`;
 /** The event up to which the page has everything. */
 const lastEvent = () => document.getElementById("moment").dataset.event;
