@@ -92,8 +92,8 @@ def hold(requirements: Sequence[str], parent: Path) -> Packages:
 
 
 def _install(requirements: Sequence[str], constraints: Sequence[str], directory: Path) -> None:
-    # Not `importlib.util.find_spec`: setuptools' hook takes a look for pip for pip itself, and then refuses to be imported
-    # in this process, which torch's compiler does.
+    # Not `importlib.util.find_spec`: setuptools' hook takes a look for pip for pip itself, and then refuses to be
+    # imported in this process, which torch's compiler does.
     if PathFinder.find_spec("pip") is None:
         raise NotInstalled("pip is not installed here")
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix="new-") as temporary:

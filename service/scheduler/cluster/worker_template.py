@@ -66,6 +66,11 @@ class WorkerTemplate:
             )
             os.environ[SOCKET_VARIABLE] = str(listener.getsockname())  # Ray's processes inherit it
 
+    @property
+    def pid(self) -> int:
+        """The template process, whose children are the workers that it has forked."""
+        return self._process.pid
+
     def __enter__(self) -> WorkerTemplate:
         return self
 

@@ -14,6 +14,10 @@ from ray.cluster_utils import Cluster
 
 from service.domain import JobState, TrialState
 from service.scheduler.cluster.ray_cluster import OBJECT_STORE_BYTES
+from service.scheduler.cluster.ray_internals import only_what_trains
+from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
+from service.scheduler.cluster.worker_template import WorkerTemplate
+from service.scheduler.run_process import make_directory
 from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
 
@@ -29,42 +33,88 @@ REPOSITORY = Path(__file__).parents[4]
 STEPS = [10, 20, 30, 40]
 
 
-MACHINE = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
-HEAD = {**MACHINE, "include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
-"""Without the processes that show, print or grow a cluster: each is an interpreter with much of Ray."""
+OPTIONS = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+
+
+class Machines:
+    """A Ray cluster in which each machine forks its workers from a process of its own, as in a run's own cluster.
+
+    What a cluster that is not ours does differently, `test_foreign_cluster` sees. A worker that starts by itself
+    imports for six core-seconds.
+    """
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()  # type: ignore[no-untyped-call]  # untyped in Ray
+        self._templates: dict[Any, WorkerTemplate] = {}
+        self.add()
+
+    def add(self) -> None:
+        """Adds a machine with room for one rank; the first is the head."""
+        template = WorkerTemplate(make_directory())  # what starts from here on knows it
+        with only_what_trains():
+            node = self.cluster.add_node(wait=False, **OPTIONS)  # type: ignore[no-untyped-call]
+        del os.environ[SOCKET_VARIABLE]
+        self._templates[node] = template
+
+    def processes(self, node: Any) -> list[psutil.Process]:
+        """The processes that the raylet of a machine has started."""
+        [raylet] = node.all_processes["raylet"]
+        return [
+            *psutil.Process(raylet.process.pid).children(),
+            *psutil.Process(self._templates[node].pid).children(),
+        ]
+
+    def ranks(self, node: Any) -> list[psutil.Process]:
+        """The rank processes of a machine."""
+        return [process for process in self.processes(node) if process.name().startswith("ray::Rank")]
+
+    def lose(self, node: Any) -> None:
+        """Ends a machine as if its power failed: all of its processes at once."""
+        lost = self.processes(node)
+        self.cluster.remove_node(node, allow_graceful=False)  # type: ignore[no-untyped-call]
+        # These only miss their raylet after up to a second, in which they could train the trial to its end, now that
+        # it hurries.
+        for process in lost:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        self._templates.pop(node).close()
+
+    def close(self) -> None:
+        self.cluster.shutdown()  # type: ignore[no-untyped-call]
+        for template in self._templates.values():
+            template.close()
 
 
 @pytest.fixture(scope="module")
-def machines() -> Iterator[Cluster]:
-    """A cluster whose head and other machines have room for one rank each; workers started meanwhile use it."""
+def machines() -> Iterator[Machines]:
+    """A cluster that begins with its head; workers started meanwhile use it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", f"{PLUGIN}{os.pathsep}{REPOSITORY}")
         patch.setenv("RAY_AUTH_MODE", "disabled")
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_prestart_worker_first_driver", "0")  # as in a run's own cluster
-        cluster = Cluster(initialize_head=True, head_node_args=HEAD)
+        machines = Machines()
         try:
-            patch.setenv("RAY_ADDRESS", cluster.address)
-            yield cluster
+            patch.setenv("RAY_ADDRESS", machines.cluster.address)
+            yield machines
         finally:
-            cluster.shutdown()  # type: ignore[no-untyped-call]  # untyped in Ray
+            machines.close()
 
 
-@pytest.fixture
-def cluster(machines: Cluster) -> Cluster:
-    """A head and two more machines."""
-    while len(machines.worker_nodes) < 2:
-        machines.add_node(wait=False, **MACHINE)
-    machines.wait_for_nodes()
-    return machines
+@pytest.fixture(autouse=True)
+def _three_of_them(machines: Machines) -> None:
+    """The head and two more machines."""
+    while len(machines.cluster.worker_nodes) < 2:
+        machines.add()
+    machines.cluster.wait_for_nodes()  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="module")
 def two_workers(
-    machines: Cluster, migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFactory
+    machines: Machines, migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServiceProcesses]:
     """A service with two workers that have been told of the cluster."""
-    assert os.environ["RAY_ADDRESS"] == machines.address
+    assert os.environ["RAY_ADDRESS"] == machines.cluster.address
     with lasting(migrated_sqlite_file, tmp_path_factory.mktemp("lasting"), num_workers=2) as service:
         yield service
 
@@ -78,23 +128,17 @@ def service(two_workers: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
-    cluster: Cluster, service: ServiceProcesses
+    machines: Machines, service: ServiceProcesses
 ) -> None:
     job_id = service.submit(
         specification(num_trials=2, options=service.slowly(0.4), resources={"workers_per_trial": 2})
     )
     service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)))
     [first] = service.trials(job_id)
-    holders = [node for node in [cluster.head_node, *cluster.worker_nodes] if ranks(node)]
+    head = machines.cluster.head_node
+    holders = [node for node in [head, *machines.cluster.worker_nodes] if machines.ranks(node)]
     assert len(holders) == 2, "a rank on each of two machines"
-    victim = next(node for node in holders if node is not cluster.head_node)  # the run is on the head
-    lost = processes(victim)
-    cluster.remove_node(victim, allow_graceful=False)
-    # A machine takes all of its processes along. These only miss its raylet after up to a second, in which they could
-    # train the trial to its end, now that it hurries.
-    for process in lost:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
+    machines.lose(next(node for node in holders if node is not head))  # the run is on the head
     service.hurry()
     job, trials = service.finish(job_id)
 
@@ -110,7 +154,6 @@ def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
     assert [m.recorded_at for m in after] == [m.recorded_at for m in before]
 
 
-@pytest.mark.usefixtures("cluster")
 def test_rank_groups_of_two_jobs_take_turns_where_only_one_fits(service: ServiceProcesses) -> None:
     # Each wants two of three ranks. Were ranks got one by one, each job could end up with one, waiting for the other's.
     jobs = [service.submit(specification(num_trials=2, resources={"workers_per_trial": 2})) for _ in range(2)]
@@ -120,7 +163,6 @@ def test_rank_groups_of_two_jobs_take_turns_where_only_one_fits(service: Service
         assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
 
 
-@pytest.mark.usefixtures("cluster")
 def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: ServiceProcesses) -> None:
     early = service.submit(specification(num_trials=10_000, options={"seconds_per_step": 0.1}))
     service.wait_for("a rank on each machine", lambda: service.num_groups(early) == 3)
@@ -138,7 +180,6 @@ def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: Servi
     service.cancel(early)
 
 
-@pytest.mark.usefixtures("cluster")
 def test_an_urgent_job_gets_the_only_rank_group_at_the_end_of_a_trial_and_the_other_waits(
     service: ServiceProcesses,
 ) -> None:
@@ -158,14 +199,3 @@ def test_an_urgent_job_gets_the_only_rank_group_at_the_end_of_a_trial_and_the_ot
     assert service.job(patient).waiting_for is None
     assert service.job(patient).attempt == 1
     service.cancel(patient)
-
-
-def processes(node: Any) -> list[psutil.Process]:
-    """The processes that the raylet of a machine has started."""
-    [raylet] = node.all_processes["raylet"]
-    return psutil.Process(raylet.process.pid).children()
-
-
-def ranks(node: Any) -> list[psutil.Process]:
-    """The rank processes of a machine."""
-    return [process for process in processes(node) if process.name().startswith("ray::Rank")]

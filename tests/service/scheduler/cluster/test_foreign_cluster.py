@@ -37,7 +37,11 @@ import ray
 from ray._private import state
 from ray.cluster_utils import Cluster
 
-cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 80 * 2**20})
+# Without the processes that show, print or grow a cluster: each is an interpreter with much of Ray.
+shown = {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}
+cluster = Cluster(
+    initialize_head=True, head_node_args={"num_cpus": 2, "object_store_memory": 80 * 2**20, **shown}
+)
 ray.init(address=cluster.address, log_to_driver=False)
 print(json.dumps(cluster.address), flush=True)
 for _ in sys.stdin:
@@ -96,7 +100,11 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Foreign
     monkeypatch.setenv("RAY_AUTH_MODE", "token")
     monkeypatch.setenv("RAY_AUTH_TOKEN", os.urandom(32).hex())
     monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "600")  # its processes live on without its head
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PLUGIN), str(Path.cwd())])}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(PLUGIN), str(Path.cwd())]),
+        "RAY_prestart_worker_first_driver": "0",  # each is an interpreter with Ray
+    }
     command = [sys.executable, "-c", textwrap.dedent(CLUSTER)]
     with (
         (tmp_path / "cluster.log").open("w") as log,
