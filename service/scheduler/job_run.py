@@ -26,7 +26,7 @@ from service.monitoring.logs import set_up_job_log
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
-from service.scheduler.cluster.ray_internals import TuneRankGroups
+from service.scheduler.cluster.ray_internals import TuneRankGroups, counting_no_callbacks
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
 from service.scheduler.insights.keeper import InsightsKeeper
@@ -223,7 +223,8 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
     # Ray has set its own handler; a signal is only noted, and the run ends at its next turn.
     this.watch.end_on_sigterm()
     try:
-        _tuner(adapters, size, num_parallel=at_once, directory=this.directory).fit()
+        with counting_no_callbacks():
+            _tuner(adapters, size, num_parallel=at_once, directory=this.directory).fit()
     except RunEnded as ended:
         if ended.ending is not Ending.LEASE_LOST:
             journal.flush()

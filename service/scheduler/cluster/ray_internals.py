@@ -18,6 +18,7 @@ import ray._private.node
 import ray._private.services
 import ray._private.state
 import ray._raylet
+import ray.air._internal.usage
 from ray._private import ray_constants
 from ray.tune.execution import class_cache, tune_controller
 from ray.util import placement_group_table
@@ -137,6 +138,16 @@ def hearing_while_the_head_starts() -> Iterator[None]:
         )
 
     with _replaced(module, wait_for_persisted_port=wait_bit_by_bit):
+        yield
+
+
+@contextmanager
+def counting_no_callbacks() -> Iterator[None]:
+    """Has Tune not count the callbacks that it is given, for statistics that nobody sends.
+
+    For that it would import each tracker that is installed: MLflow alone takes more than a core-second.
+    """
+    with _replaced(ray.air._internal.usage, tag_callbacks=lambda _callbacks: False):
         yield
 
 

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import pytest
 import ray
+from ray.tune import Callback
+from ray.tune import tune as tune_run
 from ray.util.placement_group import placement_group, remove_placement_group
 
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_cluster import Node
+from service.scheduler.cluster.ray_internals import counting_no_callbacks
 from service.scheduler.run_process import make_directory
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -40,6 +43,13 @@ def test_parallel_trials_are_those_whose_ranks_fit_on_the_machines(
     nodes: list[Node], size: GroupSize, expected: int
 ) -> None:
     assert ray_cluster.max_parallel_trials(nodes, size) == expected
+
+
+def test_tune_imports_no_tracker_to_count_callbacks() -> None:
+    ordinary = tune_run.air_usage.tag_callbacks
+    with counting_no_callbacks():
+        assert tune_run.air_usage.tag_callbacks([Callback()]) is False
+    assert tune_run.air_usage.tag_callbacks is ordinary
 
 
 @pytest.mark.parametrize(
