@@ -67,6 +67,7 @@ def test_every_workload_and_every_space_is_valid_as_it_stands(asking: Page, tmp_
             plan_job(JobCreate.model_validate(typed).specification)
 
 
+@pytest.mark.usefixtures("warm_process")
 def test_a_job_is_put_together_mended_and_submitted_once(asking: Page, address: str, tmp_path: Path) -> None:
     page = asking
     page.goto("/")
