@@ -19,12 +19,11 @@ from typing import BinaryIO, cast
 
 from pydantic import BaseModel, ValidationError
 
-from trainers.storage import Place, StoreUri
+from trainers.storage import WEIGHTS_FILE, Place, StoreUri
 
 MANIFEST = "manifest.json"
 WEIGHTS_DIRECTORY = "weights"
 """Beside the directories of the jobs' checkpoints."""
-WEIGHTS_FILE = "model.safetensors"
 LARGEST_MANIFEST_BYTES = 64 * 2**20
 _CHECKPOINT = re.compile(r"step-(\d{8,})(?:-[0-9a-f]{16})?")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

@@ -11,11 +11,9 @@ from torch import Tensor, nn
 from shampoo.distributed.layout import is_dtensor
 from trainers.checkpoints.tensor_file import lay_out, memory_of, write_file
 from trainers.installation.extras import optional_library
-from trainers.storage import Place
+from trainers.storage import WEIGHTS_FILE, Place
 
 EXTRA = "weights"
-FILE = "model.safetensors"
-"""The name of the file in the directory that `put_weights` is given."""
 
 
 @torch.no_grad()
@@ -78,10 +76,10 @@ def put_weights(directory: Place, weights: Mapping[str, Tensor], *, metadata: Ma
 
     if isinstance(directory, Path):
         directory.mkdir(parents=True, exist_ok=True)
-        part = directory / f"{FILE}.part"
+        part = directory / f"{WEIGHTS_FILE}.part"
         write_file(part, content())
-        part.replace(directory / FILE)
+        part.replace(directory / WEIGHTS_FILE)
         return
     from trainers.storage.object_store import ObjectStore  # imports pyarrow
 
-    ObjectStore(directory).write(FILE, content)
+    ObjectStore(directory).write(WEIGHTS_FILE, content)

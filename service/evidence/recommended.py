@@ -60,6 +60,8 @@ class RecommendedConfig(PasteableConfig):
     """The hash of the code that came with the job, of which its workload or sampler is; null: none did."""
     ranks: Ranks | None = None
     """The processes that trained each of its trials; null: it was made before this was kept."""
+    keeps_weights: bool = False
+    """Whether the job keeps the trained weights of its winners, where those were confirmed."""
 
     def to_json(self) -> dict[str, Any]:
         """The recommendation as JSON-able values."""
@@ -72,8 +74,11 @@ def _evidence() -> TypeAdapter[Evidence]:
     return TypeAdapter(Evidence)
 
 
-def weights_links(job_id: str, evidence: Evidence) -> dict[WeightsOf, str]:
+def weights_links(job_id: str, recommended: RecommendedConfig) -> dict[WeightsOf, str]:
     """Paths of the API at which the trained weights of the two configs are, of those that were confirmed."""
+    if not recommended.keeps_weights:
+        return {}
+    evidence = recommended.evidence
     configs = evidence.confirmation.configs if evidence.confirmation else []
     confirmed = {c.number for c in configs if any(result.value is not None for result in c.results)}
     winners = {WeightsOf.RECOMMENDED: evidence.best, WeightsOf.BASELINE: evidence.baseline}

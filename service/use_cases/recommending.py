@@ -57,7 +57,10 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
         device=resources.device,
         num_threads=resources.threads_per_worker,
     )
-    recommendation = recommendation.model_copy(update={"ranks": ranks, "code_sha256": job.code_sha256})
+    keeps_weights = job.specification.keep_weights and job.specification.external is None
+    recommendation = recommendation.model_copy(
+        update={"ranks": ranks, "code_sha256": job.code_sha256, "keeps_weights": keeps_weights}
+    )
     best = next(trial for trial in trials if trial.number == recommendation.evidence.best.number)
     RecommendationRepository(session).replace(_stored(job, best, recommendation, now=now))
     EventRepository(session).add(job.id, "job.recommendation", {}, now)

@@ -3,6 +3,15 @@
 The API loads it without torch. Never the content of a checkpoint: that is in `trainers.checkpoints`.
 """
 
-from trainers.storage.location import InvalidPlace, Place, StoreFailed, StoreUri, masked, place_of, text_of
+from trainers.storage.location import (
+    WEIGHTS_FILE,
+    InvalidPlace,
+    Place,
+    StoreFailed,
+    StoreUri,
+    masked,
+    place_of,
+    text_of,
+)
 
-__all__ = ["InvalidPlace", "Place", "StoreFailed", "StoreUri", "masked", "place_of", "text_of"]
+__all__ = ["WEIGHTS_FILE", "InvalidPlace", "Place", "StoreFailed", "StoreUri", "masked", "place_of", "text_of"]

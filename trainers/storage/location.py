@@ -13,6 +13,8 @@ from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "file")
 """Of the URIs that `pyarrow.fs.FileSystem.from_uri` takes."""
+WEIGHTS_FILE = "model.safetensors"
+"""The name of a trained model's weights in a place of their own."""
 
 _IS_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _BUCKET_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss")

@@ -74,7 +74,7 @@ class RecommendationRead(RecommendedConfig):
     or its trial began from another one's checkpoint."""
     weights: dict[WeightsOf, str] = Field(default_factory=dict)
     """Paths at which the trained weights of the config and of the baseline's best can be downloaded, where they were
-    confirmed; unless the job says `keep_weights: false`."""
+    confirmed and the job keeps them."""
     created_at: datetime
     """When it was made."""
 
@@ -90,7 +90,7 @@ class RecommendationRead(RecommendedConfig):
             environment=None if stored.environment is None else EnvironmentRead.model_validate(stored.environment),
             python=python_snippet(recommended),
             torchrun=torchrun_line(recommended),
-            weights=weights_links(stored.job_id, recommended.evidence),
+            weights=weights_links(stored.job_id, recommended),
             created_at=stored.created_at,
             **dict(recommended),
         )

@@ -121,7 +121,7 @@ def job_page(
             insights.of_job(job.id), side_labels(specification), num_ended=insights.num_ended(job.id)
         ),
         "recommendation": recommendation,
-        "weights": weights_links(job.id, evidence) if evidence and specification.keep_weights else {},
+        "weights": weights_links(job.id, recommendation) if recommendation else {},
         "snippet": python_snippet(recommendation) if recommendation else None,
         "imported": specification.imported,
         "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),

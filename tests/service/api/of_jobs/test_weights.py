@@ -120,6 +120,7 @@ def test_why_there_are_none_is_told(sqlite_database: Database, place: Path, url:
             answer = http.get(f"{url}/v1/jobs/{job_id}/weights/recommended")
             assert answer.status_code == 404
             assert why in answer.json()["detail"]
+        assert http.get(f"{url}/v1/jobs/{never}/recommendation").json()["weights"] == {}
 
 
 def test_those_of_the_winners_stay_until_the_job_is_deleted(sqlite_database: Database, place: Path) -> None:
