@@ -12,13 +12,16 @@ from service.evidence.in_words.wording import optimizer_title
 from service.evidence.range_edges import edge_caveats
 from service.evidence.types import ConfirmationResult, CurrencyComparison, Winner
 
-ONE_SEED = (
-    "The values are those of the search, of one seed each, and the best of many is partly luck: "
-    "repeat both winners with fresh seeds before relying on the difference."
-)
-
 AS_MUCH_TIME = 0.9
 """Share of the search's seconds from which a baseline had as much: where sides share time, they differ by a trial."""
+
+
+def of_one_seed(baseline: Winner | None) -> str:
+    """The caveat on winners that were trained once."""
+    luck = "of one seed each, and the best of many is partly luck: repeat"
+    if baseline is None:
+        return f"The values are those of the search, {luck} the winner with fresh seeds before relying on its value."
+    return f"The values are those of the search, {luck} both winners with fresh seeds before relying on the difference."
 
 
 def of_edges(

@@ -135,7 +135,7 @@ def recommend(
         seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
         caveats=[
             *([] if is_makeable(found.parameter_groups) else [caveat(found.parameter_groups)]),
-            *([] if over_seeds or has_failed else [caveats.ONE_SEED]),
+            *([] if over_seeds or has_failed else [caveats.of_one_seed(baseline)]),
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *caveats.of_edges(trials, best, baseline, spaces or {}),
             *caveats.of_trials(trials, baseline, num_planned, side_seconds),

@@ -202,6 +202,7 @@ def test_without_a_completed_baseline_there_is_no_comparison(with_pruned_one: bo
     assert evidence.verdict is Verdict.NO_BASELINE
     assert (evidence.baseline, evidence.improvement, evidence.reached_baseline) == (None, None, None)
     assert any("no baseline" in caveat for caveat in evidence.caveats)
+    assert any("repeat the winner with fresh seeds" in caveat for caveat in evidence.caveats)
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])
