@@ -32,7 +32,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 
@@ -153,7 +153,9 @@ def ranges_of(texts: Iterable[str]) -> dict[str, tuple[float, float]]:
 
 
 def pairs_of(given: argparse.Namespace, workload: str, spaces: tuple[SearchSpace, SearchSpace]) -> list[Pair]:
-    """The winners on one workload, seed by seed; each pair is logged as soon as it is there."""
+    """The winners on one workload, seed by seed; each pair is logged as soon as it is there, and one that the log has
+    is not searched again.
+    """
     task = Task(
         workload,
         num_steps=describe(workload).default_num_steps,
@@ -162,16 +164,31 @@ def pairs_of(given: argparse.Namespace, workload: str, spaces: tuple[SearchSpace
     )
     searches = Searches(task, num_trials=given.trials, num_repeats=given.repeats, budget=given.budget)
     pairs: list[Pair] = []
+    asked = {name: getattr(given, name) for name in ("preset", "other", "options", "trials", "repeats", "budget")}
     for seed in range(given.seeds):
+        of = {**asked, "workload": workload, "seed": seed}
+        if (known := logged(given.log, of)) is not None:
+            pairs.append(known)
+            continue
         ours, other = (searches.winner(space, seed=seed) for space in spaces)
         pairs.append((ours, other))
-        line = {"preset": given.preset, "workload": workload, "seed": seed}
-        text = json.dumps({**line, "ours": dataclasses.asdict(ours), "other": dataclasses.asdict(other)})
+        text = json.dumps({"of": of, "winners": [dataclasses.asdict(ours), dataclasses.asdict(other)]})
         print(text, file=sys.stderr)
         if given.log is not None:
             with given.log.open("a") as log:
                 log.write(text + "\n")
     return pairs
+
+
+def logged(path: Path | None, of: Mapping[str, Any]) -> Pair | None:
+    """The pair that a log has of a search with these settings, if any."""
+    if path is None or not path.exists():
+        return None
+    for line in map(json.loads, path.read_text().splitlines()):
+        if line["of"] == of:
+            ours, other = line["winners"]
+            return Found(**ours), Found(**other)
+    return None
 
 
 def main() -> None:
@@ -185,7 +202,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="pairs of searches per workload")
     parser.add_argument("--repeats", type=int, default=2, help="new seeds that a winner is trained again on")
     parser.add_argument("--budget", type=float, default=1.0, help="share of the workload's default number of steps")
-    parser.add_argument("--log", type=Path, help="a line of JSON for each pair, as soon as it is there")
+    parser.add_argument(
+        "--log", type=Path, help="a line of JSON for each pair, as soon as it is there; runs go on from it"
+    )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
