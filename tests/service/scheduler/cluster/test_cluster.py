@@ -44,7 +44,7 @@ class Machines:
     """
 
     def __init__(self) -> None:
-        self.cluster = Cluster()  # type: ignore[no-untyped-call]  # untyped in Ray
+        self.cluster = Cluster()
         self._templates: dict[Any, WorkerTemplate] = {}
         self.add()
 
@@ -52,7 +52,7 @@ class Machines:
         """Adds a machine with room for one rank; the first is the head."""
         template = WorkerTemplate(make_directory())  # what starts from here on knows it
         with only_what_trains():
-            node = self.cluster.add_node(wait=False, **OPTIONS)  # type: ignore[no-untyped-call]
+            node = self.cluster.add_node(wait=False, **OPTIONS)
         del os.environ[SOCKET_VARIABLE]
         self._templates[node] = template
 
@@ -71,7 +71,7 @@ class Machines:
     def lose(self, node: Any) -> None:
         """Ends a machine as if its power failed: all of its processes at once."""
         lost = self.processes(node)
-        self.cluster.remove_node(node, allow_graceful=False)  # type: ignore[no-untyped-call]
+        self.cluster.remove_node(node, allow_graceful=False)
         # These only miss their raylet after up to a second, in which they could train the trial to its end, now that
         # it hurries.
         for process in lost:
@@ -106,7 +106,7 @@ def _three_of_them(machines: Machines) -> None:
     """The head and two more machines."""
     while len(machines.cluster.worker_nodes) < 2:
         machines.add()
-    machines.cluster.wait_for_nodes()  # type: ignore[no-untyped-call]
+    machines.cluster.wait_for_nodes()
 
 
 @pytest.fixture(scope="module")
