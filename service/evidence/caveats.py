@@ -18,10 +18,11 @@ AS_MUCH_TIME = 0.9
 
 def of_one_seed(baseline: Winner | None) -> str:
     """The caveat on winners that were trained once."""
-    luck = "of one seed each, and the best of many is partly luck: repeat"
-    if baseline is None:
-        return f"The values are those of the search, {luck} the winner with fresh seeds before relying on its value."
-    return f"The values are those of the search, {luck} both winners with fresh seeds before relying on the difference."
+    which, found = ("the winner", "its value") if baseline is None else ("both winners", "the difference")
+    return (
+        "The values are those of the search, of one seed each, and the best of many is partly luck: "
+        f"repeat {which} with fresh seeds before relying on {found}."
+    )
 
 
 def of_edges(

@@ -95,7 +95,10 @@ def open_context(browser: Browser, *, base_url: str | None = None, width: int = 
 
 @pytest.fixture(scope="session")
 def profile(browser: Browser, port: int) -> Iterator[BrowserContext]:
-    """A browser's memory that all pages of a process share, for what it has compiled."""
+    """A browser's memory that all pages of a process share, for what it has compiled.
+
+    Its first page stays open, on an empty document of the site: what was compiled ends with the site's last page.
+    """
     address = f"http://127.0.0.1:{port}"
     context = open_context(browser, base_url=address)
     held = context.new_page()
