@@ -34,6 +34,8 @@ _OPTIONS = (
 )
 _SHOWN_OF_OUTPUT = 600
 _OWN = "shampoo-tuner"
+_NEW = "new-"
+"""How the directories of installations begin that have not ended."""
 
 
 class NotInstalled(Exception):
@@ -73,22 +75,32 @@ def hold(requirements: Sequence[str], parent: Path) -> Packages:
     key = hashlib.sha256(json.dumps(here).encode()).hexdigest()[:32]
     parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory = parent / key
-    lock = os.open(parent / f"{key}.lock", os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        while True:
+    lock_file = parent / f"{key}.lock"
+    while True:
+        lock = os.open(lock_file, os.O_CREAT | os.O_RDWR, 0o600)
+        try:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if directory.is_dir():
+            if _is(lock, lock_file) and directory.is_dir():
+                os.utime(directory)
                 break
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if not directory.is_dir():
+            if _is(lock, lock_file) and not directory.is_dir():
                 _remove_unused(parent)
                 _install(requirements, constraints, directory)
-        os.utime(directory)
-    except BaseException:
+        except BaseException:
+            os.close(lock)
+            raise
         os.close(lock)
-        raise
     found = (*directory.glob("lib*/python*/site-packages"), *directory.glob("local/lib*/python*/dist-packages"))
     return Packages(found, lock)
+
+
+def _is(lock: int, file: Path) -> bool:
+    """Whether an open file still stands at its path: whoever removes packages removes their lock."""
+    try:
+        return os.path.samestat(os.fstat(lock), file.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _install(requirements: Sequence[str], constraints: Sequence[str], directory: Path) -> None:
@@ -96,7 +108,7 @@ def _install(requirements: Sequence[str], constraints: Sequence[str], directory:
     # imported in this process, which torch's compiler does.
     if PathFinder.find_spec("pip") is None:
         raise NotInstalled("pip is not installed here")
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix="new-") as temporary:
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=_NEW) as temporary:
         new, listed = Path(temporary) / "packages", Path(temporary) / "constraints.txt"
         new.mkdir()
         listed.write_text("".join(constraints), encoding="utf-8")
@@ -120,19 +132,32 @@ def _install(requirements: Sequence[str], constraints: Sequence[str], directory:
 
 
 def _remove_unused(parent: Path) -> None:
-    """Removes packages that nobody holds, and nobody has for a week."""
-    for directory in parent.iterdir():
+    """Removes packages that nobody holds, and nobody has for a week, and what is left of installations that failed."""
+    for lock_file in parent.glob("*.lock"):
+        directory = lock_file.with_suffix("")
+        if _is_used(directory):
+            continue
         try:
-            is_old = directory.is_dir() and directory.stat().st_mtime <= time.time() - KEPT_UNUSED_SECONDS
-        except FileNotFoundError:  # what another process installs has got its name, or failed
+            lock = os.open(lock_file, os.O_RDWR)
+        except FileNotFoundError:  # another process has just removed it
             continue
-        if not is_old:
-            continue
-        lock = os.open(parent / f"{directory.name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(directory, ignore_errors=True)
+            if _is(lock, lock_file):
+                shutil.rmtree(directory, ignore_errors=True)
+                lock_file.unlink()
         except BlockingIOError:
             pass
         finally:
             os.close(lock)
+    for unfinished in parent.glob(f"{_NEW}*"):
+        if not _is_used(unfinished):
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _is_used(directory: Path) -> bool:
+    """Whether somebody has held what lies there in the last week."""
+    try:
+        return directory.stat().st_mtime > time.time() - KEPT_UNUSED_SECONDS
+    except FileNotFoundError:
+        return False

@@ -55,6 +55,12 @@ def test_packages_are_installed_once_and_what_is_here_stays(tmp_path: Path, monk
     assert again.paths == held.paths
     for each in (held, again):
         each.close()
+    os.utime(directory, (0, directory.stat().st_mtime - 2 * KEPT_UNUSED_SECONDS))
+    with pytest.raises(NotInstalled, match="wants-another"):
+        hold(["wants-another"], place)
+    [lock] = place.iterdir()
+    assert lock.suffix == ".lock", "that of the installation that failed alone is left, until the next"
+    assert lock.stem != directory.name
 
 
 @pytest.mark.processes
