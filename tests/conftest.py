@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support import lanes, s3_server
+from tests.support import cases, lanes, rings, s3_server
 from tests.support.cpu_table import CpuTimes
 from tests.support.process_guard import ProcessGuard
 
@@ -96,12 +96,13 @@ def _garbage_of_a_failed_test_is_blamed_on_it() -> Iterator[None]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("suite")
-    group.addoption("--fast", action="store_true", help="run only the tests that start no process")
+    group.addoption("--fast", action="store_true", help="run only what starts no process, without a path some of it")
     group.addoption("--cpu-table", type=Path, metavar="FILE", help="write a table of each file's CPU time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     lanes.lower_priority(getattr(config, "workerinput", None))
+    cases.is_sampled = rings.is_sampled(config)
     config.pluginmanager.register(ProcessGuard())
     if config.option.cpu_table is not None:
         config.pluginmanager.register(CpuTimes(config, config.option.cpu_table))
@@ -117,8 +118,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     lanes.mark_by_fixtures(items)
     if config.option.fast:
-        config.hook.pytest_deselected(items=[item for item in items if lanes.lane(item) != "fast"])
-        items[:] = [item for item in items if lanes.lane(item) == "fast"]
+        starting_none = [item for item in items if lanes.lane(item) == "fast"]
+        taken = rings.sample(starting_none) if rings.is_sampled(config) else set(starting_none)
+        config.hook.pytest_deselected(items=[item for item in items if item not in taken])
+        items[:] = [item for item in items if item in taken]
     if hasattr(config, "workerinput"):
         items.sort(key=lanes.position)
         lanes.write_lanes(config, items)
@@ -135,6 +138,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     node.workerinput[lanes.LANES_FILE] = str(node.config.stash[LANES_FILE])
+    node.workerinput[rings.IS_NAMED] = rings.is_named(node.config)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -7,7 +7,14 @@ import itertools
 
 import pytest
 
+from tests.support import cases, rings
 from tests.support.cases import in_one_test
+
+
+@pytest.fixture(autouse=True)
+def _all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever ring these tests run in."""
+    monkeypatch.setattr(cases, "is_sampled", False)
 
 
 def test_stacked_cases_all_meet_beside_the_fixtures() -> None:
@@ -31,3 +38,15 @@ def test_a_case_that_fails_is_named() -> None:
     with pytest.raises(AssertionError) as failure:
         fails()
     assert failure.value.__notes__ == ["where number = 2"]
+
+
+def test_the_fast_ring_takes_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cases, "is_sampled", True)
+    met = []
+
+    @in_one_test("number", range(100))
+    def every(number: int) -> None:
+        met.append(number)
+
+    every()
+    assert met == [*range(met[0], 100, rings.EVERY)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import lanes
+from tests.support import lanes, rings
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.processes
@@ -124,9 +124,21 @@ def test_the_table_has_the_processor_time_of_each_file_and_of_what_it_started(tm
     assert cpu == pytest.approx(user + system, abs=0.11)
 
 
-def test_the_fast_ring_leaves_out_what_has_a_lane(tmp_path: Path) -> None:
-    _, found = run(tmp_path, "-n", "2", "--fast", "--deselect", "test_unmarked.py")
-    assert found.keys() == {"test_beside.py::test_fast"}
+def test_the_fast_ring_is_a_part_of_what_has_no_lane_and_all_of_it_where_a_path_is_given(tmp_path: Path) -> None:
+    (tmp_path / "test_many.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('number', range(3 * 8))\n"
+        "def test_case(number): pass\n"
+        "@pytest.mark.slow\n"
+        "def test_slow(): pass\n"
+    )
+    _, ring = run(tmp_path, "-n", "2", "--fast", "--deselect", "test_unmarked.py")
+    cases = {f"test_many.py::test_case[{number}]" for number in range(24)}
+    assert ring.keys() - cases == {"test_beside.py::test_fast"}
+    assert len(ring.keys() & cases) == 24 // rings.EVERY
+
+    _, named = run(tmp_path, "-n", "2", "--fast", "test_beside.py", "test_many.py")
+    assert named.keys() == {"test_beside.py::test_fast", "test_many.py::test_slow"} | cases
 
 
 @pytest.mark.parametrize(

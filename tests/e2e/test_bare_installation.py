@@ -13,7 +13,7 @@ from tests.only_torch import link_torch
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 from trainers.workloads.registry import BUILT_IN
 
-pytestmark = [pytest.mark.slow, pytest.mark.processes(minutes=1)]
+pytestmark = pytest.mark.processes(minutes=1)
 
 ROOT = Path(__file__).parents[2]
 CONFIG = {

@@ -132,7 +132,6 @@ def _answer(url: str) -> httpx.Response:
 
 
 @pytest.mark.patient
-@pytest.mark.slow
 def test_slim_api_and_worker_run_a_job_over_postgresql(
     slim_environment: Path, postgresql_url: str, tmp_path: Path
 ) -> None:

@@ -20,7 +20,7 @@ from tests.support.service.wheels import write_wheel
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 from trainers.retry import retry
 
-pytestmark = [pytest.mark.patient, pytest.mark.slow]
+pytestmark = pytest.mark.patient
 
 PACKAGE = Path(__file__).parents[1] / "example_package"
 ROOT = PACKAGE.parents[1]

@@ -166,6 +166,7 @@ def test_the_settings_and_extras_it_names_exist(paper: str) -> None:
     assert set(re.findall(r"(?:shampoo-tuner|\.)\[(\w+)\]'", text(paper))) <= set(extras)
 
 
+@pytest.mark.slow
 def test_the_addresses_of_the_api_they_name_exist() -> None:
     routes = [re.sub(r"\{\w+\}", "[^/]+", path) for path in create_app(Settings()).openapi()["paths"]]
     for paper in PAPERS:
@@ -182,6 +183,7 @@ def _one_rank(tmp_path: Path) -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "paper", [paper for paper in PAPERS if blocks(paper, "python") and paper != f"service/{README}"]
 )
@@ -217,6 +219,7 @@ def test_the_python_of_the_service_calls_what_the_client_has() -> None:
     assert [name for name in called if not hasattr(Client, name)] == []
 
 
+@pytest.mark.slow
 def test_every_member_trains_with_the_values_to_start_with() -> None:
     rows = re.findall(r'^\| `"(\w+)"` \|.*\| (.*) \|$', text(f"shampoo/{README}"), re.MULTILINE)
     assert [name for name, _ in rows] == list(get_args(Preconditioner))

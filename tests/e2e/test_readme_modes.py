@@ -61,7 +61,6 @@ def _largest_difference(found: list[dict[str, float]], expected: list[dict[str, 
     )
 
 
-@pytest.mark.slow
 def test_four_ranks_train_in_every_mode_with_the_losses_of_one_process(tmp_path: Path) -> None:
     before, command, rest = BLOCK.partition("python -m trainers.run gpt.json\n")
     alone = _measurements(before + command, tmp_path)

@@ -24,7 +24,7 @@ from tests.support.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
 from trainers.workloads.registry import BUILT_IN
 
-pytestmark = [pytest.mark.patient(minutes=3), pytest.mark.slow]
+pytestmark = pytest.mark.patient(minutes=3)
 
 UNDER_TORCHRUN = "digits-convnet"
 """Two ranks of the others share warm processes: `tests/trainers/workloads`."""

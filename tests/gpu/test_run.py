@@ -42,7 +42,6 @@ def _values(path: Path, kind: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.patient
-@pytest.mark.slow
 def test_every_stage_runs_on_a_cpu(tmp_path: Path) -> None:
     shown = _run("all", *TINY, "--minutes", "50", "--all-minutes", "55", "--markdown", out=tmp_path)
     assert shown.returncode == 0, f"{shown.stdout}\n{shown.stderr}"

@@ -90,6 +90,7 @@ def test_pairs_have_two_elements(table: dict[str, Any]) -> None:
     assert all(len(argument.elements) == (2 if argument.kind == "pair" else 0) for argument in table.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("space", presets().values(), ids=presets())
 def test_every_sample_of_a_preset_is_a_config_that_its_optimizer_accepts(space: SearchSpace) -> None:
     if space.optimizer == "soap-peer":
@@ -122,6 +123,7 @@ def test_presets_with_steps_of_one_length_search_what_they_share_in_the_same_ran
     assert preset("adamw").defaults()["lr"] == preset("shampoo").defaults()["lr"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", ["low", "high"])
 @pytest.mark.parametrize("name", sorted(SHAMPOO))
 def test_shampoo_accepts_every_closed_bound_of_the_table(name: str, bound: str) -> None:

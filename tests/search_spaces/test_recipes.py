@@ -66,6 +66,7 @@ def test_every_recipe_has_a_tiny_size() -> None:
     assert sorted(TINY) == NAMES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_a_job_whose_cost_is_known(name: str) -> None:
     plan = plan_of(RECIPES / f"{name}.yaml")
@@ -75,6 +76,7 @@ def test_it_is_a_job_whose_cost_is_known(name: str) -> None:
     assert cost.device_hours(products=1e14, optimizer_products=1e13) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_it_trains_at_a_tiny_size(name: str, paths: dict[str, dict[str, Any]]) -> None:
     plan = tiny(name, paths)

@@ -121,6 +121,7 @@ print(json.dumps({name: importlib.util.find_spec(name) is not None for name in (
     assert {name for name, is_there in found.items() if is_there} == {"torch", "shampoo"}
 
 
+@pytest.mark.slow
 def test_the_copy_says_that_it_is_typed(places: tuple[Path, Path]) -> None:
     alone, _ = places
     assert (alone / "shampoo" / "py.typed").read_text() == ""

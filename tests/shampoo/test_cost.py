@@ -208,6 +208,7 @@ def test_operations_and_kernels_of_steps_and_refreshes_are_those_counted(name: s
         assert counted_refresh == pytest.approx(visible_refresh, rel=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl", "spectral"])
 def test_products_of_gpt2_on_an_accelerator_are_those_counted(preconditioner: str) -> None:
     # On the meta device a step takes the path of an accelerator, and chunks are whole buckets.

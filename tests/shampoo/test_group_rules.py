@@ -16,6 +16,7 @@ from tests.support.shampoo.settings import gradients_like, parameters, train
 SHAPES = [(6, 7), (5,)]
 
 
+@pytest.mark.slow
 def test_groups_of_all_members_train_as_each_would_alone() -> None:
     # The first one is the optimizer's own, the others override what they do not share with it.
     together = {name: parameters(SHAPES) for name in MEMBERS}

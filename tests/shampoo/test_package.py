@@ -128,7 +128,6 @@ def test_a_users_script_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_a_users_script_passes_strict_type_checking_and_a_wrong_one_does_not(tmp_path: Path) -> None:
     # A closed set of names is checked, and so are the names of arguments.
     wrong = USER_SCRIPT.replace('preconditioner="kl"', 'preconditioner="adam"').replace('grafting="sgd"', 'graft="sgd"')

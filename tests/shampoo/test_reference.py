@@ -37,6 +37,7 @@ def test_before_its_start_it_is_adamw(member: str) -> None:
         torch.testing.assert_close(weight, param.detach(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl"])
 @pytest.mark.parametrize("solver", ["eigh64", "qr"])
 def test_signs_and_order_of_eigenvectors_do_not_matter(
@@ -71,6 +72,7 @@ def test_steps_of_subspace_iteration_reach_the_eigenbasis() -> None:
     assert shares[-1] < 1e-9
 
 
+@pytest.mark.slow
 def test_kl_factors_approach_the_covariance_of_a_kronecker_stream() -> None:
     # g = vec(A^½ Z B^½) has covariance A ⊗ B. Averaged over about 1,000 gradients each factor knows its
     # entries to about (1,000·4)^(−½), 2 %, and its norm to twice that.

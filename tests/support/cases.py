@@ -7,7 +7,12 @@ import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from tests.support import rings
+
 Test = Callable[..., None]
+
+is_sampled = False
+"""Whether a part of the cases is enough: set for the fast ring."""
 
 
 def in_one_test(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:
@@ -20,7 +25,7 @@ def in_one_test(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable
     def decorate(test: Test) -> Test:
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
-            for case in cases:
+            for case in rings.part(cases, test.__name__) if is_sampled else cases:
                 arguments = {names: case} if isinstance(names, str) else dict(zip(names, case, strict=True))
                 try:
                     test(**arguments, **fixtures)

@@ -9,12 +9,12 @@ A test's lane is its marker, and pyproject.toml says what each promises:
   that it may run beside any other test. They are in two rows, those of `tests/service/behaviour` and all others, so
   that no more than three of all these run at once: each waits much, and two cores carry three and what else runs.
 - `processes`: starts another process: ranks, a browser, a database server, a command.
-- none: starts no process. These are the fast ring, `tests/run --fast`.
+- none: starts no process. The fast ring, `tests/run --fast`, is of these (`rings.py`).
 
 Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has four workers for two cores:
 three begin with what waits much, services and both rows of the patient, and the fourth with what starts other
-processes, which waits little. The fast ring comes last, file by file, so that all end together. By itself it has three
-workers (`--fast`), as little in it waits.
+processes, which waits little. What starts none comes last, file by file, so that all end together. The fast ring has
+two workers, as little in it waits.
 """
 
 from __future__ import annotations

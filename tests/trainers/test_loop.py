@@ -81,6 +81,7 @@ def test_trials_interleaved_in_a_process_do_not_disturb_each_other() -> None:
     assert without_clock(other) == alone
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_resume_is_bit_identical(optimizer: str, tmp_path: Path) -> None:
     config = small_trial(optimizer, workload_options=DROPOUT, gradient_clip_norm=1.0)

@@ -53,6 +53,7 @@ def trained_with_pauses(config: TrialConfig, directory: Path, pause_steps: list[
     return heard
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [EVERY_10, BY_EPOCHS, {**EVERY_10, **DRAWING}, {**EVERY_10, "checkpoint_every": 20}]
 )

@@ -37,6 +37,7 @@ def _look_up(database: Database, text: str) -> KnownToken | None:
     return found
 
 
+@pytest.mark.slow
 def test_a_token_is_made_shown_once_and_revoked(here: Database) -> None:
     assert run("project", "create", "vision").exit_code == 0
     made = run("token", "create", "ada", "--scope", "read", "--scope", "code", "--project", "vision")

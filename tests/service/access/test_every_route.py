@@ -140,6 +140,7 @@ def _ask(http: httpx.Client, address: Address, job_id: str, **headers: str) -> h
     return answer
 
 
+@pytest.mark.slow
 def test_without_a_valid_token_every_route_but_probes_files_and_log_in_is_closed(world: World) -> None:
     forged = world.ours[:-1] + ("0" if world.ours[-1] != "0" else "1")
     # One piece of code reads the token of every route: that it is asked for shows with none and with one that is almost
@@ -172,6 +173,7 @@ def test_without_a_valid_token_every_route_but_probes_files_and_log_in_is_closed
         assert http.get("/v1/jobs", headers={"Accept": "text/html"}).status_code == 401
 
 
+@pytest.mark.slow
 def test_a_scope_that_is_missing_is_named(world: World) -> None:
     with (
         world.asked.client(world.code) as code,
@@ -198,6 +200,7 @@ def test_a_scope_that_is_missing_is_named(world: World) -> None:
                     assert f"scope {needed!r}" in answer.json()["detail"]
 
 
+@pytest.mark.slow
 def test_what_belongs_to_a_job_of_another_project_is_not_there(world: World) -> None:
     named = [address for address in GUARDED if address.names_job]
     assert len(named) >= 15
@@ -215,6 +218,7 @@ def test_what_belongs_to_a_job_of_another_project_is_not_there(world: World) -> 
                 assert _ask(ours, address, world.job).status_code in expected, address
 
 
+@pytest.mark.slow
 def test_no_list_tells_of_another_project(world: World) -> None:
     marks = (world.job, world.job[-6:], "our-secret-model", '"owner":"ours"')
     with world.asked.client(world.theirs) as theirs, world.asked.client(world.admin) as admin:
@@ -242,6 +246,7 @@ def test_no_list_tells_of_another_project(world: World) -> None:
         assert world.other_job in events[0]
 
 
+@pytest.mark.slow
 def test_a_job_has_the_project_and_the_owner_of_its_token(world: World) -> None:
     body = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 4}}
     made = {}

@@ -65,6 +65,7 @@ def _open_to_anybody(database: Database) -> Iterator[httpx.Client]:
         yield http
 
 
+@pytest.mark.slow
 def test_code_runs_again_only_where_it_may_be_named(sqlite_database: Database) -> None:
     job = submit(sqlite_database, sampler={"name": "ours_of_test:Ours"})
     again = (f"/v1/jobs/{job}/resume", f"/v1/jobs/{job}/trials/0/retry")

@@ -35,6 +35,7 @@ def admin(database: Database) -> Iterator[Client]:
         yield client
 
 
+@pytest.mark.slow
 def test_a_token_is_made_shown_once_used_and_revoked(admin: Client, database: Database) -> None:
     admin.create_project("vision")
     expires = datetime.now(UTC) + timedelta(days=30)

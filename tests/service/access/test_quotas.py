@@ -26,6 +26,7 @@ def _make(database: Database, name: str, **quotas: int) -> None:
         create_project(session, name, Quotas(**quotas), now=NOW)
 
 
+@pytest.mark.slow
 def test_running_jobs_wait_for_one_another_and_other_projects_do_not(database: Database) -> None:
     _make(database, "small", max_running_jobs=1)
     first, second, other = (submit(database, project=name) for name in ("small", "small", "default"))
@@ -125,6 +126,7 @@ def test_a_project_that_has_spent_its_hours_ends_what_it_runs(database: Database
         assert failure.endswith("; project default has spent the device-hours of its quota (max_device_hours)")
 
 
+@pytest.mark.slow
 def test_a_refusal_and_a_rate_reach_the_caller(sqlite_database: Database) -> None:
     token = give_token(sqlite_database, "ada", Scope.SUBMIT, project="small", max_queued_jobs=0)
     body = {"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 4}}

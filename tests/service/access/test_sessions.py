@@ -215,6 +215,7 @@ def test_where_only_this_machine_asks_the_first_token_closes_the_doors(sqlite_da
         assert http.get("/v1/jobs").status_code == 200
 
 
+@pytest.mark.slow
 def test_a_page_offers_what_its_caller_may(world: World) -> None:
     tokens: dict[str, str] = {scope: give_token(world.database, scope, scope, clock=world.clock) for scope in Scope}
     tokens["both"] = give_token(world.database, "both", Scope.SUBMIT, Scope.CODE, clock=world.clock)

@@ -67,6 +67,7 @@ async def _pause_from_all_sides(url: str, database: Database, job_id: str) -> No
     assert any(answer.status_code == 200 for answer in answers)
 
 
+@pytest.mark.slow
 def test_requests_wait_for_their_turn_and_probes_do_not(small_database: Database) -> None:
     job_id = submit(small_database)
     with running(small_database) as url:
@@ -88,6 +89,7 @@ async def _ask_while_all_connections_are_taken(url: str, database: Database, job
         assert (await http.get("/v1/jobs")).status_code == 200
 
 
+@pytest.mark.slow
 def test_a_request_that_gets_no_turn_is_told_that_the_service_is_busy(
     small_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

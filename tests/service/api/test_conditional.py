@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from service.domain import TrialState
 from service.store.session import Database
@@ -26,6 +27,7 @@ def test_what_a_client_still_has_is_not_sent_again(http: httpx.Client, database:
     assert http.get(f"/v1/jobs/{job_id}", headers={"If-None-Match": tag}).status_code == 200
 
 
+@pytest.mark.slow
 def test_recommendations_and_the_catalogue_are_not_sent_again_either(http: httpx.Client, database: Database) -> None:
     job_id = finished_job(database)
     tags = {}

@@ -33,6 +33,7 @@ def _operations(openapi: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
             yield f"{method} {path}", operation
 
 
+@pytest.mark.slow
 def test_every_operation_is_described_and_tagged(openapi: dict[str, Any]) -> None:
     identifiers = []
     for name, operation in _operations(openapi):
@@ -42,6 +43,7 @@ def test_every_operation_is_described_and_tagged(openapi: dict[str, Any]) -> Non
     assert len(set(identifiers)) == len(identifiers)
 
 
+@pytest.mark.slow
 def test_every_field_parameter_and_tag_is_described(openapi: dict[str, Any]) -> None:
     wanting = [
         f"{name}.{field}"
@@ -62,6 +64,7 @@ def test_every_field_parameter_and_tag_is_described(openapi: dict[str, Any]) -> 
     assert set(openapi["components"]["securitySchemes"]) == {"token", "session"}
 
 
+@pytest.mark.slow
 def test_links_lead_to_operations_that_there_are(openapi: dict[str, Any]) -> None:
     parameters = {
         operation["operationId"]: {parameter["name"] for parameter in operation.get("parameters", ())}
@@ -154,6 +157,7 @@ def test_the_catalogue_tells_workloads_and_spaces_that_a_job_can_use(sqlite_http
     assert sqlite_http.post("/v1/jobs", json=body).status_code == 201
 
 
+@pytest.mark.slow
 def test_the_documentation_page_loads_only_files_that_the_service_serves(sqlite_http: httpx.Client) -> None:
     answer = sqlite_http.get("/docs")
     assert {name: answer.headers[name] for name in HEADERS} == HEADERS | {

@@ -80,6 +80,7 @@ def test_an_id_of_another_database_begins_anew(http: httpx.Client, database: Dat
         assert [event["id"] for event in stream] == _stored(database, job_id)
 
 
+@pytest.mark.slow
 def test_events_arrive_while_they_happen(http: httpx.Client, database: Database) -> None:
     lease = claimed_job(database)
     after = _stored(database)[-1]
@@ -108,6 +109,7 @@ def test_the_stream_of_all_jobs_begins_now(http: httpx.Client, database: Databas
         assert [next(stream)["id"] for _ in range(3)] == _stored(database)
 
 
+@pytest.mark.slow
 def test_many_streams_share_one_look_at_the_database(
     sqlite_http: httpx.Client, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

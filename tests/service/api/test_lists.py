@@ -51,6 +51,7 @@ def _numbers(http: httpx.Client, job_id: str, **asked: Any) -> list[int]:
     return [trial["number"] for trial in answer.json()["items"]]
 
 
+@pytest.mark.slow
 def test_trials_are_found_by_their_values_and_parameters(http: httpx.Client, database: Database) -> None:
     job_id = _job(database)
     for asked, numbers in (

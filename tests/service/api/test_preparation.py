@@ -102,6 +102,7 @@ def test_what_takes_longer_than_clients_wait_goes_on_and_is_kept_for_who_asks_ag
     event_loop.run(ask())
 
 
+@pytest.mark.slow
 def test_slow_descriptions_hold_up_nobody_else(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,7 @@ from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import ServiceProcesses
 from trainers.workloads.registry import load
 
-pytestmark = [pytest.mark.patient, pytest.mark.slow]
+pytestmark = pytest.mark.patient
 
 STEPS = [10, 20, 30, 40]
 FIRST_RUNG = round(SHARES[0] * STEPS[-1])

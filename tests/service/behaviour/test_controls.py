@@ -19,7 +19,7 @@ from tests.service.scheduler.test_job_run import paced, specification
 from tests.support.service.live import running
 from tests.support.service.service_process import ServiceProcesses, states
 
-pytestmark = [pytest.mark.patient, pytest.mark.slow]
+pytestmark = pytest.mark.patient
 
 STEPS = [10, 20, 30, 40]
 ONE_AT_A_TIME = {"parallel_trials": 1}

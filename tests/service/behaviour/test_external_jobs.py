@@ -13,7 +13,7 @@ from tests.support.service.live import running
 from tests.support.service.service_process import ServiceProcesses
 from tests.support.waiting import LONG_PATIENCE_SECONDS, wait_until
 
-pytestmark = [pytest.mark.patient, pytest.mark.slow]
+pytestmark = pytest.mark.patient
 
 
 def runs_of(job_id: str) -> list[psutil.Process]:

@@ -18,7 +18,7 @@ from tests.support.service.receiver import Receiver
 from tests.support.service.service_process import ServiceProcesses
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, wait_until
 
-pytestmark = [pytest.mark.patient, pytest.mark.slow]
+pytestmark = pytest.mark.patient
 
 OBJECTIVES = {"validation_loss": Direction.MINIMIZE, "optimizer_state_bytes": Direction.MINIMIZE}
 

@@ -21,7 +21,7 @@ from tests.service.scheduler.test_job_run import paced, specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+pytestmark = pytest.mark.services
 
 NUM_TRIALS = 6
 STEPS = [10, 20, 30, 40]

@@ -10,7 +10,7 @@ from service.store.repositories import RecommendationRepository
 from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import ServiceProcesses
 
-pytestmark = [pytest.mark.patient, pytest.mark.slow]
+pytestmark = pytest.mark.patient
 
 NUM_TRIALS, POPULATION = 8, 4
 STEPS = [10, 20, 30, 40]

@@ -12,7 +12,7 @@ from service.store.repositories import RecommendationRepository
 from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import ServiceProcesses
 
-pytestmark = [pytest.mark.patient, pytest.mark.slow]
+pytestmark = pytest.mark.patient
 
 
 @pytest.fixture

@@ -96,6 +96,7 @@ def test_jobs_are_listed_with_their_progress(sqlite_database: Database) -> None:
     assert "waiting" not in succeeded
 
 
+@pytest.mark.slow
 def test_list_page_jobs_watch_and_recommend_name_one_best_value(url: str, sqlite_database: Database) -> None:
     lease = claimed_job(sqlite_database, confirmation={"top_k": 2, "num_seeds": 3})
     for number, (loss, phase) in enumerate([(0.5, Phase.SEARCH), (0.3, Phase.SEARCH), (0.31, Phase.SEARCH)]):
@@ -169,6 +170,7 @@ def test_watch_prints_what_changes_and_succeeds_with_the_job(
     assert any(line.startswith("succeeded · 3/4") for line in lines)
 
 
+@pytest.mark.slow
 def test_watch_tells_of_a_service_that_is_away_and_goes_on_when_it_is_back(
     sqlite_database: Database, meanwhile: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,6 +286,7 @@ def test_ctrl_c_leaves_a_watched_job_running(url: str, sqlite_database: Database
         assert JobRepository(session).get(job_id).state is JobState.RUNNING
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("url")
 def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
     nothing = run("recommend", "digits-mlp")
@@ -309,6 +312,7 @@ def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
     assert run("recommend", "--job", job_id, "--trial", "0", "--format", "torchrun").exit_code == 2
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("url")
 def test_recommend_tries_a_name_as_a_models_and_then_as_a_workloads_and_says_which(sqlite_database: Database) -> None:
     old = finished_job(sqlite_database)

@@ -28,7 +28,6 @@ def _command(data_dir: Path, *options: str) -> list[str]:
 
 
 @pytest.mark.services
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(tmp_path: Path, number: signal.Signals) -> None:
     with started(_command(tmp_path / "demo", "--trials", "100"), stdout=subprocess.PIPE) as demo:

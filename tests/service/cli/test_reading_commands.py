@@ -74,6 +74,7 @@ def test_workloads_and_search_spaces_are_listed() -> None:
     assert (refused.exit_code, "known: " in refused.stderr) == (1, True)
 
 
+@pytest.mark.slow
 def test_json_is_what_the_api_answers(url: str, sqlite_database: Database) -> None:
     job_id = finished_job(sqlite_database)
     for command, path in (

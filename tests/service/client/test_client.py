@@ -46,6 +46,7 @@ def test_what_does_not_exist_is_an_api_error(client: Client) -> None:
     assert caught.value.status == 404
 
 
+@pytest.mark.slow
 def test_lists_are_followed_over_pages(client: Client, sqlite_database: Database) -> None:
     job_id = finished_job(sqlite_database)
     ids = [submit(sqlite_database) for _ in range(60)]
@@ -74,6 +75,7 @@ def test_cancel_then_wait_gives_the_cancelled_job(client: Client, sqlite_databas
     assert client.wait(job_id, timeout_seconds=PATIENCE_SECONDS).state is JobState.CANCELLED
 
 
+@pytest.mark.slow
 def test_events_of_a_job_end_with_it(client: Client, sqlite_database: Database) -> None:
     job_id = finished_job(sqlite_database)
     told = list(client.events(job_id))
@@ -82,6 +84,7 @@ def test_events_of_a_job_end_with_it(client: Client, sqlite_database: Database) 
     assert list(client.events(job_id, after=told[-1].id)) == []
 
 
+@pytest.mark.slow
 def test_events_survive_a_restart_of_the_service(sqlite_database: Database) -> None:
     lease = claimed_job(sqlite_database)
     begin_trial(sqlite_database, lease, 0)

@@ -32,6 +32,7 @@ def _manual() -> dict[str, Callable[..., Any]]:
     return defined
 
 
+@pytest.mark.slow
 def test_the_code_of_the_manual_does_what_it_says(
     sqlite_database: Database, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +76,7 @@ def test_the_code_of_the_manual_does_what_it_says(
         queued.client.close()
 
 
+@pytest.mark.slow
 def test_the_client_that_awaits_gives_the_same(sqlite_database: Database) -> None:
     job_id = finished_job(sqlite_database)
     waiting = submit(sqlite_database)

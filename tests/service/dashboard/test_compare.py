@@ -139,6 +139,7 @@ def test_jobs_with_other_objectives_share_tables_and_no_chart(address: str, sqli
     assert (refused.status_code, "different objectives" in refused.text) == (422, True)
 
 
+@pytest.mark.slow
 def test_what_stands_in_the_way_of_a_fair_comparison_is_said(address: str, sqlite_database: Database) -> None:
     now = datetime.now(UTC) - timedelta(hours=3)
     confirmed = confirmed_story(sqlite_database, now=now).job_id

@@ -118,6 +118,7 @@ def test_an_interval_far_wider_than_the_values_leaves_them_their_room() -> None:
     assert Scale.of([0.001, 1.0], [-5.0]).place(-5.0) == 0.0
 
 
+@pytest.mark.slow
 def test_a_member_of_the_family_is_told_of_each_config(sqlite_database: Database) -> None:
     story = confirmed_story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=2))
     with sqlite_database.reading() as session:

@@ -188,6 +188,7 @@ def test_trials_with_other_batches_are_drawn_and_compared_by_examples(address: s
     assert "as many examples" in page
 
 
+@pytest.mark.slow
 def test_the_best_trials_of_a_long_job_are_in_its_table_however_old_they_are(
     address: str, sqlite_database: Database
 ) -> None:
@@ -272,6 +273,7 @@ def test_plotly_is_compressed_and_cached_for_good(address: str) -> None:
     assert int(response.num_bytes_downloaded) < 2_000_000 < len(response.content)
 
 
+@pytest.mark.slow
 def test_pages_and_answers_are_compressed_for_who_takes_it(address: str, story: Story) -> None:
     for number in range(4):
         story.run(number)

@@ -127,6 +127,7 @@ def test_prose_has_code_between_backticks_and_nothing_else_of_html() -> None:
     assert prose("one ` alone <b>") == "one ` alone &lt;b&gt;"
 
 
+@pytest.mark.slow
 def test_who_may_not_submit_or_name_code_is_told_why(sqlite_database: Database) -> None:
     reads = give_token(sqlite_database, "reads", Scope.READ)
     submits = give_token(sqlite_database, "submits", Scope.SUBMIT)

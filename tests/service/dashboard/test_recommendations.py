@@ -112,6 +112,7 @@ def test_a_name_leads_to_what_it_names_and_empty_fields_ask_for_nothing(
     assert "There are no more" in get(f"{address}/recommendations?page=2").text
 
 
+@pytest.mark.slow
 def test_a_long_list_comes_in_pages_both_ways(
     address: str, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,6 +126,7 @@ def test_a_long_list_comes_in_pages_both_ways(
     assert ('rel="prev"' in pages[2], 'rel="next"' in pages[2]) == (True, False)
 
 
+@pytest.mark.slow
 def test_recommendations_of_another_project_are_not_there(sqlite_database: Database) -> None:
     token = give_token(sqlite_database, "ours", Scope.READ, project="ours")
     give_token(sqlite_database, "theirs", Scope.READ, project="theirs")

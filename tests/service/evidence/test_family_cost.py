@@ -24,6 +24,7 @@ def test_a_table_has_as_many_configs_of_each_member_with_three_seeds(name: str) 
         table.spaces[row.side].assign(row.parameters)
 
 
+@pytest.mark.slow
 def test_a_config_of_the_family_has_the_curves_of_its_own_preset() -> None:
     landscape = landscape_of("digits-convnet-family")
     for name, (choices, space) in FAMILY_PRESETS.items():
@@ -54,6 +55,7 @@ def test_what_the_family_needs_counts_from_the_first_point_that_is_as_good() -> 
     assert costs_of_all(family, alone, 1) == Need(1.5, False)
 
 
+@pytest.mark.slow
 def test_the_benchmark_prints_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--tables", "digits-convnet-family", "--search", "random", "--searches", "0", "--jobs", "1"]
     family_cost.main(arguments)

@@ -245,6 +245,7 @@ ARGUMENTS: list[tuple[OptimizerName, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("optimizer", "arguments", "decay", "clip", "horizon"),
     [  # any two of an optimizer, a decay and the rest

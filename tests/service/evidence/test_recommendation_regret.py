@@ -41,6 +41,7 @@ def test_coverage_and_calibration_count() -> None:
     assert calibration([(0.1, False), (0.1, True), (1.0, True)]) == [(0.1, 0.5, 2), (1.0, 1.0, 1)]
 
 
+@pytest.mark.slow
 def test_the_benchmark_prints_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
     recommendation_regret.main(["--tables", "digits-mlp", "--searches", "random", "--trials", "8", "--jobs", "3"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])

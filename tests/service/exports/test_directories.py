@@ -17,6 +17,7 @@ from tests.support.service.live import finished_job, running
 from trainers.trackers.names import SafeNames
 
 
+@pytest.mark.slow
 # Of MLflow's tables, with SQLAlchemy 2.1.
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_a_job_is_opened_by_mlflow_tensorboard_and_a_spreadsheet(

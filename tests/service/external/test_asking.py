@@ -95,6 +95,7 @@ def world_of(database: Database, **fields: Any) -> Iterator[World]:
         yield World(http, database, clock, job, run)
 
 
+@pytest.mark.slow
 def test_clients_train_a_job_to_its_recommendation(world: World) -> None:
     def waits_for() -> Any:
         waiting = world.http.get(f"/v1/jobs/{world.job}").json()["waiting"]
@@ -257,6 +258,7 @@ def test_a_client_ends_a_trial(
         assert world.trial(0).losses == (1 if fields.get("reason") == "lost" else 0)
 
 
+@pytest.mark.slow
 def test_the_search_pauses_and_goes_on(sqlite_database: Database) -> None:
     asked = {"sampler": {"name": "auto"}, "pruner": {}, "training": {"num_steps": 100}, "budget": {"num_trials": 5}}
     for world in world_of(sqlite_database, **asked):

@@ -71,6 +71,7 @@ def state_of(database: Database, job: str) -> JobState:
         return JobRepository(session).get(job).state
 
 
+@pytest.mark.slow
 def test_two_clients_at_once_share_a_job(sqlite_database: Database) -> None:
     database = sqlite_database
     job = submit_external(database, budget={"num_trials": 6})
@@ -99,6 +100,7 @@ def test_two_clients_at_once_share_a_job(sqlite_database: Database) -> None:
     assert state_of(database, job) is JobState.SUCCEEDED
 
 
+@pytest.mark.slow
 def test_trials_are_trained_by_a_loop_that_awaits(sqlite_database: Database) -> None:
     job = submit_external(sqlite_database, budget={"num_trials": 4})
 
@@ -129,6 +131,7 @@ def test_trials_are_trained_by_a_loop_that_awaits(sqlite_database: Database) -> 
     assert state_of(sqlite_database, job) is JobState.SUCCEEDED
 
 
+@pytest.mark.slow
 def test_what_a_client_does_with_a_trial_it_cannot_train(sqlite_database: Database) -> None:
     job = submit_external(sqlite_database)
     with running(sqlite_database) as url, served(sqlite_database), Client(url) as client:

@@ -54,6 +54,7 @@ def imported(tmp_path: Path, source: str, *options: str) -> tuple[dict[str, Any]
     return json.loads(output.read_text()), result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["sqlite", "journal"])
 def test_a_study_of_optuna_is_imported(tmp_path: Path, kind: str) -> None:
     if kind == "sqlite":

@@ -312,6 +312,7 @@ def test_a_database_that_is_not_there_is_not_made(tmp_path: Path, monkeypatch: p
         JobStorage()
 
 
+@pytest.mark.slow
 def test_many_trials_take_as_many_statements_as_few(database: Database, storage: JobStorage) -> None:
     sizes = (3, 700)
     jobs = [submit(database, budget={"num_trials": 1000}) for _ in sizes]
@@ -349,6 +350,7 @@ def test_many_trials_take_as_many_statements_as_few(database: Database, storage:
     assert len([one for one in told if "FROM" in one]) == 1
 
 
+@pytest.mark.slow
 def test_optunas_own_tools_take_a_job_as_the_readme_says(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -142,7 +142,6 @@ def test_a_worker_does_not_start_where_no_checkpoint_can_be_kept(
 
 
 @pytest.mark.patient
-@pytest.mark.slow
 def test_a_job_with_checkpoints_in_s3_goes_on_where_it_was(
     service: ServiceProcesses, s3: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

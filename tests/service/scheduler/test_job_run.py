@@ -19,7 +19,7 @@ from service.store.session import Database
 from tests.support.service.service_process import LAUNCHER, ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS, slowness
 
-pytestmark = [pytest.mark.patient, pytest.mark.slow]
+pytestmark = pytest.mark.patient
 
 
 def specification(*, num_trials: int, options: dict[str, Any] | None = None, **parts: Any) -> dict[str, Any]:

@@ -32,6 +32,7 @@ def measured(step: int, loss: float) -> Measurement:
     return Measurement(step, 0.0, 1.0, {"validation_loss": loss, "odd/../name": 1.0})
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_trials_are_tracked_while_they_train(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for steps, ends in ((10, TrialState.QUEUED), (20, TrialState.COMPLETED)):  # paused, and gone on with by another run

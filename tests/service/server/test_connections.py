@@ -77,6 +77,7 @@ def test_a_body_that_does_not_come_is_answered_408(url: str) -> None:
     assert problem["detail"] == f"body: must come within {SHORT} s"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize(
     "said", [b"", b"GET / HTTP/1.1\r\nHost: loc", POST.replace(b"/v1/jobs", b"/v1/jobs/x/pause") + b"{"]
@@ -102,6 +103,7 @@ def test_a_connection_that_says_nothing_to_its_end_is_closed(url: str, said: byt
     connection.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short")
 def test_an_answer_may_take_longer_than_a_request(url: str, sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)

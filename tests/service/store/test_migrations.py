@@ -34,6 +34,7 @@ def test_migrated_tables_are_the_models_tables(database: Database) -> None:
     check(database)
 
 
+@pytest.mark.slow
 def test_downgrade_removes_everything_and_upgrade_brings_it_back(database: Database) -> None:
     downgrade(database, "base")
     assert set(inspect(database.engine).get_table_names()) <= {"shampoo_tuner_version"}

@@ -97,6 +97,7 @@ def test_a_database_of_an_earlier_version_is_read_after_an_upgrade(revision: str
     database.close()
 
 
+@pytest.mark.slow
 def test_a_dump_can_be_made_of_this_version(empty_database_url: str, tmp_path: Path) -> None:
     path = write_dump(empty_database_url, kind_of(empty_database_url), tmp_path)
     database = Database(empty_database_url)

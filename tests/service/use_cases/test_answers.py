@@ -77,6 +77,7 @@ def test_winners_of_unknown_models_are_nobodys(database: Database) -> None:
         assert JobRepository(session).get(job_id).specification.pinned == []
 
 
+@pytest.mark.slow
 def test_confirmed_answers_stand_first_and_newer_ones_take_the_place_of_older(database: Database) -> None:
     mlp = built_identity(specification())
     long_ago = finished_job(database)
@@ -186,6 +187,7 @@ def test_a_name_alone_is_a_models_then_a_workloads_then_a_fingerprint(database: 
             field_named(session, "my-gtp", project=None)
 
 
+@pytest.mark.slow
 def test_the_history_of_a_key_and_one_answer_are_found_within_a_project(database: Database) -> None:
     mlp = built_identity(specification())
     jobs = [finished_job(database, identity=mlp) for _ in range(3)]

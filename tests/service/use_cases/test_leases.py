@@ -205,6 +205,7 @@ def test_a_trial_that_ended_is_progress(database: Database) -> None:
         lease = claim(database, lease.worker_id, now=NOW + timedelta(seconds=100 * crash + 99))
 
 
+@pytest.mark.slow
 def test_a_cancellation_waits_for_the_run_to_finish_its_write(database: Database) -> None:
     lease = claimed_job(database)
     begin_trial(database, lease, 0)

@@ -110,6 +110,7 @@ def test_a_prediction_is_what_the_optimizer_keeps(
     assert dataclasses.replace(needs_of(config), scratch=0) == needs_when_built(config)
 
 
+@pytest.mark.slow
 def test_a_language_model_of_hugging_face_is_predicted_from_its_directory(tmp_path: Path) -> None:
     architecture = load("huggingface", small_data.GPT2)
     architecture.build_model().save_pretrained(tmp_path)  # type: ignore[operator]  # a model of the library
@@ -170,6 +171,7 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit_and_activat
     assert measured == {activation_bytes(config, workload, model_bytes=0, world_size=1)}
 
 
+@pytest.mark.slow
 def test_activations_grow_as_a_few_examples_tell(data: dict[str, dict[str, Any]]) -> None:
     """What autograd keeps of a whole batch, measured, is what is told from two and four examples."""
     for name in ("digits-convnet", "text-lm", "image-folder", "click-log", "huggingface"):

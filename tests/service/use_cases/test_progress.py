@@ -355,6 +355,7 @@ def test_progress_counts_trials_by_state_and_names_the_best_of_each_phase(databa
     assert progress[waiting].num_finished == 0
 
 
+@pytest.mark.slow
 def test_the_best_of_an_ended_job_is_its_confirmed_one_and_a_page_of_jobs_reads_them_at_once(
     database: Database,
 ) -> None:

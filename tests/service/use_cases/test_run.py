@@ -189,6 +189,7 @@ def test_a_job_with_a_completed_search_trial_succeeds_with_a_recommendation(data
     assert "The job ended early, after 3 of 4 trials." in recommendation.content["evidence"]["caveats"]
 
 
+@pytest.mark.slow
 def test_a_job_that_confirms_recommends_by_its_new_seeds(database: Database) -> None:
     lease = claimed_job(database, budget={"num_trials": 16}, baseline={}, confirmation={"top_k": 2, "num_seeds": 3})
     for number, loss in enumerate([*[0.5] * 6, 0.3, 0.31]):

@@ -179,6 +179,7 @@ def test_without_weight_decay_it_does_not_matter_where_the_optimizer_steps() -> 
     assert_close(at_y, at_z, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_recovering_the_average_from_float32_does_not_drift() -> None:
     # Each of 3,000 steps rounds x, of size up to 3, by about 1e-7, and the average damps it: sqrt(3000/3)·1e-7 = 3e-6.
     # A μ_y of unequal rounding in y and in x's recovery gives 6e-5 here.

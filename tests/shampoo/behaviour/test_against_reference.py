@@ -140,6 +140,7 @@ def test_parameters_of_one_bucket_at_steps_of_their_own_follow_the_reference(pre
         assert (param.detach() - expected).norm() < 1e-9 * (expected - at).norm()
 
 
+@pytest.mark.slow
 @given(
     shapes=st.lists(
         st.lists(st.sampled_from([0, 1, 2, 3, 5, 7, 11, 40]), max_size=4)
@@ -166,6 +167,7 @@ def test_any_shapes_follow_the_reference(
     assert deviation(config, [*shapes, (3, 4)], torch.float64, num_steps=10) < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("schedule", ["default_start", "late_start", "rare_statistics"])
 @pytest.mark.parametrize("geometry", ["blocks", "long_diagonal", "one_sided"])
 def test_kl_of_gradients_that_come_to_life_follows_the_reference(geometry: str, schedule: str) -> None:

@@ -98,6 +98,7 @@ def test_kl_of_gradients_that_come_to_life_is_as_if_it_began_there(name: str, sc
     assert came_to_life.diagnostics().num_failed_refreshes == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, config in KL.items() if "large_dim_method" not in config])
 def test_blocks_of_one_bucket_come_to_life_each_at_its_own_step(name: str) -> None:
     # In the middle of a refresh period, too. Two blocks are one parameter's.

@@ -212,6 +212,7 @@ def test_gradient_scaling_skips_a_step_that_overflows_and_leaves_the_state_untou
     assert not any(int(optimizer.state[param]["num_skipped"]) for param in model.parameters())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "names"),
     [("aot_eager", ["soap"]), ("eager", ["shampoo_adam", "soap", "kl", "spectral", "adam"])],
@@ -336,6 +337,7 @@ def _loss_after_training(kind: type[torch.optim.AdamW | Shampoo], **config: Any)
     return nn.functional.mse_loss(model(inputs), targets).item()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl"])
 def test_an_ill_conditioned_network_is_trained_further_than_by_adam_each_at_its_best_rate(preconditioner: Any) -> None:
     ours = [_loss_after_training(Shampoo, lr=lr, preconditioner=preconditioner) for lr in RATES]

@@ -319,7 +319,6 @@ def _alone_in_the_step(rank: int, mesh: str, meeting_point: Path, connection: An
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mesh", "purpose"),
     [

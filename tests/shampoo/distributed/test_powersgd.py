@@ -38,7 +38,6 @@ def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WarmRanks]:
     assert ranks.stop() == [0, 0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", MEMBERS)
 def test_the_loss_ends_within_one_percent_with_a_quarter_of_the_elements(two_ranks: WarmRanks, name: str) -> None:
     """The mean over networks of the loss on validation images, at the end; measured: 0.3 to 0.8% above."""

@@ -134,6 +134,7 @@ def _cholesky_qr_of_low_rank(monkeypatch: pytest.MonkeyPatch, n: int, rank: int,
     return refined
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "rank", "decades"), [*itertools.product([80, 512], [1, 8, 256], [0, 6]), (1024, 8, 6), (1024, 256, 0)]
 )

@@ -183,6 +183,7 @@ def test_all_units_are_refreshed_at_the_first_step_and_then_once_in_a_period_eac
         assert set(phases.values()) == {0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REPRESENTATIVES if name in WITH_FACTORS])
 def test_small_chunks_change_neither_phases_nor_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, cut = parameters(SHAPES), parameters(SHAPES)

@@ -54,6 +54,7 @@ def _spacing(weights: Tensor) -> Tensor:
     return 2.0 ** (weights.abs().clamp(min=1e-30).log2().floor() - 7)
 
 
+@pytest.mark.slow
 @every_member
 def test_a_master_copy_follows_the_reference_and_the_parameter_is_its_rounding(member: str) -> None:
     config = settings(low_precision_weights="master", weight_decay=0.1, **WELL_CONDITIONED[member])
@@ -85,6 +86,7 @@ def test_weights_rounded_to_nearest_are_half_a_spacing_from_the_reference(member
             assert (error <= 0.5 * _spacing(expected) + 1e-6).all()
 
 
+@pytest.mark.slow
 @every_member
 def test_weights_rounded_stochastically_are_neighbours_of_the_reference_and_right_in_the_mean(member: str) -> None:
     config = settings(low_precision_weights="stochastic", weight_decay=0.1, **WELL_CONDITIONED[member])

@@ -110,6 +110,7 @@ def test_a_damaged_newest_falls_back_to_the_one_before_and_says_so(
     assert names(tmp_path) == {"step-00000010", "step-00000020"}
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_goes_unnoticed(tmp_path: Path) -> None:
     save(checkpoints(tmp_path), 10)
     save(checkpoints(tmp_path), 20)

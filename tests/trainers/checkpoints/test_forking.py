@@ -78,6 +78,7 @@ def test_a_fork_goes_on_as_if_its_hyperparameters_had_changed_in_flight(tmp_path
     assert of_fork[1].metrics["train_loss"] != whole[2].metrics["train_loss"]
 
 
+@pytest.mark.slow
 def test_a_fork_is_resumed_with_its_own_hyperparameters(tmp_path: Path) -> None:
     parent = small_trial("shampoo", workload_options=DROPOUT)
     child = changed(parent, lr=1e-3, precondition_frequency=3)

@@ -52,7 +52,6 @@ def test_a_state_of_one_rank_loads_where_it_is_sharded(tmp_path: Path, two_ranks
         assert (len(sharded), world_size) == (6, 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", ["adamw", "shampoo_blocks"])
 def test_a_state_goes_from_two_ranks_to_one_to_four_and_back(
     tmp_path: Path, two_ranks: WarmRanks, optimizer: str
@@ -172,7 +171,6 @@ def test_checkpoints_of_two_trials_do_not_disturb_the_collectives_of_training(
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_rank_killed_while_it_writes_leaves_the_previous_one(tmp_path: Path, killed: int) -> None:
     directory = tmp_path / "checkpoints"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
@@ -82,6 +83,7 @@ def test_each_option_with_a_path_counts_and_a_word_in_its_place_as_it_is(tmp_pat
     assert digest(path=path, validation_path=path) not in found
 
 
+@pytest.mark.slow
 def test_of_many_files_all_names_and_some_contents_count(tmp_path: Path) -> None:
     files = {f"{number:05d}": b"x" for number in range(2 * MAX_FILES)}
     before = digest(path=str(written(tmp_path / "a", files)))

@@ -37,6 +37,7 @@ def test_a_trial_tells_its_identity_once_and_trains_as_if_nobody_had_asked() -> 
     assert [one.metrics["train_loss"] for one in asked] == [one.metrics["train_loss"] for one in plain]
 
 
+@pytest.mark.slow
 def test_versions_are_those_of_what_is_installed() -> None:
     versions.cache_clear()  # others may have asked before they imported more
     found = versions("trainers.workloads.digits.digits")

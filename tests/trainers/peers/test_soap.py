@@ -24,6 +24,7 @@ def test_without_the_package_the_message_has_the_command_that_installs_it(monkey
         next(train(small_trial(SOAP), single_process_context()))
 
 
+@pytest.mark.slow
 def test_arguments_and_defaults_are_the_packages() -> None:
     theirs = inspect.signature(pytest.importorskip("pytorch_optimizer").SOAP).parameters
     for name, ours in inspect.signature(peer_soap).parameters.items():

@@ -103,7 +103,6 @@ def metrics_by_step(lines: list[str]) -> dict[int, dict[str, float]]:
     return {line["step"]: determined(line["metrics"]) for line in parsed}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("moment", "signal_name"),
     [("step", "SIGKILL"), ("collective", "SIGKILL"), ("checkpoint", "SIGKILL"), ("step", "SIGSTOP")],

@@ -171,7 +171,6 @@ def test_examples_that_are_altered_each_time_cannot_be_counted() -> None:
 
 
 @pytest.mark.processes
-@pytest.mark.slow
 def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checker_along() -> None:
     found = {
         one.rule: one for one in check(f"{MODULE}:LeavesAndHangs", {}, batch_size=12, timeout_seconds=30, num_threads=1)

@@ -81,6 +81,7 @@ def subject(case: tuple[str, dict[str, Any]]) -> Subject:
     return Subject(name, options, batch_size=BATCH_SIZE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", SKIPPED)
 def test_a_built_in_workload_keeps_every_rule(cases: dict[str, tuple[str, dict[str, Any]]], case: str) -> None:
     checked = subject(cases[case])

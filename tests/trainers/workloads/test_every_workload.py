@@ -48,6 +48,7 @@ def test_the_model_is_drawn_from_the_global_generator(name: str) -> None:
     promises.assert_the_model_is_drawn_from_the_global_generator(name, {})
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few_validation_sequences")
 @pytest.mark.parametrize(
     ("name", "num_steps", "bound"),
@@ -71,6 +72,7 @@ def test_adamw_learns_from_real_data(name: str, num_steps: int, bound: float) ->
     assert measurements[-1].metrics["validation_loss"] < bound
 
 
+@pytest.mark.slow
 # Each workload and each optimizer: what of one resumes does not depend on the other.
 @pytest.mark.usefixtures("_few_validation_sequences")
 @pytest.mark.parametrize(
@@ -108,6 +110,7 @@ def test_one_rank_equals_two(two_ranks: WarmRanks, name: str) -> None:
             assert two.metrics[metric] == pytest.approx(one.metrics[metric], rel=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SIZED)
 def test_small_is_a_larger_model_that_trains(name: str) -> None:
     num_parameters = {

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import httpx
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -84,18 +85,21 @@ def _post(http: httpx.Client, database: Database, body: Any) -> None:
 shared = settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @shared
 @given(body=JSON)
 def test_any_json_is_refused_or_makes_a_job(http: httpx.Client, database: Database, body: Any) -> None:
     _post(http, database, body)
 
 
+@pytest.mark.slow
 @shared
 @given(body=spoiled())
 def test_a_job_with_one_wrong_value_is_refused_or_made(http: httpx.Client, database: Database, body: Any) -> None:
     _post(http, database, body)
 
 
+@pytest.mark.slow
 @shared
 @given(body=st.one_of(JSON, st.fixed_dictionaries({"budget": st.dictionaries(BUDGET_FIELDS, SCALARS)})))
 def test_any_json_is_refused_or_changes_a_jobs_budget(http: httpx.Client, database: Database, body: Any) -> None:

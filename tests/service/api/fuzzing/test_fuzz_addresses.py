@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 import httpx
+import pytest
 from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -84,6 +85,7 @@ def test_pages_and_the_api_are_asked() -> None:
     assert {"/", "/jobs/{job_id}", "/v1/jobs", "/v1/jobs/{job_id}/plots/{kind}", "/v1/jobs/{job_id}/cancel"} <= paths
 
 
+@pytest.mark.slow
 def test_a_nul_in_any_parameter_is_refused(http: httpx.Client, database: Database) -> None:
     job_id = finished_job(database)
     for route in ROUTES:
@@ -93,6 +95,7 @@ def test_a_nul_in_any_parameter_is_refused(http: httpx.Client, database: Databas
             assert _ask(http, database, route, values) in (404, 422), (str(route), name)
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_parameter_is_answered_or_refused(http: httpx.Client, database: Database, data: st.DataObject) -> None:

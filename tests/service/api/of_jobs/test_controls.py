@@ -41,6 +41,7 @@ def test_a_running_job_says_that_it_is_about_to_pause(http: httpx.Client, databa
     assert http.post(f"/v1/jobs/{job_id}/resume").json()["requested"] == "restart"
 
 
+@pytest.mark.slow
 def test_a_finished_job_cannot_be_paused_and_needs_more_budget_to_go_on(http: httpx.Client, database: Database) -> None:
     job_id = finished_job(database)
     problem = _refused(http.post(f"/v1/jobs/{job_id}/pause"), 409, "job-already-finished")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import pytest
 
 from service.specification.job import Budget
 from service.store.session import Database
@@ -42,6 +43,7 @@ def test_a_repeated_idempotency_key_gives_the_same_job(http: httpx.Client) -> No
     assert len(http.get("/v1/jobs").json()["items"]) == 1
 
 
+@pytest.mark.slow
 def test_requests_at_once_with_one_idempotency_key_make_one_job(http: httpx.Client) -> None:
     def post(_: int) -> httpx.Response:
         return httpx.post(

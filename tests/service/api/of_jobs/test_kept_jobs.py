@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+import pytest
 
 from service.access.caller import Scope
 from service.store.repositories import AuditRepository, JobRepository
@@ -22,6 +23,7 @@ def _ids(http: httpx.Client, **asked: Any) -> list[str]:
     return [job["id"] for job in answer.json()["items"]]
 
 
+@pytest.mark.slow
 def test_a_deleted_job_is_gone_for_all_who_ask(http: httpx.Client, database: Database) -> None:
     job_id = finished_job(database, model="mine")
     running = submit(database)
@@ -44,6 +46,7 @@ def test_a_deleted_job_is_gone_for_all_who_ask(http: httpx.Client, database: Dat
         assert (entry.action, entry.target) == ("delete_job", job_id)
 
 
+@pytest.mark.slow
 def test_the_answer_that_a_deleted_one_replaced_holds_again(http: httpx.Client, database: Database) -> None:
     job_ids = [finished_job(database, model="mine") for _ in range(2)]
 
@@ -184,6 +187,7 @@ def test_jobs_are_found_by_what_they_are_called_and_when_they_were(http: httpx.C
         assert answer.json()["errors"][0]["field"].startswith(field)
 
 
+@pytest.mark.slow
 def test_pages_in_any_order_meet_each_job_once(http: httpx.Client, database: Database) -> None:
     ended = [finished_job(database) for _ in range(2)]
     jobs = [*ended, *(submit(database) for _ in range(3))]

@@ -66,6 +66,7 @@ def url(sqlite_database: Database, place: Path) -> Iterator[str]:
         yield asked.url
 
 
+@pytest.mark.slow
 def test_the_winners_weights_are_downloaded_by_whoever_sees_the_job(
     sqlite_database: Database, place: Path, tmp_path: Path, url: str
 ) -> None:
@@ -107,6 +108,7 @@ def test_the_winners_weights_are_downloaded_by_whoever_sees_the_job(
     assert target.read_bytes() == (tmp_path / "later").read_bytes() == b"of trial 5"
 
 
+@pytest.mark.slow
 def test_why_there_are_none_is_told(sqlite_database: Database, place: Path, url: str) -> None:
     token = give_token(sqlite_database, "own", Scope.READ, project=PROJECT)
     never = confirmed_job(sqlite_database, place, keep_weights=False)
@@ -123,6 +125,7 @@ def test_why_there_are_none_is_told(sqlite_database: Database, place: Path, url:
         assert http.get(f"{url}/v1/jobs/{never}/recommendation").json()["weights"] == {}
 
 
+@pytest.mark.slow
 def test_those_of_the_winners_stay_until_the_job_is_deleted(sqlite_database: Database, place: Path) -> None:
     job_id = confirmed_job(sqlite_database, place)
     write(place, "job_of_another_database", 0)

@@ -53,6 +53,7 @@ def read(http: httpx.Client, job_id: str, **params: Any) -> list[dict[str, Any]]
     return items
 
 
+@pytest.mark.slow
 def test_curves_by_metric_time_and_number_of_points(http: httpx.Client, job_id: str) -> None:
     one = read(http, job_id, metric="train_loss", limit=3)
     assert [point["metrics"] for point in one] == [{"train_loss": wave(step)} for step in (1, 2, 3)]
@@ -74,6 +75,7 @@ def test_curves_by_metric_time_and_number_of_points(http: httpx.Client, job_id: 
         assert [point.step for point in copied] == steps
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("params", "field", "told"),
     [

@@ -113,6 +113,7 @@ def test_what_cannot_be_asked_names_the_parameter(
     assert field in answer.json()["errors"][0]["field"]
 
 
+@pytest.mark.slow
 def test_a_stream_follows_a_trial_to_its_end_and_goes_on_after_an_id(
     http: httpx.Client, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import httpx
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -98,6 +99,7 @@ def test_a_proposal_that_is_no_json_or_for_no_job_is_refused(
     assert sqlite_http.post("/v1/jobs/job_nope/trials", json={}).status_code == 404
 
 
+@pytest.mark.slow
 @shared
 @given(
     body=st.one_of(

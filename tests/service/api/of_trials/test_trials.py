@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from service.domain import FailureReason, Phase, TrialState
 from service.store.repositories import RecommendationRepository
@@ -126,6 +127,7 @@ def test_recommendations_are_asked_for_by_the_users_name_of_the_model(http: http
         assert http.post("/v1/jobs", json={"workload": {"name": "digits-mlp"}, "model": model}).status_code == 422
 
 
+@pytest.mark.slow
 def test_a_newer_answer_of_the_same_key_leaves_the_older_one_as_history(http: httpx.Client, database: Database) -> None:
     identity = built_identity(specification())
     older, newer = (finished_job(database, identity=identity) for _ in range(2))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import httpx
+import pytest
 
 from service.store.session import Database
 from tests.support.service.scenarios import submit
@@ -73,6 +74,7 @@ def test_a_wrong_method_is_a_problem_document_too(sqlite_http: httpx.Client) -> 
             assert not any(name.startswith("access-control") for name in answer.headers)
 
 
+@pytest.mark.slow
 def test_head_is_answered_as_get_without_content(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)
     for path in (

@@ -60,6 +60,7 @@ def _assert_names(answer: httpx.Response, status: int, field: str) -> None:
     assert all(error["message"] for error in problem["errors"])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("contents")
 def test_impossible_jobs_are_refused_naming_the_field(http: httpx.Client) -> None:
     for body, field in IMPOSSIBLE.values():
@@ -82,6 +83,7 @@ def test_a_refused_value_is_given_back_if_it_is_small(sqlite_http: httpx.Client)
     assert value({**WORKLOAD, "search_space": "x" * 500}) is None
 
 
+@pytest.mark.slow
 def test_a_large_body_that_is_all_wrong_is_answered_in_few_words(sqlite_http: httpx.Client) -> None:
     long = "x" * 900_000
     bodies: list[dict[str, Any]] = [

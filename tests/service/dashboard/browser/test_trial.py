@@ -178,6 +178,7 @@ def test_a_refused_variation_says_why(browser: Browser, address: str, story: Sto
     context.close()
 
 
+@pytest.mark.slow
 def test_what_is_no_trial_is_a_page_with_404(address: str, story: Story) -> None:
     for number in ("99", "nope", "-1", "9" * 30):
         for page in ("", "/logs"):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import httpx
+import pytest
 
 from service.domain import FailureReason, Phase, TrialState
 from service.store.session import Database
@@ -32,6 +33,7 @@ def page_of(address: str, job_id: str, number: int, query: str = "") -> str:
     return html.unescape(answer.text)
 
 
+@pytest.mark.slow
 def test_a_trial_of_each_state_says_what_became_of_it(address: str, sqlite_database: Database) -> None:
     lease = claimed_job(sqlite_database)
     failed: list[dict[str, Any]] = [

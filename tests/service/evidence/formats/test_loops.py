@@ -41,6 +41,7 @@ class Model(nn.Module):
         return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", LOOPS)
 def test_the_manuals_loop_gives_the_weights_of_the_training_step(
     library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -126,6 +126,7 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax.numpy", np)  # which has all that a schedule needs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", META)
 def test_distributed_shampoo_takes_the_same_steps(case: str) -> None:
     cannot_say, ours, theirs = both(META[case], Format.DISTRIBUTED_SHAMPOO)
@@ -134,6 +135,7 @@ def test_distributed_shampoo_takes_the_same_steps(case: str) -> None:
         assert difference(change, theirs[name]) < EXACT, name
 
 
+@pytest.mark.slow
 def test_distributed_shampoo_says_what_of_the_defaults_it_cannot() -> None:
     cannot_say, ours, theirs = both({}, Format.DISTRIBUTED_SHAMPOO)
     text = " ".join(cannot_say)
@@ -147,6 +149,7 @@ def test_distributed_shampoo_says_what_of_the_defaults_it_cannot() -> None:
     )
 
 
+@pytest.mark.slow
 def test_dash_takes_the_same_steps_with_its_matrices() -> None:
     config = {
         **PLAIN, "epsilon": 1e-2, "precondition_frequency": 2, "start_preconditioning_step": 2, "weight_decay": 0.2,
@@ -228,6 +231,7 @@ def test_muon_with_adamw_is_written_without_our_packages_optimizer() -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in SHAPES)
 
 
+@pytest.mark.slow
 def test_soap_of_others_steps_in_the_direction_of_ours_and_both_of_theirs_are_one() -> None:
     config = {"preconditioner": "soap", "solver": "qr", "precondition_frequency": 1, "betas": [0.8, 0.9]}
     cannot_say, ours, theirs = both(config, Format.PYTORCH_OPTIMIZER)

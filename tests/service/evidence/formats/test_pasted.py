@@ -81,6 +81,7 @@ def measured_trial(case: str, options: dict[str, dict[str, Any]], optimizer: str
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "optimizer"),
     # Every case meets the optimizer whose refreshes depend on the groups, and one of the others, in turns.

@@ -154,6 +154,7 @@ def test_trials_near_each_other_tell_less_of_another_search() -> None:
     assert near_high - near_low > 1.2 * (apart_high - apart_low)
 
 
+@pytest.mark.slow
 def test_the_interval_of_searches_holds_what_other_searches_find() -> None:
     rng = random.Random(1)
     pairs = [[drawn_search(rng, 16, noise=0.03) for _ in range(2)] for _ in range(400)]

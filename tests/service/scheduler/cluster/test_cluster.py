@@ -23,7 +23,6 @@ from tests.support.service.service_process import PLUGIN, ServiceProcesses, last
 
 pytestmark = [
     pytest.mark.patient,
-    pytest.mark.slow,
     # Ray leaves its log files and sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -28,7 +28,7 @@ from tests.support.service.service_process import PLUGIN, ServiceProcesses
 from tests.support.service.wheels import index_alone, write_wheel
 from tests.support.waiting import PATIENCE_SECONDS, started
 
-pytestmark = [pytest.mark.services, pytest.mark.slow]
+pytestmark = pytest.mark.services
 
 # In a process of its own: a test's process is never a Ray driver, and the cluster must outlive every run.
 CLUSTER = """

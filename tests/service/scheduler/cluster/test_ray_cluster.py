@@ -102,7 +102,6 @@ def cluster() -> Iterator[None]:
 
 
 @pytest.mark.patient
-@pytest.mark.slow
 @pytest.mark.usefixtures("cluster")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -37,6 +37,7 @@ def fill(database: Database, lease: Lease, count: int) -> None:
     store_trials(database, lease.job_id, trials)
 
 
+@pytest.mark.slow
 def test_insights_are_stored_when_enough_trials_have_ended(database: Database) -> None:
     lease = claimed_job(database)
     keeper = InsightsKeeper(database, lease, clock=lambda: NOW)
@@ -71,6 +72,7 @@ def test_the_last_look_takes_whatever_has_ended(sqlite_database: Database) -> No
     assert (found.num_ended, found.sides[0].has_few_trials) == (1, True)
 
 
+@pytest.mark.slow
 def test_a_run_that_lost_its_job_stores_nothing_and_raises_nothing(sqlite_database: Database) -> None:
     lease = claimed_job(sqlite_database)
     fill(sqlite_database, lease, 20)

@@ -95,6 +95,7 @@ def bowl(at: Positions) -> float | None:
     return None if at["lr"] > 0.85 else 3 * (at["lr"] - 0.5) ** 2 + 0.2 * at["weight_decay"]
 
 
+@pytest.mark.slow
 def test_a_bowl_over_one_parameter_is_found_with_its_middle_its_range_and_where_it_diverges() -> None:
     found = insights(sampled(120, bowl))
     lr = found.parameters[0]
@@ -115,6 +116,7 @@ def test_a_bowl_over_one_parameter_is_found_with_its_middle_its_range_and_where_
     assert named(found, "training.batch_size").trend is Trend.NONE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sign", "trend"), [(1, Trend.LOWER), (-1, Trend.HIGHER)])
 def test_a_parameter_that_is_better_in_one_direction_says_which(sign: int, trend: Trend) -> None:
     found = insights(sampled(40, lambda at: sign * at["lr"]))
@@ -124,6 +126,7 @@ def test_a_parameter_that_is_better_in_one_direction_says_which(sign: int, trend
         assert side.parameters[0].turns_at is None
 
 
+@pytest.mark.slow
 def test_the_better_choice_is_found() -> None:
     found = insights(sampled(60, lambda at: float(at["schedule.decay"] > 0.5)))
     cosine, linear = found.parameters[0].choices
@@ -134,6 +137,7 @@ def test_the_better_choice_is_found() -> None:
     assert cosine.num_trials + linear.num_trials == 60
 
 
+@pytest.mark.slow
 def test_in_noise_nothing_is_important() -> None:
     alarms = 0
     for seed in range(20):
@@ -151,6 +155,7 @@ def test_too_few_trials_say_nothing() -> None:
     assert [(one.importance, one.trend, one.safe_range) for one in found.parameters] == [(None, None, None)] * 5
 
 
+@pytest.mark.slow
 def test_one_name_with_two_ranges_is_two_parameters_and_each_has_its_own_trials() -> None:
     def value(at: Positions) -> float:
         return 1 + at["lr"] if at["preconditioner"] > 0.5 else abs(at["lr"] - 0.5)
@@ -169,6 +174,7 @@ def test_one_name_with_two_ranges_is_two_parameters_and_each_has_its_own_trials(
     assert 1e-3 < shampoo.safe_range.low < 1e-2 < shampoo.safe_range.high < 1e-1
 
 
+@pytest.mark.slow
 def test_where_nearly_all_diverged_what_kept_the_others_from_it_is_found() -> None:
     found = insights(sampled(60, lambda at: 1.0 if at["lr"] < 0.12 else None))
     assert found.num_diverged > 45
@@ -180,6 +186,7 @@ def test_where_all_diverged_alike_nothing_is_important() -> None:
     assert {one.importance.share for one in found.parameters if one.importance} == {0.0}
 
 
+@pytest.mark.slow
 def test_maps_show_the_best_corner_and_nothing_where_no_trial_was() -> None:
     found = insights(sampled(300, lambda at: at["lr"] + at["weight_decay"]))
     one = next(
@@ -198,6 +205,7 @@ def test_maps_show_the_best_corner_and_nothing_where_no_trial_was() -> None:
     assert any(cell is None for row in sparse.maps[0].standing for cell in row)
 
 
+@pytest.mark.slow
 def test_of_many_trials_a_part_is_looked_at_and_all_are_counted() -> None:
     found = insights(sampled(MAX_TRIALS + 100, bowl))
     assert (found.num_trials, found.num_sampled) == (MAX_TRIALS + 100, MAX_TRIALS)

@@ -100,7 +100,6 @@ def job_out_of_memory(database: Database, limit_bytes: int, ending: TrialState) 
 
 
 @pytest.mark.patient
-@pytest.mark.slow
 def test_a_config_that_is_predicted_not_to_fit_is_never_launched(shared_service: ServiceProcesses) -> None:
     limit = predicted_bytes(config_of("shampoo")) - 1
     job = specification(

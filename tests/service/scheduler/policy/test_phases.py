@@ -309,6 +309,7 @@ _ENDINGS = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @given(st.data())
 def test_whatever_the_endings_each_phase_gets_its_trials_and_nothing_is_left_running(data: st.DataObject) -> None:
     allotted = {SEARCH: data.draw(st.integers(0, 7)), BASELINE: data.draw(st.integers(0, 4))}

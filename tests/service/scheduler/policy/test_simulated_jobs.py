@@ -20,6 +20,7 @@ def _counts(job: Job) -> Counter[Side]:
     return Counter(row.side for row in job.rows.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sampler", "crash_every"), [("tpe", 1), ("tpe", 7), ("tpe", 50), ("random", 7)])
 def test_an_interrupted_job_goes_on_exactly_as_it_would_have(sampler: str, crash_every: int) -> None:
     # TPE has a model after five trials.
@@ -41,6 +42,7 @@ def test_several_workers_interrupted_end_with_the_same_budget() -> None:
     assert all(row.state.is_final for row in job.rows.values())
 
 
+@pytest.mark.slow
 def test_workers_that_finish_in_any_order_keep_the_allotments() -> None:
     for seed in range(5):
         job = Job(num_search=9, num_baseline=3, seed=seed)
@@ -55,6 +57,7 @@ def test_a_space_in_which_everything_diverges_ends_all_the_same() -> None:
     assert _counts(job) == {SEARCH: 20, BASELINE: 5}
 
 
+@pytest.mark.slow
 def test_tpe_finds_better_than_random_at_equal_budget() -> None:
     def median_best(sampler: str) -> float:
         found = []
@@ -76,6 +79,7 @@ def test_what_is_maximised_is_searched_as_its_negative_is_minimised() -> None:
     assert states == mirrored
 
 
+@pytest.mark.slow
 def test_a_region_that_diverges_is_sampled_less() -> None:
     later: list[TrialHistory] = []
     for seed in range(3):

@@ -37,7 +37,6 @@ from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfi
 from trainers.workloads.digits.digits import DigitsMLP
 
 pytestmark = [
-    pytest.mark.slow,
     # Ray leaves its log files and sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),

@@ -98,6 +98,7 @@ def test_device_hours_of_a_deleted_job_stay_spent(database: Database) -> None:
     assert spent() == pytest.approx(before)
 
 
+@pytest.mark.slow
 def test_a_worker_removes_the_files_and_the_rows(sqlite_database: Database, tmp_path: Path) -> None:
     database, clock = sqlite_database, Clock()
     settings = Settings(data_dir=tmp_path, database_url=database.url)

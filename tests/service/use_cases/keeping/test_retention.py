@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from datetime import timedelta
 
+import pytest
+
 from service.domain import Direction, Phase, TrialState
 from service.scheduler.retention import thin_next
 from service.store.repositories import EventRepository, TrialRepository
@@ -59,6 +61,7 @@ def _lengths(database: Database, job_id: str) -> list[int]:
         return [len(trial.measurements) for trial in TrialRepository(session).with_measurements(job_id)]
 
 
+@pytest.mark.slow
 def test_an_old_job_is_thinned_once_and_a_recommended_trial_keeps_all(database: Database) -> None:
     job_id, clock, gone = _finished(database), Clock(), threading.Event()
     before = _lengths(database, job_id)

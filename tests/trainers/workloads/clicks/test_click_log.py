@@ -42,6 +42,7 @@ def click_log(options: dict[str, Any], **fields: Any) -> ClickPrediction:
     return workload
 
 
+@pytest.mark.slow
 def test_the_last_part_of_the_log_is_for_validation(options: dict[str, Any]) -> None:
     workload = click_log(options)
     whole = np.memmap(next(Path(options["cache_directory"]).glob("clicks-*/examples")), dtype=workload._train.dtype)
@@ -151,6 +152,7 @@ def test_ranks_with_shards_train_the_same_model(options: dict[str, Any], two_ran
     promises.assert_one_rank_equals_two("click-log", options, two_ranks, parallelism=sharded)
 
 
+@pytest.mark.slow
 def test_adamw_learns_more_than_the_base_rate(options: dict[str, Any]) -> None:
     description = describe("click-log")
     config = TrialConfig(

@@ -12,6 +12,7 @@ from trainers.workloads.clicks.generator import ClickTruth, click_lines, main, w
 from trainers.workloads.clicks.parser import NUM_CATEGORIES, NUM_COUNTS, parse
 
 
+@pytest.mark.slow
 def test_a_seed_makes_one_log_of_which_a_shorter_one_is_the_beginning(tmp_path: Path) -> None:
     text = b"".join(click_lines(12_000, seed=1))
     assert text.count(b"\n") == 12_000

@@ -67,6 +67,7 @@ def gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [GPT2, LLAMA, BERT, RESNET, VIT], ids=["gpt2", "llama", "bert", "resnet", "vit"])
 def test_pretrained_weights_are_those_in_the_directory(options: dict[str, Any], tmp_path: Path) -> None:
     original = saved(options, tmp_path)
@@ -81,6 +82,7 @@ def test_pretrained_weights_are_those_in_the_directory(options: dict[str, Any], 
     assert torch.equal(logits(original, options), logits(loaded, options))
 
 
+@pytest.mark.slow
 def test_random_weights_take_only_the_shape_from_the_directory(gpt2: Path) -> None:
     drawn = build(of_path(gpt2, GPT2, weights="random"), seed=3)
     # The config of the directory: the same draw as from the options it was written from.
@@ -88,6 +90,7 @@ def test_random_weights_take_only_the_shape_from_the_directory(gpt2: Path) -> No
         assert torch.equal(one, other)
 
 
+@pytest.mark.slow
 def test_weights_of_another_dtype_are_trained_in_float32(tmp_path: Path) -> None:
     model = build(GPT2, seed=7).bfloat16()
     with quiet():
@@ -98,6 +101,7 @@ def test_weights_of_another_dtype_are_trained_in_float32(tmp_path: Path) -> None
         assert torch.equal(one.float(), other)
 
 
+@pytest.mark.slow
 def test_another_task_takes_the_base_model_and_draws_its_head(gpt2: Path) -> None:
     options = of_path(gpt2, {"task": "sequence-classification", "context_length": 32}, tokenizer="byte")
     one, other = (build(options, seed) for seed in (1, 2))
@@ -106,6 +110,7 @@ def test_another_task_takes_the_base_model_and_draws_its_head(gpt2: Path) -> Non
     assert not torch.equal(one.get_parameter(head), other.get_parameter(head))
 
 
+@pytest.mark.slow
 def test_a_config_that_does_not_fit_the_weights_is_refused(gpt2: Path) -> None:
     for config, name in (({"n_embd": 64}, "transformer.h.0.attn"), ({"n_layer": 3}, "transformer.h.2")):
         with pytest.raises(ValueError, match=rf"weights of GPT2LMHeadModel are missing or have .*e.g. {name}"):
@@ -121,6 +126,7 @@ def test_weights_in_several_files_are_read(gpt2: Path, tmp_path: Path) -> None:
         assert torch.equal(one, other)
 
 
+@pytest.mark.slow
 def test_training_begins_at_the_weights_of_the_directory(tmp_path: Path) -> None:
     # The model is trained, saved and trained on: it begins where it ended.
     options = {**GPT2, "max_validation_examples": 16}
@@ -146,6 +152,7 @@ def test_training_begins_at_the_weights_of_the_directory(tmp_path: Path) -> None
     assert measured["pretrained"] == pytest.approx(loss.item(), rel=0.1)  # of another batch
 
 
+@pytest.mark.slow
 def test_a_tokenizer_beside_the_weights_is_used(gpt2: Path, tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers")
     shutil.copytree(gpt2, tmp_path, dirs_exist_ok=True)
@@ -263,6 +270,7 @@ def test_fields_of_parts_of_a_config_are_checked() -> None:
         load(NAME, {**clip, "config": {"vision_config": {"hidden": 32}}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["bert", "roberta", "electra", "bart"])
 def test_language_models_do_not_see_what_they_predict(architecture: str) -> None:
     shape = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 2} if architecture == "bart" else ATTENTION
@@ -281,6 +289,7 @@ def test_a_model_that_sees_what_it_predicts_is_refused() -> None:
         build({**xlnet, "context_length": 16})
 
 
+@pytest.mark.slow
 def test_parameters_without_a_part_in_the_task_are_frozen() -> None:
     # BART's decoder has attention to an encoder that a language model does not have; DINOv2 masks in pretraining only.
     bart = {"d_model": 32, "decoder_layers": 2, "decoder_attention_heads": 2, "decoder_ffn_dim": 64}
@@ -300,6 +309,7 @@ def test_parameters_without_a_part_in_the_task_are_frozen() -> None:
             assert (parameter.grad is not None) == parameter.requires_grad
 
 
+@pytest.mark.slow
 def test_experts_are_trained() -> None:
     # Whose shapes are only known in bfloat16, while they train in float32.
     config = {**ATTENTION, "num_local_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 1}
@@ -323,6 +333,7 @@ def caught_logs() -> Iterator[list[str]]:
     logger.removeHandler(handler)
 
 
+@pytest.mark.slow
 def test_building_and_loading_say_nothing(
     gpt2: Path, caught_logs: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -112,6 +112,7 @@ def test_other_wrong_files_are_refused(tmp_path: Path) -> None:
         read_corpus(str(tmp_path / "rows.xlsx"))
 
 
+@pytest.mark.slow
 def test_short_texts_are_filled_up_with_what_the_model_does_not_see(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.csv", ROWS)
     workload: Any = load(NAME, {**BERT, "path": str(path), "context_length": 24})
@@ -131,6 +132,7 @@ def test_short_texts_are_filled_up_with_what_the_model_does_not_see(tmp_path: Pa
     assert torch.equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["bert", "gpt2"])
 def test_a_users_table_is_learnt(tmp_path: Path, architecture: str) -> None:
     path = written(tmp_path / "rows.csv", ROWS)
@@ -189,6 +191,7 @@ def test_a_users_text_is_read_as_by_text_lm(tmp_path: Path, two_ranks: WarmRanks
     promises.assert_one_rank_equals_two(NAME, chosen, two_ranks)
 
 
+@pytest.mark.slow
 def test_digits_are_enlarged_to_the_side_the_model_takes() -> None:
     def shape_of_images(chosen: dict[str, Any]) -> tuple[int, ...]:
         workload = load(NAME, chosen)
@@ -209,6 +212,7 @@ def test_digits_are_enlarged_to_the_side_the_model_takes() -> None:
     assert shape_of_images({**RESNET, "config": {**RESNET["config"], "num_channels": 3}}) == (2, 3, 32, 32)
 
 
+@pytest.mark.slow
 def test_a_users_images_are_read_as_by_image_folder(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     generator = np.random.default_rng(0)

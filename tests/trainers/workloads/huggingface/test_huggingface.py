@@ -137,6 +137,7 @@ def test_the_model_is_drawn_from_the_global_generator(architecture: str) -> None
     promises.assert_the_model_is_drawn_from_the_global_generator(NAME, options(architecture))
 
 
+@pytest.mark.slow
 @every_architecture
 def test_loss_and_evaluation_are_the_same_mean(architecture: str) -> None:
     built = workload(architecture)
@@ -154,6 +155,7 @@ def test_loss_and_evaluation_are_the_same_mean(architecture: str) -> None:
     assert validation_loss == pytest.approx(losses[0], rel=0.15)  # of another 48 examples, before training
 
 
+@pytest.mark.slow
 # Each architecture and each optimizer: what of one resumes does not depend on the other. BERT is below.
 @pytest.mark.parametrize(
     ("architecture", "optimizer"),
@@ -169,6 +171,7 @@ def test_resume_is_bit_identical(architecture: str, optimizer: str, tmp_path: Pa
     promises.assert_resume_is_bit_identical(NAME, options(architecture, max_validation_examples=8), optimizer, tmp_path)
 
 
+@pytest.mark.slow
 def test_resume_is_bit_identical_with_dropout(tmp_path: Path) -> None:
     config = {**BERT["config"], "hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.2}
     promises.assert_resume_is_bit_identical(NAME, options("bert", config=config), "adamw", tmp_path)
@@ -208,6 +211,7 @@ def test_recomputed_blocks_give_the_same_training() -> None:
     assert promises.of_the_workload(NAME, kept) == promises.of_the_workload(NAME, recomputed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("architecture", "learning_rate", "num_steps", "batch_size", "bound"),
     # Measured: 2.85, 2.88, 1.87, 0.88 and 0.89; without training it is 5.6, 5.6, 2.2, 2.3 and 2.3.
@@ -235,6 +239,7 @@ def test_adamw_learns_from_real_data(
     assert measured[-1].metrics["validation_loss"] < bound
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", ["causal-lm", "image-classification", "sequence-classification"])
 def test_a_small_model_is_there_for_each_task(task: str) -> None:
     built = load(NAME, {"task": task})
@@ -244,6 +249,7 @@ def test_a_small_model_is_there_for_each_task(task: str) -> None:
     assert sum(parameter.numel() for parameter in wider.parameters()) > 2 * num_parameters
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

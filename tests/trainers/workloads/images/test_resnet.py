@@ -70,6 +70,7 @@ def test_a_block_begins_as_its_shortcut(block: type[BasicBlock | Bottleneck]) ->
     torch.testing.assert_close(second(images), images, rtol=0, atol=0)
 
 
+@pytest.mark.slow
 def test_convolutions_begin_by_the_number_of_outputs() -> None:
     for name, module in seeded("resnet50").named_modules():
         if isinstance(module, nn.Conv2d):

@@ -207,6 +207,7 @@ def test_every_other_image_is_mirrored() -> None:
     assert all(corners(training(data, seed, area=1.0))[0] == RED for seed in range(20))
 
 
+@pytest.mark.slow
 def test_a_large_jpeg_decoded_small_is_the_same_picture() -> None:
     # Smooth, so that all ways to scale it down agree.
     x = np.linspace(0, 1, 1600)

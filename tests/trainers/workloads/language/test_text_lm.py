@@ -96,6 +96,7 @@ def test_loss_and_evaluation_are_the_same_mean(options: dict[str, Any], architec
     assert loss == pytest.approx(math.log(257), abs=0.3)
 
 
+@pytest.mark.slow
 @ARCHITECTURES
 def test_data_and_evaluation_are_shared_by_ranks(options: dict[str, Any], architecture: str) -> None:
     options = {**options, "architecture": architecture}
@@ -106,6 +107,7 @@ def test_data_and_evaluation_are_shared_by_ranks(options: dict[str, Any], archit
     promises.assert_the_model_is_drawn_from_the_global_generator("text-lm", options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "optimizer"), [("gpt", "adamw"), ("llama", "shampoo")])
 def test_resume_is_bit_identical(options: dict[str, Any], architecture: str, optimizer: str, tmp_path: Path) -> None:
     options = {**options, "architecture": architecture, "num_validation_sequences": 8}
@@ -125,6 +127,7 @@ def test_ranks_with_shards_train_the_same_model(
     promises.assert_one_rank_equals_two("text-lm", {**options, **model}, two_ranks, parallelism=sharded)
 
 
+@pytest.mark.slow
 @ARCHITECTURES
 def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], architecture: str) -> None:
     description = describe("text-lm")

@@ -137,6 +137,7 @@ def test_groups_hold_each_parameter_once(kind: type[GPT] | type[Llama], precondi
     assert tables.get("preconditioner") == (None if precondition_embeddings else "none")
 
 
+@pytest.mark.slow
 def test_both_models_give_the_numbers_of_transformers() -> None:
     transformers: Any = pytest.importorskip("transformers")
     with torch.no_grad():

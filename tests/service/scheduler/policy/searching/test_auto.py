@@ -113,6 +113,7 @@ def test_a_smooth_objective_is_solved_within_a_few_trainings(num_workers: int) -
     assert simulate(auto(), problem, num_workers=num_workers, budgets=[10])[0] < 0.05
 
 
+@pytest.mark.slow
 def test_suggestions_follow_from_the_seed() -> None:
     def suggestions(seed: int) -> list[Mapping[str, Scalar]]:
         policy, found = auto(CONDITIONAL, seed=seed), []
@@ -127,6 +128,7 @@ def test_suggestions_follow_from_the_seed() -> None:
     assert suggestions(3) == suggestions(3) != suggestions(4)
 
 
+@pytest.mark.slow
 def test_divergence_teaches_where_not_to_go() -> None:
     def objective(config: Mapping[str, Scalar]) -> list[float]:
         lr = config["lr"]
@@ -205,6 +207,7 @@ def test_a_restored_search_goes_on_with_what_was_under_way() -> None:
         assert asked == Resume(running.number, Phase.SEARCH, running.parameters, FIRST_RUNG)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["plain", "conditional"])
 def test_auto_beats_random_search_on_curves_with_crossings_and_cliffs(family: str) -> None:
     regrets: dict[str, list[float]] = {"auto": [], "random": []}
@@ -245,6 +248,7 @@ def test_without_pauses_every_trial_is_trained_to_its_end() -> None:
     assert max(trial.final or 0.0 for trial in policy.search._trials.values()) > 0.98
 
 
+@pytest.mark.slow
 def test_the_model_knows_so_many_trials_and_the_best_among_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("service.scheduler.policy.searching.auto.MAX_KNOWN", 24)
     policy = auto()

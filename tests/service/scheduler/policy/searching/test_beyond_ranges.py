@@ -31,6 +31,7 @@ NUM_TRIALS = 14
 """After ten the Gaussian process has a model, as the last of the samplers."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["auto", "pbt", *get_args(SamplerName)])
 def test_a_search_lives_with_a_proposed_trial_beyond_its_ranges(sampler: str) -> None:
     beyond: dict[str, Scalar] = {"grafting": "adam", "lr": 0.0, "betas[0]": 0.1, "precondition_frequency": 1000}

@@ -374,6 +374,7 @@ def test_what_is_not_positive_is_refused(population: int, interval: int) -> None
         )
 
 
+@pytest.mark.slow
 def test_parameters_of_forks_stay_in_their_ranges() -> None:
     job = Population(num_trials=200, population=6)
     job.run(num_slots=3)

@@ -131,6 +131,7 @@ def test_a_grid_of_astronomical_size_is_sampled() -> None:
     assert values != _suggested(sampler, 1)
 
 
+@pytest.mark.slow
 def test_one_name_with_two_ranges_and_choices_of_mixed_types_can_be_learned() -> None:
     space = SearchSpace(
         "shampoo",

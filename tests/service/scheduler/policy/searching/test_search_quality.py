@@ -126,6 +126,7 @@ def test_a_family_draws_the_same_task_again(family: Family) -> None:
     assert problem.num_units == NUM_UNITS[family]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name.split(".")[0] for path in DATA.glob("*.curves.json.gz")))
 def test_a_table_gives_the_real_curve_of_each_of_its_rows(name: str) -> None:
     table = read_table(name)
@@ -139,6 +140,7 @@ def test_a_table_gives_the_real_curve_of_each_of_its_rows(name: str) -> None:
         assert row.diverged == (len(found) != table.num_units or not math.isfinite(found[-1]))
 
 
+@pytest.mark.slow
 def test_the_command_line_prints_each_policy_and_a_line_of_json(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -76,6 +76,7 @@ def _found(name: SamplerName, seed: int) -> float:
     return _area(points)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNING)
 def test_a_known_front_is_found_better_than_by_random_draws(name: SamplerName) -> None:
     seeds = range(3 if name == "tpe" else 6)
@@ -199,6 +200,7 @@ def test_a_restored_job_finds_the_same_front() -> None:
     assert interrupted == whole
 
 
+@pytest.mark.slow
 def test_tpe_avoids_where_trials_do_not_measure_all_objectives() -> None:
     num_measured = 0
     for seed in range(4):
