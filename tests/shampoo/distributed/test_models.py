@@ -11,7 +11,7 @@ from tests.support.shampoo import models, sharded
 from tests.support.shampoo.members import member
 from tests.support.trainers.ranks import WarmRanks
 
-NUM_STEPS = 20
+NUM_STEPS = 10
 MEMBERS = ("shampoo_adam", "soap", "kl", "spectral", "adam")
 # Damping well above rounding: gradients are summed over ranks in another order, and a root enlarges what is small.
 CHANGES = {"lr": 0.003, "epsilon": 1e-2, "grafting_epsilon": 1e-4, "weight_decay": 0.1}
