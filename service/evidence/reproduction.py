@@ -48,6 +48,23 @@ class Band:
         return value is not None and self.low <= value <= self.high
 
 
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """What came of training a recommendation again."""
+
+    metric: str
+    trials: Sequence[Repeated]
+    band: Band
+    is_reproduced: bool
+    """True if every value falls in the band."""
+
+
+def reproduction(evidence: Evidence, trials: Sequence[Repeated]) -> Reproduction:
+    """What the trials that were trained again say."""
+    band = band_of(evidence)
+    return Reproduction(evidence.metric, trials, band, all(band.holds(one.value) for one in trials))
+
+
 def repeats_of(evidence: Evidence) -> list[Repeat]:
     """The trials that stand for the recommended config: those with new seeds that completed, else what found it."""
     own = _confirmed(evidence)
@@ -82,18 +99,19 @@ def other_versions(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]
     return [f"{name} is {now[name]}, and was {then[name]}" for name in then if name in now and now[name] != then[name]]
 
 
-def outcome_lines(done: Sequence[Repeated], band: Band, metric: str) -> list[str]:
+def outcome_lines(found: Reproduction) -> list[str]:
     """What came of it: a line for each trial, and the answer."""
     lines = []
-    for one in done:
-        was = f"seed {one.repeat.seed}: {metric} {number(one.value)}, was {number(one.repeat.value)} in trial"
+    for one in found.trials:
+        was = f"seed {one.repeat.seed}: {found.metric} {number(one.value)}, was {number(one.repeat.value)} in trial"
         lines.append(f"{was} {one.repeat.trial}: {_difference(one)}")
-    num_in = sum(band.holds(one.value) for one in done)
+    band, num_trials = found.band, len(found.trials)
+    num_in = sum(band.holds(one.value) for one in found.trials)
     span = f"the band {number(band.low)} to {number(band.high)}, {band.basis}"
-    if num_in == len(done):
+    if found.is_reproduced:
         lines.append(f"Reproduced: {'it falls' if num_in == 1 else f'all {num_in} fall'} in {span}.")
     else:
-        lines.append(f"Not reproduced: {num_in} of {len(done)} in {span}.")
+        lines.append(f"Not reproduced: {num_in} of {num_trials} in {span}.")
     return lines
 
 

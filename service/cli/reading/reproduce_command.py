@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, Token, Url, client_at, say
+from service.cli.asking import DEFAULT_URL, Token, Url, client_at, say, say_json_content
 from service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -31,10 +31,13 @@ def reproduce(
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
 ) -> None:
     """Trains a recommendation again, here, with the seeds, ranks and threads of its evidence, and says whether it falls
     in the band. Exit status 0: it does; 1: it does not, or could not be trained."""
-    from service.evidence.reproduction import Repeated, band_of, outcome_lines, repeats_of
+    from pydantic import TypeAdapter
+
+    from service.evidence.reproduction import Repeated, Reproduction, outcome_lines, repeats_of, reproduction
 
     with client_at(url, token) as client:
         is_job = recommendation.startswith("job_")
@@ -48,10 +51,13 @@ def reproduce(
         say(f"training with seed {repeat.seed} ...", err=True)
         wanted = weights if not done else None
         done.append(Repeated(repeat, trained(found.torchrun, repeat.seed, found.evidence.metric, weights=wanted)))
-    band = band_of(found.evidence)
-    for line in outcome_lines(done, band, found.evidence.metric):
-        say(line)
-    if not all(band.holds(one.value) for one in done):
+    outcome = reproduction(found.evidence, done)
+    if as_json:
+        say_json_content(TypeAdapter(Reproduction).dump_python(outcome, mode="json"))
+    else:
+        for line in outcome_lines(outcome):
+            say(line)
+    if not outcome.is_reproduced:
         raise typer.Exit(1)
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from service.cli.reading.reproduce_command import trained
 from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.recommended import Ranks
-from service.evidence.reproduction import Repeated, band_of, other_versions, outcome_lines, repeats_of
+from service.evidence.reproduction import Repeated, other_versions, outcome_lines, repeats_of, reproduction
 from tests.support.service.confirmed import recommendation_of
 from trainers.config import AveragingConfig, OptimizerConfig, TrialConfig
 from trainers.installation.commit import commit
@@ -23,24 +23,26 @@ from trainers.workloads.registry import load
 
 def test_the_trials_with_new_seeds_are_trained_again_and_held_against_the_band_of_a_further_seed() -> None:
     evidence = recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]}).evidence
-    repeats, band = repeats_of(evidence), band_of(evidence)
+    repeats = repeats_of(evidence)
     assert [one.value for one in repeats] == [0.31, 0.33]
-    assert band.low < 0.31 < 0.33 < band.high
-    done = [Repeated(repeats[0], repeats[0].value), Repeated(repeats[1], 0.34)]
-    same, other, answer = outcome_lines(done, band, evidence.metric)
+    found = reproduction(evidence, [Repeated(repeats[0], repeats[0].value), Repeated(repeats[1], 0.34)])
+    assert found.band.low < 0.31 < 0.33 < found.band.high
+    assert found.is_reproduced
+    same, other, answer = outcome_lines(found)
     assert same.endswith("the same to the last digit")
     assert other.endswith("+3.0%")
     assert answer.startswith("Reproduced: all 2 fall in the band")
-    far = [Repeated(repeats[0], 10 * band.high), Repeated(repeats[1], None)]
-    assert outcome_lines(far, band, evidence.metric)[1].endswith("it did not come to its end")
-    assert outcome_lines(far, band, evidence.metric)[-1].startswith("Not reproduced: 0 of 2 in the band")
+    far = reproduction(evidence, [Repeated(repeats[0], 10 * found.band.high), Repeated(repeats[1], None)])
+    assert not far.is_reproduced
+    assert outcome_lines(far)[1].endswith("it did not come to its end")
+    assert outcome_lines(far)[-1].startswith("Not reproduced: 0 of 2 in the band")
 
 
 def test_without_confirmation_what_one_seed_found_is_trained_again() -> None:
     evidence = dataclasses.replace(recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]}).evidence, confirmation=None)
     [one] = repeats_of(evidence)
     assert (one.seed, one.trial) == (evidence.best.config["seed"], evidence.best.number)
-    band = band_of(evidence)
+    band = reproduction(evidence, []).band
     assert band.holds(one.value)
     assert not band.holds(1.02 * one.value)
 
