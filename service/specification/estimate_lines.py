@@ -94,6 +94,11 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
     ]
     if memory.activations_problem is not None:
         lines.append(f"Activations come on top and are not known: {memory.activations_problem}.")
+    if memory.kept_weights_bytes:
+        lines.append(
+            f"The winners' weights take {mebibytes(memory.kept_weights_bytes)} of storage until the job is deleted: "
+            "`keep_weights: false` leaves them out."
+        )
     if memory.limit_bytes is None:
         return [*lines, "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."]
     lines.append(f"The limit is {mebibytes(memory.limit_bytes)} for each rank.")

@@ -195,6 +195,18 @@ def confirmation_of(specification: JobSpecification) -> ConfirmationSizes | None
     return _sizes(specification, _allot_sides(specification))
 
 
+def num_kept_weights(specification: JobSpecification) -> int:
+    """The files of trained weights that a job leaves: of the recommended config and of the baselines' best, where it is
+    confirmed and trains its trials itself.
+
+    Raises:
+        InvalidInput: the phases have too few trials.
+    """
+    if not specification.keep_weights or specification.external is not None or confirmation_of(specification) is None:
+        return 0
+    return 1 + bool(specification.baselines)
+
+
 def _sizes(specification: JobSpecification, of_sides: Sequence[int]) -> ConfirmationSizes | None:
     """The sizes, from the trials of the search and of each baseline."""
     asked, fewest = specification.confirmation, min(of_sides)

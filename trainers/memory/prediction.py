@@ -4,12 +4,12 @@ them.
     python -m trainers.memory.prediction
 
 reads a JSON object from each line of its standard input, `{"config": ..., "world_size": 1, "device_type": "cpu"}`, and
-answers with a line `{"bytes": ..., "device_bytes": ..., "num_train_examples": ...}`, or `{"problem": ...}` if there is
-no telling, with the `field` that is at fault where the config is. Predicted are
-the weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and
-the process itself come on top, so that what is said not to fit does not. With `"of": "activations"` in it, the answer
-is `{"bytes": ...}` of `trainers.memory.activations`, for which a step is run. With `data_roots`, paths must lie in
-them.
+answers with a line `{"bytes": ..., "weights_bytes": ..., "device_bytes": ..., "num_train_examples": ...}`, or
+`{"problem": ...}` if there is no telling, with the `field` that is at fault where the config is. Predicted are the
+weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and the
+process itself come on top, so that what is said not to fit does not. `weights_bytes` are of the weights alone, whole.
+With `"of": "activations"` in it, the answer is `{"bytes": ...}` of `trainers.memory.activations`, for which a step is
+run. With `data_roots`, paths must lie in them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -110,7 +110,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return Needs(
-        weights=_bytes([*found.model.parameters(), *found.model.buffers()]),
+        weights=_bytes_of_weights(found.model),
         gradients=sum(count * parameter.nbytes for parameter, count in counts.items()),
         averages=averages,
         optimizer=sum(counts[p] * bytes_of_state(kept) for p, kept in inner.state.items()),
@@ -161,13 +161,13 @@ def without_data(model: nn.Module) -> nn.Module:
     return model
 
 
-def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+def _bytes_of_weights(model: nn.Module) -> int:
+    return sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
 
 
 def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
     found = _model_of(config)
-    model_bytes = _bytes([*found.model.parameters(), *found.model.buffers()])
+    model_bytes = _bytes_of_weights(found.model)
     return activation_bytes(config, found.workload, model_bytes=model_bytes, world_size=world_size)
 
 
@@ -191,6 +191,7 @@ def _answer(line: str) -> dict[str, Any]:
         is_cuda = asked["device_type"] == "cuda" and torch.cuda.is_available()
         return {
             "bytes": predicted_bytes(config, world_size=asked["world_size"], device_type=asked["device_type"]),
+            "weights_bytes": _bytes_of_weights(_model_of(config).model),
             "device_bytes": torch.cuda.get_device_properties(0).total_memory if is_cuda else None,
             "num_train_examples": _model_of(config).workload.num_train_examples,
         }

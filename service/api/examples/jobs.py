@@ -222,6 +222,7 @@ JOB_ESTIMATE: dict[str, Any] = {
         },
         "problem": None,
         "activations_problem": None,
+        "kept_weights_bytes": 339_000,
     },
 }
 

@@ -24,7 +24,7 @@ from service.domain import Side
 from service.errors import InvalidInput
 from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.job import JobSpecification
-from service.specification.phases import spaces_of
+from service.specification.phases import num_kept_weights, spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
@@ -88,6 +88,8 @@ class MemoryPredictor:
         self._is_closed = False
         self.device_bytes: int | None = None
         """Memory of this machine's first GPU, once something was predicted for GPU ranks; None: none is known."""
+        self.weights_bytes = 0
+        """Parameters and buffers of the model that something was predicted for last."""
         self.num_train_examples: int | None = None
         """Of the workload that something was predicted for last."""
         asked, self._questions = os.pipe()
@@ -130,6 +132,7 @@ class MemoryPredictor:
         """
         answer = self._ask({"config": config.to_json()}, timeout_seconds=timeout_seconds)
         self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
+        self.weights_bytes = answer["weights_bytes"]
         return int(answer["bytes"])
 
     def activations(self, config: TrialConfig, *, timeout_seconds: float) -> int:
@@ -227,9 +230,10 @@ def estimate_memory(
                     num_points=len(needed),
                 )
             spaces, activations_problem = _with_activations(predictor, plan, spaces)
+            kept = num_kept_weights(plan.specification) * predictor.weights_bytes
     except NotPredictable as error:
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
-    return MemoryEstimate(limit, spaces, activations_problem=activations_problem)
+    return MemoryEstimate(limit, spaces, activations_problem=activations_problem, kept_weights_bytes=kept)
 
 
 def check_workload(plan: JobPlan, *, data_roots: DataRoots | None = None, start_seconds: float = START_SECONDS) -> None:

@@ -152,7 +152,7 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit_and_activat
         predicted_bytes(found.trial_config(Phase.SEARCH, {"preconditioner": kind})) for kind in ("none", "shampoo")
     )
     for limit, least, most in ((small - 1, 1.0, 1.0), (large - 1, 0.0, 0.99), (large, 0.0, 0.0)):
-        limited = plan(search_space=space, resources={"memory_per_worker": limit})
+        limited = plan(search_space=space, resources={"memory_per_worker": limit}, confirmation={"num_seeds": 4})
         estimate = estimate_memory(limited, start_seconds=PATIENCE_SECONDS)
         assert estimate.problem is None
         of_search = estimate.spaces[Phase.SEARCH]
@@ -169,6 +169,7 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit_and_activat
     config = found.trial_config(Phase.SEARCH, found.spaces[Phase.SEARCH].defaults())
     workload = load(config.workload, config.workload_options)
     assert measured == {activation_bytes(config, workload, model_bytes=0, world_size=1)}
+    assert estimate.kept_weights_bytes == 2 * needs_of(config).weights
 
 
 @pytest.mark.slow
@@ -247,5 +248,7 @@ def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None
         assert ("the default of the search is likely to run out of memory" in told) == is_told
     unmeasured = lines(MemoryEstimate(None, of_search(None), activations_problem="the model is too large"))
     assert "Activations come on top and are not known: the model is too large." in unmeasured
+    assert "The winners' weights take 3 MiB of storage" in lines(MemoryEstimate(None, kept_weights_bytes=3 * 2**20))
+    assert "winners' weights" not in lines(MemoryEstimate(None, kept_weights_bytes=0))
     unknown = lines(MemoryEstimate(None, problem="torch is not installed here"))
     assert "The memory of trials cannot be predicted: torch is not installed here." in unknown
