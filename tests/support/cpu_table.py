@@ -76,7 +76,7 @@ def table(spent: dict[str, Spent]) -> str:
     """The most expensive files and the sum of all, in Markdown."""
     dearest = sorted(spent.items(), key=lambda entry: -entry[1].cpu_seconds)
     others = dearest[TABLE_LENGTH:]
-    rows = [(f"`{path.removeprefix('tests/')}`", of_file) for path, of_file in dearest[:TABLE_LENGTH]]
+    rows = [(f"`{path}`", of_file) for path, of_file in dearest[:TABLE_LENGTH]]
     if others:
         rows.append((f"{len(others)} others", _sum(of_file for _, of_file in others)))
     rows.append(("sum", _sum(spent.values())))
