@@ -80,11 +80,11 @@ def hold(requirements: Sequence[str], parent: Path) -> Packages:
         lock = os.open(lock_file, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if _is(lock, lock_file) and directory.is_dir():
+            if _is_at(lock, lock_file) and directory.is_dir():
                 os.utime(directory)
                 break
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if _is(lock, lock_file) and not directory.is_dir():
+            if _is_at(lock, lock_file) and not directory.is_dir():
                 _remove_unused(parent)
                 _install(requirements, constraints, directory)
         except BaseException:
@@ -95,7 +95,7 @@ def hold(requirements: Sequence[str], parent: Path) -> Packages:
     return Packages(found, lock)
 
 
-def _is(lock: int, file: Path) -> bool:
+def _is_at(lock: int, file: Path) -> bool:
     """Whether an open file still stands at its path: whoever removes packages removes their lock."""
     try:
         return os.path.samestat(os.fstat(lock), file.stat())
@@ -143,7 +143,7 @@ def _remove_unused(parent: Path) -> None:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is(lock, lock_file):
+            if _is_at(lock, lock_file):
                 shutil.rmtree(directory, ignore_errors=True)
                 lock_file.unlink()
         except BlockingIOError:

@@ -105,13 +105,13 @@ def outcome_lines(found: Reproduction) -> list[str]:
     for one in found.trials:
         was = f"seed {one.repeat.seed}: {found.metric} {number(one.value)}, was {number(one.repeat.value)} in trial"
         lines.append(f"{was} {one.repeat.trial}: {_difference(one)}")
-    band, num_trials = found.band, len(found.trials)
+    band = found.band
     num_in = sum(band.holds(one.value) for one in found.trials)
     span = f"the band {number(band.low)} to {number(band.high)}, {band.basis}"
     if found.is_reproduced:
         lines.append(f"Reproduced: {'it falls' if num_in == 1 else f'all {num_in} fall'} in {span}.")
     else:
-        lines.append(f"Not reproduced: {num_in} of {num_trials} in {span}.")
+        lines.append(f"Not reproduced: {num_in} of {len(found.trials)} in {span}.")
     return lines
 
 
