@@ -17,7 +17,7 @@ import torch
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters, Solver
 from shampoo.state.block_state import state_layout
 from shampoo.state.blocking import regions
-from shampoo.state.buckets import max_chunk_blocks
+from shampoo.state.buckets import max_chunk_blocks, scratch_elements
 from shampoo.state.factors import side_kinds
 
 # What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the
@@ -49,8 +49,9 @@ class Cost:
     preconditioner_bytes: int
     """The part of it that belongs to Kronecker factors: factors, roots, bases, eigenvalues and their counters."""
     scratch_bytes: int
-    """Upper bound of the working memory that is kept between steps: three times the largest chunk. A refresh needs some
-    matrices of the size of the factors at hand beside it."""
+    """Upper bound of the working memory that is kept between steps: three times the largest chunk, on the CPU for each
+    of the threads that chunks of a large model are shared out over (`chunk_schedule`). A refresh needs some matrices of
+    the size of the factors at hand beside it."""
     num_blocks: int
     """Blocks that have a preconditioner."""
     step_operations: int
@@ -139,7 +140,7 @@ def estimate_blocks(
         step_kernels += for_step
         refresh_kernels += for_refresh
         rows = min(num, max_chunk_blocks(block, device, working.itemsize))
-        scratch = max(scratch, 3 * rows * math.prod(block) * working.itemsize)
+        scratch = max(scratch, 3 * scratch_elements(rows * math.prod(block)) * working.itemsize)
     return Cost(
         state_bytes=total_bytes,
         preconditioner_bytes=preconditioner_bytes,

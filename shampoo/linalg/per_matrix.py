@@ -42,33 +42,41 @@ def per_matrix_together(calls: Sequence[Call]) -> list[tuple[Tensor, ...]]:
     each would keep all threads but one waiting."""
     num_threads = torch.get_num_threads()
     if num_threads == 1 or any(stacks[0].device.type != "cpu" for _, stacks in calls):
-        return [_without_gradients(call) for call in calls]
-    shares = [_shares(call, num_threads) for call in calls]
-    done = _threads(os.getpid(), num_threads).map(_without_gradients, itertools.chain.from_iterable(shares))
-    parts = [[next(done) for _ in of_call] for of_call in shares]
-    return [tuple(torch.cat(outputs) for outputs in zip(*of_call, strict=True)) for of_call in parts]
+        return [solve(call) for call in calls]
+    parts = [shares(call, num_threads) for call in calls]
+    done = single_threads(num_threads).map(solve, itertools.chain.from_iterable(parts))
+    return [joined([next(done) for _ in of_call]) for of_call in parts]
 
 
-def _shares(call: Call, num_threads: int) -> list[Call]:
+def shares(call: Call, num_threads: int) -> list[Call]:
+    """The call in parts that threads can take: large matrices one by one."""
     function, stacks = call
     rows = max(1, _SHARE_ELEMENTS // max(1, math.prod(stacks[0].shape[1:])))
     num_shares = max(num_threads, math.ceil(len(stacks[0]) / rows))
     return [(function, share) for share in zip(*(stack.chunk(num_shares) for stack in stacks), strict=True)]
 
 
-def _without_gradients(call: Call) -> tuple[Tensor, ...]:
+def joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """The result of a call, of those of its shares."""
+    return tuple(torch.cat(outputs) for outputs in zip(*parts, strict=True))
+
+
+def solve(call: Call) -> tuple[Tensor, ...]:
+    """The result of a call, in this thread."""
     function, stacks = call
     # Each thread has its own gradient mode, on when the thread starts.
     with torch.no_grad():
         return function(*stacks)
 
 
+def single_threads(num_threads: int) -> ThreadPoolExecutor:
+    """Threads that compute with one thread each; kept, because each costs a setting that must be put back."""
+    return _threads(os.getpid(), num_threads)
+
+
 @cache
 def _threads(process_id: int, num_threads: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """Threads that compute with one thread each; kept, because each costs a setting that must be put back.
-
-    The process is part of the key: a forked child inherits the pool but none of its threads.
-    """
+    """The process is part of the key: a forked child inherits the pool but none of its threads."""
     return ThreadPoolExecutor(
         num_threads, "shampoo-matrices", initializer=_compute_with_one_thread, initargs=(threading.Lock(),)
     )

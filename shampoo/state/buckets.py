@@ -28,6 +28,8 @@ OTHER_CHUNK_BYTES = 384 << 20
 """The same elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is one."""
 _MIN_CHUNK_BLOCKS = 4
 """A chunk has so many blocks however large they are, by judgement: products of fewer are hardly batched."""
+_CACHE_LINE_ELEMENTS = 16
+"""Of float32; of float64 two lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +263,12 @@ def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> i
     """The number of blocks of this shape that are worked on at a time."""
     chunk_bytes = CHUNK_BYTES.get(device_type, OTHER_CHUNK_BYTES)
     return max(_MIN_CHUNK_BLOCKS, chunk_bytes // (math.prod(block) * itemsize))
+
+
+def scratch_elements(num_elements: int) -> int:
+    """The elements that one of the tensors of a chunk takes up in scratch memory: each begins where a cache line does,
+    because kernels round otherwise where memory lies otherwise, and which thread has which is chance."""
+    return -(-num_elements // _CACHE_LINE_ELEMENTS) * _CACHE_LINE_ELEMENTS
 
 
 def _parts(piece: BucketPiece, max_blocks: int) -> Iterator[BucketPiece]:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.state.buckets import Bucket
-from shampoo.step.block_step import Scratch, Solved, block_direction
+from shampoo.state.buckets import Bucket, scratch_elements
+from shampoo.step.block_step import Scratch, Solved, block_direction, update_gram_factors
+from shampoo.step.chunk_schedule import ChunkStep, chunk_steps, step_chunks
 from shampoo.step.failures import RefreshFailures
-from shampoo.step.refresh_ahead import ChunkStep, chunk_steps, solve_ahead
 from shampoo.step.weights import Weights, finite_gradients, per_row
 from shampoo.torch_internals import foreach_add_, foreach_copy_
 
@@ -21,7 +22,7 @@ class GroupStep:
     """Steps groups, in scratch memory that it keeps from step to step."""
 
     def __init__(self, failures: RefreshFailures) -> None:
-        self.scratch: dict[tuple[torch.device, torch.dtype], Tensor] = {}
+        self.scratch: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
         self._failures = failures
 
     def __call__(
@@ -49,62 +50,76 @@ class GroupStep:
             steps[param] = state[param]["step"]
         weights = Weights(steps, state, h, positions=positions)
         work = chunk_steps(buckets, steps, h)
-        solved = solve_ahead(work, h, lambda item: self._gradient(item, weights, finite.rows(item.chunk.pieces), h)[0])
-        for index, item in enumerate(work):
-            chunk = item.chunk
-            is_finite = finite.rows(chunk.pieces)
-            scratch = self._gradient(item, weights, is_finite, h)
-            P = self._direction(item, scratch, h, solved.get(index))
-            if is_finite is None:
-                weights.move(chunk, P, h.lr, kept=kept)
-            else:
-                spare = [x for x in scratch if x is not P][:2]
-                weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
+
+        def update(item: ChunkStep) -> None:
+            with self._gradient(item, weights, finite.rows(item.chunk.pieces), h) as scratch:
+                update_gram_factors(scratch[0], item.chunk.state, item.at)
+
+        def step(item: ChunkStep, solved: Solved | None) -> None:
+            chunk, is_finite = item.chunk, finite.rows(item.chunk.pieces)
+            with self._gradient(item, weights, is_finite, h) as scratch:
+                P = block_direction(
+                    scratch,
+                    chunk.state,
+                    h,
+                    item.at,
+                    step=item.step,
+                    due=item.due,
+                    all_refreshed=item.bucket.all_refreshed,
+                    solved=solved,
+                )
+                if is_finite is None:
+                    weights.move(chunk, P, h.lr, kept=kept)
+                else:
+                    spare = [x for x in scratch if x is not P][:2]
+                    weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
+
+        step_chunks(work, h, update, step)
+        for item in work:
+            self._note_refreshes(item, h)
         weights.write_back()
 
-    def _gradient(self, item: ChunkStep, weights: Weights, is_finite: Tensor | None, h: Hyperparameters) -> Scratch:
+    @contextlib.contextmanager
+    def _gradient(
+        self, item: ChunkStep, weights: Weights, is_finite: Tensor | None, h: Hyperparameters
+    ) -> Iterator[Scratch]:
         """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included, and 0 in rows
         where the device alone knows that it is not finite."""
         chunk = item.chunk
-        scratch = self._scratch_of(item.bucket.like, (chunk.stop - chunk.start, *item.bucket.block))
-        for G, gradients in chunk.aligned(scratch[0], weights.gradients):
-            foreach_copy_(G, gradients)
-        if h.weight_decay > 0 and h.weight_decay_type == "l2":
-            for G, decayed in chunk.aligned(scratch[0], weights.of):
-                foreach_add_(G, decayed, alpha=h.weight_decay)
-        if is_finite is not None:
-            scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
-        return scratch
+        with self._scratch_of(item.bucket.like, (chunk.stop - chunk.start, *item.bucket.block)) as scratch:
+            for G, gradients in chunk.aligned(scratch[0], weights.gradients):
+                foreach_copy_(G, gradients)
+            if h.weight_decay > 0 and h.weight_decay_type == "l2":
+                for G, decayed in chunk.aligned(scratch[0], weights.of):
+                    foreach_add_(G, decayed, alpha=h.weight_decay)
+            if is_finite is not None:
+                scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
+            yield scratch
 
-    def _direction(self, item: ChunkStep, scratch: Scratch, h: Hyperparameters, solved: Solved | None) -> Tensor:
-        """The direction of a chunk from its gradient, scratch[0]; what has been solved ahead includes it already."""
-        bucket, chunk, due = item.bucket, item.chunk, item.due
-        P = block_direction(
-            scratch,
-            chunk.state,
-            h,
-            item.at,
-            step=item.step,
-            due=due,
-            all_refreshed=bucket.all_refreshed,
-            solved=solved,
-        )
-        for side, _, _ in due:
+    def _note_refreshes(self, item: ChunkStep, h: Hyperparameters) -> None:
+        bucket, chunk = item.bucket, item.chunk
+        for side, _, _ in item.due:
             counter = chunk.state.sides[side].num_failed_in_a_row
             if counter is not None:
                 where = f"factor {side} of a block {bucket.block} of a parameter {chunk.pieces[0].shape}"
                 self._failures.note(counter, limit=h.max_failed_refreshes, where=where)
-        if due and not bucket.all_refreshed:
+        if item.due and not bucket.all_refreshed:
             bucket.look_at_refreshes()
-        return P
 
-    def _scratch_of(self, like: Tensor, shape: tuple[int, ...]) -> Scratch:
-        """Three uninitialised tensors of this shape, in memory kept from step to step.
+    @contextlib.contextmanager
+    def _scratch_of(self, like: Tensor, shape: tuple[int, ...]) -> Iterator[Scratch]:
+        """Three uninitialised tensors of this shape, in memory kept from step to step, of which each thread that
+        computes has its own.
 
         Fresh temporaries cost five times the arithmetic on the CPU: the allocator maps and unmaps large ones.
         """
         numel = torch.Size(shape).numel()
-        slab = self.scratch.get((like.device, like.dtype))
-        if slab is None or slab.shape[1] < numel:
-            slab = self.scratch[like.device, like.dtype] = like.new_empty(3, numel)
-        return slab[0, :numel].view(shape), slab[1, :numel].view(shape), slab[2, :numel].view(shape)
+        kept = self.scratch.setdefault((like.device, like.dtype), [])
+        try:
+            slab = kept.pop()
+        except IndexError:  # each is in use
+            slab = like.new_empty(3, 0)
+        if slab.shape[1] < numel:
+            slab = like.new_empty(3, scratch_elements(numel))
+        yield slab[0, :numel].view(shape), slab[1, :numel].view(shape), slab[2, :numel].view(shape)
+        kept.append(slab)

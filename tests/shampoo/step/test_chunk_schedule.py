@@ -1,0 +1,193 @@
+"""Solving a step's refreshes together, and sharing its chunks out over threads, change nothing but the time it
+takes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from shampoo import Shampoo
+from shampoo.linalg.per_matrix import Call, per_matrix_together
+from shampoo.state import buckets
+from shampoo.step import chunk_schedule, group_step
+from shampoo.step.block_step import Scratch, block_direction
+from tests.support.shampoo.members import REPRESENTATIVES, member
+from tests.support.shampoo.settings import gradients_like, parameters, train
+
+SHAPES = [(20, 16), (16, 24), (5, 9, 7), (11,), (8, 8)]
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def shared_out(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
+    """Three threads, small chunks, and all of them shared out; the threads that stepped one."""
+    monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 0)
+    monkeypatch.setattr(chunk_schedule, "MIN_CHUNKS_PER_THREAD", 0)
+    monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 512})
+    monkeypatch.setattr(buckets, "_MIN_CHUNK_BLOCKS", 1)
+    seen: set[int] = set()
+
+    def noted(*arguments: Any, **named: Any) -> Tensor:
+        seen.add(threading.get_ident())
+        return block_direction(*arguments, **named)
+
+    monkeypatch.setattr(group_step, "block_direction", noted)
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield seen
+    torch.set_num_threads(before)
+
+
+@pytest.fixture
+def together(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Numbers of calls that were solved at once, each time."""
+    sizes: list[int] = []
+
+    def noted(calls: list[Call]) -> list[tuple[Tensor, ...]]:
+        sizes.append(len(calls))
+        return per_matrix_together(calls)
+
+    monkeypatch.setattr(chunk_schedule, "per_matrix_together", noted)
+    return sizes
+
+
+def _trained(name: str, num_steps: int = 9) -> tuple[list[Tensor], list[Tensor]]:
+    params = parameters(SHAPES, torch.float32)
+    optimizer = Shampoo(params, **member(name, weight_decay=0.1, weight_decay_type="l2"))
+    for step in range(num_steps):
+        for index, (param, gradient) in enumerate(zip(params, gradients_like(params, step=step), strict=True)):
+            param.grad = None if index == 1 and step < 3 else gradient  # a parameter with steps of its own
+        optimizer.step()
+    state = [value for param in params for value in optimizer.state[param].values() if isinstance(value, Tensor)]
+    return [param.detach() for param in params], state
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "shampoo_adam",
+        "shampoo_none",
+        "shampoo_by_eigh64",
+        "shampoo_by_coupled_newton",
+        "shampoo_by_qr",
+        "shampoo_diagonal",
+        "shampoo_together",
+        "soap",
+        "soap_by_qr",
+        "soap_one_sided",
+    ],
+)
+def test_weights_and_state_are_those_of_solving_chunk_by_chunk(
+    name: str, together: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead = _trained(name)
+    assert max(together) > 2
+    together.clear()
+    monkeypatch.setattr(chunk_schedule, "MAX_BYTES", 0)
+    alone = _trained(name)
+    assert together == []
+    for found, expected in zip((*ahead[0], *ahead[1]), (*alone[0], *alone[1]), strict=True):
+        assert torch.equal(found, expected)
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize("name", ["kl", "shampoo_int8", "shampoo_tolerant", "spectral", "adam"])
+def test_what_depends_on_more_than_statistics_is_not_solved_ahead(name: str, together: list[int]) -> None:
+    _trained(name)
+    assert together == []
+
+
+def test_a_step_that_refreshes_much_is_not_held_in_memory_at_once(
+    together: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A hundredth of the memory, for sides of a tenth of those of large layers.
+    monkeypatch.setattr(chunk_schedule, "MAX_BYTES", chunk_schedule.MAX_BYTES // 100)
+    params = parameters([(110, 110)] * 2, torch.float32)
+    optimizer = Shampoo(params, max_preconditioner_dim=110, precondition_frequency=1)
+    train(optimizer, params, range(1))
+    assert chunk_schedule.MAX_BYTES > 4 * 4 * 110**2  # four factors fit,
+    assert together == [2]  # one call for each side
+    together.clear()
+    more = parameters([(110, 110)] * 5, torch.float32)
+    train(Shampoo(more, max_preconditioner_dim=110, precondition_frequency=1), more, range(1))
+    assert together == []  # and ten do not
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_in_threads_weights_and_state_are_those_of_one_thread(name: str, shared_out: set[int]) -> None:
+    in_threads = _trained(name)
+    assert threading.get_ident() not in shared_out
+    shared_out.clear()
+    torch.set_num_threads(1)
+    expected = _trained(name)
+    assert shared_out == {threading.get_ident()}
+    for found, alone in zip((*in_threads[0], *in_threads[1]), (*expected[0], *expected[1]), strict=True):
+        assert torch.equal(found, alone)
+
+
+def test_what_fails_in_a_thread_is_raised_when_all_have_ended(
+    shared_out: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[tuple[int, ...]] = []
+    ended: list[tuple[int, ...]] = []
+
+    def failing(scratch: Scratch, *arguments: Any, **named: Any) -> Tensor:
+        block = tuple(scratch[0].shape[1:])
+        begun.append(block)
+        if block == (16, 24):
+            raise ArithmeticError("of the second parameter")
+        direction = block_direction(scratch, *arguments, **named)
+        ended.append(block)
+        return direction
+
+    params = parameters(SHAPES, torch.float32)
+    optimizer = Shampoo(params, max_preconditioner_dim=24)
+    train(optimizer, params, range(1))
+    assert threading.get_ident() not in shared_out
+    monkeypatch.setattr(group_step, "block_direction", failing)
+    with pytest.raises(ArithmeticError, match="of the second parameter"):
+        train(optimizer, params, range(1, 2))
+    assert len(ended) == len(SHAPES) - 1
+    assert begun.count((16, 24)) == 1
+    assert len(begun) == len(ended) + 1
+
+
+@pytest.mark.parametrize(
+    ("num_blocks", "num_threads", "in_threads"),
+    [(16, 2, True), (16, 1, False), (15, 2, False), (64, 8, True), (72, 9, False)],
+    ids=["enough", "one thread", "too few chunks", "of eight threads", "too many threads"],
+)
+def test_chunks_are_shared_out_where_all_threads_are_kept_busy(
+    num_blocks: int, num_threads: int, *, in_threads: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 16 * 16 * 16 * (1 + 2 * 32))
+    monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 1})
+    params = parameters([(16, 16 * num_blocks)], torch.float32)
+    optimizer = Shampoo(params, max_preconditioner_dim=16)
+    seen: set[int] = set()
+
+    def noted(*arguments: Any, **named: Any) -> Tensor:
+        seen.add(threading.get_ident())
+        return block_direction(*arguments, **named)
+
+    monkeypatch.setattr(group_step, "block_direction", noted)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(num_threads)
+        train(optimizer, params, range(1))
+    finally:
+        torch.set_num_threads(before)
+    assert (threading.get_ident() not in seen) == in_threads
