@@ -60,7 +60,7 @@ class ChunkStep:
 
     @property
     def operations(self) -> int:
-        """About those of a step without refresh, as a multiple of a member's products."""
+        """About those of a step of `shampoo` without refresh; others do up to twice as many."""
         sizes = (side.size for side in self.chunk.state.sides if side.kind == "full")
         return (self.chunk.stop - self.chunk.start) * math.prod(self.bucket.block) * (1 + 2 * sum(sizes))
 
@@ -131,6 +131,9 @@ def _step_in_threads(
     try:
         updates = [start(update, item) for item in ahead]
         num_meanwhile = max(0, num_threads - len(updates)) if updates else 0
+        # The smallest are left to the end, after the chunks that wait for their refresh.
+        num_left = min(num_threads, len(others) - num_meanwhile) if updates else 0
+        middle = len(others) - num_left
         for item in others[:num_meanwhile]:
             start(step, item, None)
         for updated in updates:
@@ -140,17 +143,23 @@ def _step_in_threads(
             for item in ahead
             for mode, call in _calls(item, h).items()
         ]
-        for item in others[num_meanwhile:]:
+        for item in others[num_meanwhile:middle]:
             start(step, item, None)
-        solved: dict[int, dict[int, tuple[Tensor, ...]]] = {id(item): {} for item in ahead}
+        solved: dict[int, dict[int, list[tuple[Tensor, ...]]]] = {id(item): {} for item in ahead}
         for item, mode, parts in solving:
-            solved[id(item)][mode] = joined([part.result() for part in parts])
+            solved[id(item)][mode] = [part.result() for part in parts]
         for item in ahead:
-            start(step, item, solved[id(item)])
+            start(_step_solved, step, item, solved[id(item)])
+        for item in others[middle:]:
+            start(step, item, None)
     finally:
         wait(started)
     for future in started:
         future.result()
+
+
+def _step_solved(step: Step, item: ChunkStep, parts: Mapping[int, Sequence[tuple[Tensor, ...]]]) -> None:
+    step(item, {mode: joined(of_side) for mode, of_side in parts.items()})
 
 
 def _without_gradients(function: Callable[..., T], *arguments: object) -> T:

@@ -23,6 +23,7 @@ from service.dashboard.new_job.form import first_workload, job_defaults, job_for
 from service.dashboard.new_job.options import OPTIONS, workload_form
 from service.dashboard.rendering import page
 from service.errors import NotFound
+from service.evidence.in_words.wording import OPTIMIZER_TITLES
 from service.specification.workloads import known_workloads
 from service.store.repositories import JobRepository
 from service.use_cases.keeping.clone import submission_of
@@ -78,6 +79,7 @@ async def new_job_page(
         "free_options": FREE_OPTIONS,
         "catalogue": {
             "spaces": {name: space.to_json() for name, space in presets().items()},
+            "titles": OPTIMIZER_TITLES,
             "workloads": {form.name: {"told": form.defaults, "metrics": form.metrics} for form in workloads},
             "clone": original,
             "defaults": job_defaults(),
