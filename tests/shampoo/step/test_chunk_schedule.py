@@ -31,12 +31,8 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.fixture
-def shared_out(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
-    """Three threads, small chunks, and all of them shared out; the threads that stepped one."""
-    monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 0)
-    monkeypatch.setattr(chunk_schedule, "MIN_CHUNKS_PER_THREAD", 0)
-    monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 512})
-    monkeypatch.setattr(buckets, "_MIN_CHUNK_BLOCKS", 1)
+def stepping(monkeypatch: pytest.MonkeyPatch) -> set[int]:
+    """The threads that have stepped a chunk."""
     seen: set[int] = set()
 
     def noted(*arguments: Any, **named: Any) -> Tensor:
@@ -44,9 +40,19 @@ def shared_out(monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
         return block_direction(*arguments, **named)
 
     monkeypatch.setattr(group_step, "block_direction", noted)
+    return seen
+
+
+@pytest.fixture
+def shared_out(stepping: set[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
+    """Three threads, small chunks, and all of them shared out; the threads that stepped one."""
+    monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 0)
+    monkeypatch.setattr(chunk_schedule, "MIN_CHUNKS_PER_THREAD", 0)
+    monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 512})
+    monkeypatch.setattr(buckets, "_MIN_CHUNK_BLOCKS", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    yield seen
+    yield stepping
     torch.set_num_threads(before)
 
 
@@ -171,23 +177,16 @@ def test_what_fails_in_a_thread_is_raised_when_all_have_ended(
     ids=["enough", "one thread", "too few chunks", "of eight threads", "too many threads"],
 )
 def test_chunks_are_shared_out_where_all_threads_are_kept_busy(
-    num_blocks: int, num_threads: int, *, in_threads: bool, monkeypatch: pytest.MonkeyPatch
+    num_blocks: int, num_threads: int, stepping: set[int], monkeypatch: pytest.MonkeyPatch, *, in_threads: bool
 ) -> None:
     monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 16 * 16 * 16 * (1 + 2 * 32))
     monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 1})
     params = parameters([(16, 16 * num_blocks)], torch.float32)
     optimizer = Shampoo(params, max_preconditioner_dim=16)
-    seen: set[int] = set()
-
-    def noted(*arguments: Any, **named: Any) -> Tensor:
-        seen.add(threading.get_ident())
-        return block_direction(*arguments, **named)
-
-    monkeypatch.setattr(group_step, "block_direction", noted)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(num_threads)
         train(optimizer, params, range(1))
     finally:
         torch.set_num_threads(before)
-    assert (threading.get_ident() not in seen) == in_threads
+    assert (threading.get_ident() not in stepping) == in_threads
