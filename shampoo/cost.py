@@ -49,9 +49,9 @@ class Cost:
     preconditioner_bytes: int
     """The part of it that belongs to Kronecker factors: factors, roots, bases, eigenvalues and their counters."""
     scratch_bytes: int
-    """Upper bound of the working memory that is kept between steps: three times the largest chunk, on the CPU for each
-    of the threads that chunks of a large model are shared out over (`chunk_schedule`). A refresh needs some matrices of
-    the size of the factors at hand beside it."""
+    """Upper bound of the working memory that a thread keeps between steps: three times the largest chunk. It is one
+    thread, but for large models on the CPU (`chunk_schedule`). A refresh needs some matrices of the size of the factors
+    at hand beside it."""
     num_blocks: int
     """Blocks that have a preconditioner."""
     step_operations: int

@@ -64,13 +64,13 @@ def joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
 def solve(call: Call) -> tuple[Tensor, ...]:
     """The result of a call, in this thread."""
     function, stacks = call
-    # Each thread has its own gradient mode, on when the thread starts.
     with torch.no_grad():
         return function(*stacks)
 
 
 def single_threads(num_threads: int) -> ThreadPoolExecutor:
-    """Threads that compute with one thread each; kept, because each costs a setting that must be put back."""
+    """Threads that compute with one thread each and without gradients; kept, because each costs a setting that must be
+    put back."""
     return _threads(os.getpid(), num_threads)
 
 
@@ -83,6 +83,7 @@ def _threads(process_id: int, num_threads: int) -> ThreadPoolExecutor:  # noqa: 
 
 
 def _compute_with_one_thread(one_at_a_time: threading.Lock) -> None:
+    torch.set_grad_enabled(False)  # each thread has its own gradient mode, on when it starts
     # PyTorch, OpenMP and MKL keep the number of threads per calling thread, but torch.set_num_threads also makes it
     # what threads that start later begin with. The default is known to a thread that has just started, as this one
     # has, and can be put back without a change to this one only from another.

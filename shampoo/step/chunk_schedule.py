@@ -118,7 +118,7 @@ def _step_in_threads(
     started: list[Future[Any]] = []
 
     def start(function: Callable[..., T], *arguments: object) -> Future[T]:
-        future = threads.submit(_without_gradients, function, *arguments)
+        future = threads.submit(function, *arguments)
         started.append(future)
         return future
 
@@ -139,17 +139,13 @@ def _step_in_threads(
         for updated in updates:
             updated.result()
         solving = [
-            (item, mode, [start(solve, share) for share in shares(call, num_threads)])
-            for item in ahead
-            for mode, call in _calls(item, h).items()
+            (item, {mode: [start(solve, part) for part in shares(call, num_threads)] for mode, call in calls.items()})
+            for item, calls in ((item, _calls(item, h)) for item in ahead)
         ]
         for item in others[num_meanwhile:middle]:
             start(step, item, None)
-        solved: dict[int, dict[int, list[tuple[Tensor, ...]]]] = {id(item): {} for item in ahead}
-        for item, mode, parts in solving:
-            solved[id(item)][mode] = [part.result() for part in parts]
-        for item in ahead:
-            start(_step_solved, step, item, solved[id(item)])
+        for item, results in solving:
+            start(_step_solved, step, item, {mode: [part.result() for part in results[mode]] for mode in results})
         for item in others[middle:]:
             start(step, item, None)
     finally:
@@ -160,12 +156,6 @@ def _step_in_threads(
 
 def _step_solved(step: Step, item: ChunkStep, parts: Mapping[int, Sequence[tuple[Tensor, ...]]]) -> None:
     step(item, {mode: joined(of_side) for mode, of_side in parts.items()})
-
-
-def _without_gradients(function: Callable[..., T], *arguments: object) -> T:
-    # Each thread has its own gradient mode, on when the thread starts.
-    with torch.no_grad():
-        return function(*arguments)
 
 
 def _solved_ahead(work: Sequence[ChunkStep], h: Hyperparameters) -> list[ChunkStep]:

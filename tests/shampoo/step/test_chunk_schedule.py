@@ -172,14 +172,20 @@ def test_what_fails_in_a_thread_is_raised_when_all_have_ended(
 
 
 @pytest.mark.parametrize(
-    ("num_blocks", "num_threads", "in_threads"),
-    [(16, 2, True), (16, 1, False), (15, 2, False), (64, 8, True), (72, 9, False)],
-    ids=["enough", "one thread", "too few chunks", "of eight threads", "too many threads"],
+    ("num_blocks", "enough_blocks", "num_threads", "in_threads"),
+    [(16, 16, 2, True), (16, 17, 2, False), (15, 1, 2, False), (16, 16, 1, False), (64, 1, 8, True), (72, 1, 9, False)],
+    ids=["enough", "too little work", "too few chunks", "one thread", "of eight threads", "too many threads"],
 )
 def test_chunks_are_shared_out_where_all_threads_are_kept_busy(
-    num_blocks: int, num_threads: int, stepping: set[int], monkeypatch: pytest.MonkeyPatch, *, in_threads: bool
+    num_blocks: int,
+    enough_blocks: int,
+    num_threads: int,
+    stepping: set[int],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    in_threads: bool,
 ) -> None:
-    monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 16 * 16 * 16 * (1 + 2 * 32))
+    monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", enough_blocks * 16 * 16 * (1 + 2 * 32))
     monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 1})
     params = parameters([(16, 16 * num_blocks)], torch.float32)
     optimizer = Shampoo(params, max_preconditioner_dim=16)

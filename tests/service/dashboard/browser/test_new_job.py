@@ -116,6 +116,7 @@ def test_a_job_is_put_together_mended_and_submitted_once(asking: Page, address: 
     expect(page.locator("#verdict")).to_have_text("Valid.")
     expect(page.locator("#estimate .costs")).to_contain_text("search 8, baseline 16")
     expect(page.locator("#estimate .costs")).to_contain_text("Memory, search")
+    expect(page.locator("#estimate .costs")).to_contain_text("Memory, baseline AdamW")
     page.locator("summary", has_text="Resources").click()
     page.get_by_label("Memory of a rank in bytes").fill("1000")
     expect(page.locator("#misfits")).to_contain_text("Nothing fits: the search would train nothing.")
