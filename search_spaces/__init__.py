@@ -15,7 +15,7 @@ from search_spaces.shipped.muon import MUON
 from search_spaces.shipped.sgd import SGD
 from search_spaces.shipped.shampoo import SHAMPOO, SHAMPOO_SGD
 from search_spaces.shipped.soap import KL, SOAP, SOAP_PEER
-from search_spaces.shipped.spectral import SPECTRAL
+from search_spaces.shipped.spectral import COSMOS, SPECTRAL
 from search_spaces.space import Assignment, SearchSpace
 
 __all__ = [
@@ -45,6 +45,7 @@ def presets() -> dict[str, SearchSpace]:
         "soap": SOAP,
         "kl": KL,
         "spectral": SPECTRAL,
+        "cosmos": COSMOS,
         "family": FAMILY,
         "adamw": ADAMW,
         "sgd": SGD,

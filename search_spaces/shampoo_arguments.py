@@ -43,6 +43,8 @@ SHAMPOO: Mapping[str, Argument] = {
     "adjust_lr_fn": Argument(kind="choice", choices=("match_rms_adamw", "original"), default="match_rms_adamw"),
     "standardize_rows": Argument(kind="boolean", default=False),
     "matrix_norm": Argument(kind="choice", choices=("spectral", "rows"), default="spectral"),
+    "rank": Argument(kind="integer", low=1, high=LARGEST_INTEGER, optional=True),
+    "rest_scale": Argument(kind="float", low=0.0, open_low=True, default=0.1),
     "state_dtype": Argument(kind="choice", choices=("float32", "bfloat16", "int8", "int4"), default="float32"),
     "product_dtype": Argument(kind="choice", choices=("float32", "bfloat16"), default="float32"),
     "low_precision_weights": Argument(kind="choice", choices=("nearest", "stochastic", "master"), default="nearest"),
@@ -68,6 +70,7 @@ SHAMPOO_IN_FLIGHT = frozenset(
         "grafting_beta2",
         "grafting_epsilon",
         "exponent_override",
+        "rest_scale",
     }
 )
 """Numbers that may change between two steps of a training run; see `search_spaces.optimizers.IN_FLIGHT`."""

@@ -36,7 +36,7 @@ _READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 # without a matrix, for one with (and for each side that has one); in a refresh for each such side.
 _GROUP_KERNELS, _PLAIN_KERNELS = 8, 19
 _STEP_KERNELS: Mapping[str, tuple[int, int]] = {"shampoo": (19, 5), "soap": (14, 6), "kl": (8, 35), "spectral": (41, 0)}
-_ROWS_KERNELS, _STANDARDIZING_KERNELS = 21, 11
+_ROWS_KERNELS, _STANDARDIZING_KERNELS, _LEADING_KERNELS = 21, 11, 65
 _REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
 
 
@@ -174,7 +174,8 @@ def _kernels(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int
         return _PLAIN_KERNELS, 0
     once, for_each = _STEP_KERNELS[h.preconditioner]
     if h.preconditioner == "spectral":
-        once = _ROWS_KERNELS if h.matrix_norm == "rows" else once + h.standardize_rows * _STANDARDIZING_KERNELS
+        more = h.standardize_rows * _STANDARDIZING_KERNELS + (h.rank is not None) * _LEADING_KERNELS
+        once = _ROWS_KERNELS if h.matrix_norm == "rows" else once + more
     return once + for_each * num_matrices, num_matrices * _REFRESH_KERNELS[h.solver_on(device)]
 
 
@@ -184,7 +185,12 @@ def _operations(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[
     if h.preconditioner == "spectral" and h.matrix_norm == "spectral" and len(block) > 1:
         # Five polynomials of three products each.
         short, long = sorted((block[0], numel // block[0]))
-        return 15, 5 * (2 * short * short * long * 2 + 2 * short**3), 0
+        polynomials = 5 * (2 * short * short * long * 2 + 2 * short**3)
+        if h.rank is None:
+            return 15, polynomials, 0
+        # Into the subspace and out of it three times each, without an average of gradients once less; and with S.
+        r, num_large = min(h.rank, short), 6 if h.betas[0] > 0 else 5
+        return 15 + num_large + 5, polynomials + 2 * r * (num_large * numel + (2 * short + long + 2 * r) * r), 0
     kinds = side_kinds(block, h)
     full = [d for d, kind in zip(block, kinds, strict=False) if kind == "full"]
     if not full:

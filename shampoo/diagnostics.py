@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from shampoo.state.block_state import BlockState, Side
+from shampoo.state.block_state import BlockState, LeadingSubspace, Side
 from shampoo.state.buckets import Bucket, Chunk
 from shampoo.state.timing import step_scalars
 from shampoo.step.block_step import block_direction
@@ -221,7 +221,12 @@ def _copy(state: BlockState) -> BlockState:
         second_moment=own(state.second_moment),
         momentum=own(state.momentum),
         begun=own(state.begun),
+        leading=None if state.leading is None else _copy_leading(state.leading),
     )
+
+
+def _copy_leading(leading: LeadingSubspace) -> LeadingSubspace:
+    return LeadingSubspace(leading.basis.clone(), leading.covariance.clone(), leading.second_moment.clone())
 
 
 def _copy_side(side: Side, own: Callable[[Tensor | None], Tensor | None]) -> Side:

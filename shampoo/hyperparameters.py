@@ -140,6 +140,13 @@ class Hyperparameters:
     matrix_norm: Annotated[MatrixNorm, used_by("spectral")] = "spectral"
     """Norm in which spectral's step is steepest; rows: every row of a block has one length, as tables want. Its root
     mean square is then 0.2, or 1 with adjust_lr_fn="original"."""
+    rank: Annotated[int | None, Range(low=1), used_by("spectral")] = None
+    """Leading eigenvectors of a matrix's shorter side along which spectral steps as Adam, orthogonalising the rest:
+    COSMOS, whose rank is 64. None: none. The whole step's root mean square is 0.2, or 1 with adjust_lr_fn="original",
+    and betas[1] from 0.95 to 0.98 suits it. Shapes the state."""
+    rest_scale: Annotated[float, POSITIVE, used_by("spectral"), IN_FLIGHT] = 0.1
+    """With `rank`, root mean square of the orthogonalised rest beside Adam's steps of about 1 along the leading
+    eigenvectors, before the whole is scaled; > 0."""
     state_dtype: Annotated[StateDtype, KRONECKER] = "float32"
     """Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors in that
     precision and its eigenvalues in float32. Shapes the state."""
@@ -181,10 +188,9 @@ class Hyperparameters:
     def _check_averages(self) -> None:
         if self.beta3 is not None and self.betas[0] == 0:
             raise ValueError(f"beta3 needs betas[0] > 0, got beta3={self.beta3}, betas[0]={self.betas[0]}")
-        if self.preconditioner in ("soap", "kl") and self.betas[1] == 1:
-            raise ValueError(
-                f"betas[1] must be below 1 for preconditioner={self.preconditioner!r}, got {self.betas[1]!r}"
-            )
+        if (self.preconditioner in ("soap", "kl") or self.rank is not None) and self.betas[1] == 1:
+            what = f"preconditioner={self.preconditioner!r}" if self.rank is None else f"rank={self.rank}"
+            raise ValueError(f"betas[1] must be below 1 for {what}, got {self.betas[1]!r}")
         if self.nesterov and self.momentum == 0:
             raise ValueError(f"nesterov needs momentum > 0, got nesterov={self.nesterov}, momentum={self.momentum}")
 
@@ -195,9 +201,13 @@ class Hyperparameters:
                 raise ValueError(f"{name}={value!r} has no effect with preconditioner={self.preconditioner!r}")
         if self.one_sided and self.large_dim_method == "diagonal":
             raise ValueError("large_dim_method='diagonal' has no effect with one_sided=True")
-        for name in ("standardize_rows", "product_dtype"):
+        for name in ("standardize_rows", "product_dtype", "rank"):
             if self.matrix_norm == "rows" and getattr(self, name) != DEFAULTS[name]:
                 raise ValueError(f"{name}={getattr(self, name)!r} has no effect with matrix_norm='rows'")
+        if self.rank is None and self.rest_scale != DEFAULTS["rest_scale"]:
+            raise ValueError(f"rest_scale={self.rest_scale!r} needs a rank, got None")
+        if self.rank is not None and self.standardize_rows:
+            raise ValueError(f"standardize_rows=True orthogonalises whole matrices, got rank={self.rank}")
         # Grafting makes up for the scale of a factor, unless ε is a number, or statistics are weighted one by one.
         in_factors = self.grafting_method == "none" or self.epsilon_type == "absolute" or self.low_precision_state
         in_factors = in_factors and self.preconditioner == "shampoo" and self.factor_beta < 1
@@ -364,6 +374,7 @@ class Hyperparameters:
             "max_preconditioner_dim": self.max_preconditioner_dim,
             "large_dim_method": self.large_dim_method,
             "one_sided": self.one_sided,
+            "rank": self.rank,
             "grafting": self.grafting_method,
             "betas[1] == 1 without grafting": self.plain_method == "adagrad" and self.grafting_method == "none",
             "betas[0] > 0": self.betas[0] > 0,

@@ -115,6 +115,8 @@ class Shampoo(Optimizer):
         adjust_lr_fn: hyperparameters.AdjustLr = "match_rms_adamw",
         standardize_rows: bool = False,
         matrix_norm: hyperparameters.MatrixNorm = "spectral",
+        rank: int | None = None,
+        rest_scale: float = 0.1,
         state_dtype: hyperparameters.StateDtype = "float32",
         product_dtype: hyperparameters.ProductDtype = "float32",
         low_precision_weights: hyperparameters.LowPrecisionWeights = "nearest",

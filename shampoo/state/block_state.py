@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -71,6 +72,22 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class LeadingSubspace:
+    """Leading eigenvectors of the shorter side, of size d, of K stacked matrices with a longer one of size l."""
+
+    basis: Tensor
+    """Q, orthonormal columns, (K, d, r)."""
+    covariance: Tensor
+    """S, the average of the gradients' Gram matrices in Q, (K, r, r)."""
+    second_moment: Tensor
+    """V, the average of the squared gradients in Q, (K, l, r)."""
+
+    def rows(self, start: int, stop: int) -> LeadingSubspace:
+        """The state of blocks start, ..., stop − 1."""
+        return LeadingSubspace(self.basis[start:stop], self.covariance[start:stop], self.second_moment[start:stop])
+
+
+@dataclass(frozen=True, slots=True)
 class BlockState:
     """State of K stacked blocks of shape d_1 × ... × d_k; slices of it share its memory."""
 
@@ -84,6 +101,8 @@ class BlockState:
     """B; None without momentum."""
     begun: Tensor | None
     """The parameter's step with whose gradient kl's statistics begin, 0 for none yet, (K,) int64 on the host."""
+    leading: LeadingSubspace | None
+    """Of spectral with a rank."""
 
     def rows(self, start: int, stop: int) -> BlockState:
         """The state of blocks start, ..., stop − 1."""
@@ -97,6 +116,7 @@ class BlockState:
             second_moment=part(self.second_moment),
             momentum=part(self.momentum),
             begun=part(self.begun),
+            leading=None if self.leading is None else self.leading.rows(start, stop),
         )
 
 
@@ -127,6 +147,11 @@ def state_layout(block: Sequence[int], h: Hyperparameters, working: torch.dtype)
             layout[name] = (tuple(block), working)
     if h.preconditioner == "kl" and not plain:
         layout["begun"] = ((), torch.int64)
+    if h.rank is not None and not plain:
+        shorter, longer = sorted((block[0], math.prod(block[1:])))
+        r = min(h.rank, shorter)
+        shapes = {"leading_basis": (shorter, r), "leading_covariance": (r, r), "leading_second_moment": (longer, r)}
+        layout.update({name: (shape, working) for name, shape in shapes.items()})
     return layout
 
 
@@ -175,7 +200,17 @@ def allocate(num_blocks: int, block: Sequence[int], h: Hyperparameters, like: Te
                 matrices.set_to_identity()
         if side.eigenvalues is not None and h.preconditioner == "kl":
             side.eigenvalues.fill_(1)
+    if "leading_basis" in tensors:
+        tensors["leading_basis"].copy_(_cosines(*tensors["leading_basis"].shape[1:]))
     return tensors
+
+
+def _cosines(d: int, r: int) -> Tensor:
+    """The first r vectors of the discrete cosine transform, orthonormal columns (d, r) float64: no entry of a vector
+    is without weight, so whatever has a gradient is found from there."""
+    positions = torch.arange(d, dtype=torch.float64) + 0.5
+    vectors = torch.cos(torch.outer(positions, torch.arange(r, dtype=torch.float64)) * (math.pi / d))
+    return torch.nn.functional.normalize(vectors, dim=0)
 
 
 def assemble(tensors: Mapping[str, Tensor], block: Sequence[int], h: Hyperparameters) -> BlockState:
@@ -218,4 +253,9 @@ def assemble(tensors: Mapping[str, Tensor], block: Sequence[int], h: Hyperparame
         second_moment=tensors.get("second_moment"),
         momentum=tensors.get("momentum"),
         begun=tensors.get("begun"),
+        leading=LeadingSubspace(
+            tensors["leading_basis"], tensors["leading_covariance"], tensors["leading_second_moment"]
+        )
+        if "leading_basis" in tensors
+        else None,
     )

@@ -14,7 +14,8 @@ The members, with x_i the mode-i product (`mode_products`) and N as in `grafting
     kl        see `kl_statistics`; P = F ×_i S_i^(−1/2).            Lin et al., arXiv 2509.03378
     spectral  P = UVᵀ of F = UΣVᵀ, by a polynomial iteration, times a scale.         Jordan et al., Muon
               The rows of F standardised first: Ma et al., SWAN, arXiv 2412.13148, algorithm 1. With matrix_norm="rows"
-              P = F with rows of one length, the dual of a table's norm: Bernstein & Newhouse, arXiv 2410.21265
+              P = F with rows of one length, the dual of a table's norm: Bernstein & Newhouse, arXiv 2410.21265.
+              With a rank see `leading_subspace`
     none      P = N(F)
 
 Departures: weight decay is no part of P, so it never enters B. ε is relative to the largest eigenvalue unless asked
@@ -38,6 +39,7 @@ from shampoo.state.block_state import BlockState, Due, is_refreshed
 from shampoo.state.timing import StepScalars, step_scalars
 from shampoo.step import grafting
 from shampoo.step.kl_statistics import begin_statistics, initialize_kl, kl_root, update_kl, whitened
+from shampoo.step.leading_subspace import direction_by_parts
 from shampoo.step.refresh import read_basis, read_root, refresh_side
 
 Scratch = tuple[Tensor, Tensor, Tensor]
@@ -76,7 +78,7 @@ def block_direction(
     scale: float | Tensor
     if not state.sides:
         if h.preconditioner == "spectral" and scratch[0].dim() > 2:
-            P, scale = _spectral(scratch, state, h)
+            P, scale = _spectral(scratch, state, h, at)
             # Orthogonalisation knows no lengths, so there is no bias to correct.
             scale *= at.first_moment_correction
         else:
@@ -243,7 +245,7 @@ def _kl_begun(
     return mode_products(bases, scaled, (spare[0], in_basis), dtype=h.product_precision)
 
 
-def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[Tensor, float]:
+def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
     F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
     K, m = F.shape[:2]
     n = math.prod(F.shape[2:])
@@ -251,6 +253,9 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters) -> tuple[
     # 0.2: the root mean square of AdamW's updates (Liu et al., arXiv 2502.16982), as `torch.optim.Muon` has it.
     if h.matrix_norm == "rows":
         _divide(X, X.square().mean(dim=-1, keepdim=True).sqrt(), out=P)
+        return scratch[2], 0.2 if matches_adamw else 1.0
+    if state.leading is not None:
+        P.copy_(direction_by_parts(scratch[0].view(K, m, n), X, state.leading, h, at))
         return scratch[2], 0.2 if matches_adamw else 1.0
     if h.standardize_rows:
         centred = X - X.mean(dim=-1, keepdim=True)

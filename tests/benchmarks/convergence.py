@@ -5,6 +5,7 @@
     python -m tests.benchmarks.convergence --size small --workloads digits-autoencoder
     python -m tests.benchmarks.convergence --variants bfloat16 ema lawa fsdp2
     python -m tests.benchmarks.convergence --optimizers shampoo spectral --variants half root-free swan
+    python -m tests.benchmarks.convergence --optimizers spectral cosmos --workloads digits-autoencoder
     python -m tests.benchmarks.convergence --quick             # a minute, to see that it works: no figures to quote
 
 Workloads are those that ship with real data, trained for their default number of steps. For each
@@ -56,7 +57,7 @@ from trainers.workloads.registry import describe
 
 WORKLOADS = ("digits-autoencoder", "digits-convnet", "stdlib-gpt")
 TUNED = ("adamw", "shampoo", "soap", "kl")
-OPTIMIZERS = (*TUNED[1:], "spectral")
+OPTIMIZERS = (*TUNED[1:], "spectral", "cosmos")
 """Those that can be compared with AdamW."""
 
 

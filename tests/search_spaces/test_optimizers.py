@@ -112,7 +112,7 @@ def test_every_searched_range_of_a_preset_has_a_reason_and_a_source() -> None:
 
 def test_presets_with_steps_of_one_length_search_what_they_share_in_the_same_range() -> None:
     # A handicap of one side would make every comparison a lie.
-    lengths = (("shampoo", "soap", "kl", "spectral", "adamw", "muon", "soap-peer"), ("shampoo-sgd", "sgd"))
+    lengths = (("shampoo", "soap", "kl", "spectral", "cosmos", "adamw", "muon", "soap-peer"), ("shampoo-sgd", "sgd"))
     for names in lengths:
         ranges: dict[str, set[tuple[Any, ...]]] = {}
         for name in names:
@@ -136,5 +136,6 @@ def test_shampoo_accepts_every_closed_bound_of_the_table(name: str, bound: str) 
         "shampoo_beta": {"preconditioner": "soap"},
         "statistics_frequency": {"precondition_frequency": 10**6, "start_preconditioning_step": 10**6},
         "num_ranks_per_group": {"distributed": "lossless"},
+        "rank": {"preconditioner": "spectral"},
     }
     Shampoo(nn.Linear(3, 2).parameters(), **{name: value}, **needed.get(name, {}))

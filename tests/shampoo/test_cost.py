@@ -240,6 +240,7 @@ KERNELS: dict[str, dict[str, Any]] = {
     "spectral": {"preconditioner": "spectral"},
     "spectral_swan": {"preconditioner": "spectral", "standardize_rows": True, "betas": (0.0, 0.999)},
     "spectral_rows": {"preconditioner": "spectral", "matrix_norm": "rows"},
+    "spectral_rank": {"preconditioner": "spectral", "rank": 8},
     "none": {"preconditioner": "none"},
 }
 

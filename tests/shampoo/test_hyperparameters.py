@@ -78,6 +78,10 @@ ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
         {**SPECTRAL, "product_dtype": "bfloat16", "matrix_norm": "rows"},
         "product_dtype='bfloat16' has no effect with matrix_norm='rows'",
     ),
+    ({**SPECTRAL, "rank": 8, "matrix_norm": "rows"}, "rank=8 has no effect with matrix_norm='rows'"),
+    ({**SPECTRAL, "rank": 8, "standardize_rows": True}, "standardize_rows=True orthogonalises .* got rank=8"),
+    ({**SPECTRAL, "rank": 8, "betas": (0.9, 1.0)}, r"betas\[1\] must be below 1 for rank=8, got 1.0"),
+    ({**SPECTRAL, "rest_scale": 0.3}, "rest_scale=0.3 needs a rank, got None"),
     ({"product_dtype": "float16"}, "product_dtype .* 'float16'"),
     ({"state_dtype": "float64"}, "state_dtype must be one of .* got 'float64'"),
     ({"state_dtype": torch.bfloat16}, "state_dtype must be one of .* got torch.bfloat16"),
@@ -192,6 +196,8 @@ UNUSED_VALUES: dict[str, Any] = {
     "adjust_lr_fn": "original",
     "standardize_rows": True,
     "matrix_norm": "rows",
+    "rank": 2,
+    "rest_scale": 0.2,
     "state_dtype": "int8",
     "max_failed_refreshes": 5,
 }
@@ -207,7 +213,7 @@ FACTORS = (
     "max_failed_refreshes",
 )
 ROOTS = ("epsilon", "epsilon_type")
-NORMS = ("adjust_lr_fn", "standardize_rows", "matrix_norm")
+NORMS = ("adjust_lr_fn", "standardize_rows", "matrix_norm", "rank", "rest_scale")
 UNUSED: dict[str, tuple[str, ...]] = {
     "shampoo": ("shampoo_beta", *NORMS),
     "soap": (*ROOTS, "grafting_beta2", "exponent_override", "pseudo_inverse", *NORMS),

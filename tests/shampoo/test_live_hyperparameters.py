@@ -62,6 +62,8 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "adjust_lr_fn": ("original", "match_rms_adamw"),
     "standardize_rows": (True, False),
     "matrix_norm": ("rows", "spectral"),
+    "rank": (2, None),
+    "rest_scale": (0.5,),
     "state_dtype": ("float32", "bfloat16", "int8", "int4"),
     "product_dtype": ("bfloat16", "float32"),
     "low_precision_weights": ("stochastic", "master"),
@@ -103,6 +105,8 @@ EXPECTED: dict[str, tuple[str, str, str, str, str]] = {
     "adjust_lr_fn": (REFUSED, REFUSED, REFUSED, LIVE, REFUSED),
     "standardize_rows": (REFUSED, REFUSED, REFUSED, LIVE, REFUSED),
     "matrix_norm": (REFUSED, REFUSED, REFUSED, LIVE, REFUSED),
+    "rank": (REFUSED, REFUSED, REFUSED, STATE, REFUSED),
+    "rest_scale": (REFUSED, REFUSED, REFUSED, LIVE, REFUSED),
     "state_dtype": (STATE, STATE, STATE, REFUSED, REFUSED),
     "product_dtype": (LIVE, LIVE, LIVE, LIVE, REFUSED),
     "low_precision_weights": (STATE,) * 5,
@@ -113,6 +117,8 @@ EXPECTED: dict[str, tuple[str, str, str, str, str]] = {
     "num_ranks_per_group": (REFUSED,) * 5,
     "reduce_gradients": (REFUSED,) * 5,
 }
+BESIDE = {("rest_scale", "spectral"): "spectral_rank"}
+"""The member to ask instead, where an argument has an effect beside another one alone."""
 ANOTHER: dict[str, Any] = {
     "solver": "eigh64",
     "large_dim_method": "one_sided",
@@ -255,7 +261,7 @@ def test_no_argument_is_ignored(name: str) -> None:
 @pytest.mark.parametrize("argument", EXPECTED)
 def test_an_argument_is_live_where_a_member_uses_it(argument: str) -> None:
     observed = []
-    for name in KINDS:
+    for name in (BESIDE.get((argument, kind), kind) for kind in KINDS):
         present = _trained(name)[1].param_groups[0][argument]
         value = _changed(argument, ANOTHER.get(argument, VALUES[argument][0]), present)
         observed.append(_observed(name, argument, value))

@@ -55,6 +55,8 @@ class Family:
     max_failed_refreshes: int
     standardize_rows: bool
     matrix_norm: str
+    rank: int | None
+    rest_scale: float
 
     @property
     def plain_method(self) -> str:
@@ -89,7 +91,7 @@ def family_of(config: Mapping[str, Any]) -> Family:
         "lr epsilon epsilon_type weight_decay weight_decay_type momentum nesterov max_preconditioner_dim "
         "large_dim_method one_sided stagger_refresh refresh_tolerance grafting_epsilon exponent_override "
         "pseudo_inverse use_bias_correction adjust_lr_fn state_dtype product_dtype low_precision_weights "
-        "max_failed_refreshes standardize_rows matrix_norm"
+        "max_failed_refreshes standardize_rows matrix_norm rank rest_scale"
     )
     return Family(
         member=member,

@@ -32,7 +32,8 @@ def blocks(f: Family, theirs: str) -> list[str]:
 
 def low_precision(f: Family) -> list[str]:
     """Of packages with float32 alone, and one norm of matrices."""
-    return f.without_word("state_dtype", "product_dtype", "low_precision_weights", "standardize_rows", "matrix_norm")
+    of_precision = ("state_dtype", "product_dtype", "low_precision_weights")
+    return f.without_word(*of_precision, "standardize_rows", "matrix_norm", "rank", "rest_scale")
 
 
 def look_ahead(f: Family) -> list[str]:

@@ -50,8 +50,8 @@ def test_every_member_equals_one_process_bit_for_bit(ranks: Ranks, mesh: str, na
     _require_equal(ranks, mesh, config, _alone_with_even_shapes(name), exact=True, shapes=sharded.EVEN_SHAPES)
 
 
-@pytest.mark.parametrize("name", ["shampoo_root_free", "spectral_swan", "spectral_rows"])
-def test_so_do_options_that_change_the_step_and_not_the_state(ranks: Ranks, name: str) -> None:
+@pytest.mark.parametrize("name", ["shampoo_root_free", "spectral_swan", "spectral_rows", "spectral_rank"])
+def test_so_do_options_that_make_another_method_of_a_member(ranks: Ranks, name: str) -> None:
     config = member(name, weight_decay=0.1)
     _require_equal(ranks, "two", config, _alone_with_even_shapes(name), exact=True, shapes=sharded.EVEN_SHAPES)
 

@@ -84,12 +84,12 @@ def _on(ranks: Ranks, mesh: str | None, function: Any, *arguments: Any) -> list[
         for saving, loading, names in (
             ("two", None, ("shampoo_adam", "soap_int8", "kl")),
             (None, "four", ("shampoo_adam", "soap_int8", "kl")),
-            ("two", "hybrid", ("shampoo_adam", "soap", "kl")),
+            ("two", "hybrid", ("shampoo_adam", "soap", "kl", "spectral_rank")),
             ("hybrid", "three", ("shampoo_adam", "soap_int8", "kl")),
             ("four", "ddp two", ("shampoo_adam", "soap", "kl")),
             ("ddp three", "ddp four", ("soap", "kl", "kl_int4")),
             ("ddp two", None, ("shampoo_adam", "soap_int8", "kl")),
-            (None, "ddp three", ("shampoo_adam", "soap", "kl")),
+            (None, "ddp three", ("shampoo_adam", "soap", "kl", "spectral_rank")),
         )
         for name in names
     ],

@@ -118,7 +118,14 @@ OPTIONS: dict[str, dict[str, Choices]] = {
         "momentum": MOMENTUM,
         "scale": {"rms": {}, "original": {"adjust_lr_fn": "original"}},
         "geometry": {**WHOLE, "blocks": {}, "long_whole": {"large_dim_method": "one_sided"}},
-        "norm": {"spectral": {}, "standardized": {"standardize_rows": True}, "rows": {"matrix_norm": "rows"}},
+        "norm": {
+            "spectral": {},
+            "standardized": {"standardize_rows": True},
+            "rows": {"matrix_norm": "rows"},
+            "leading": {"rank": 1},
+            "more": {"rank": 4, "rest_scale": 0.5, "grafting_epsilon": 1e-3},
+            "all": {"rank": 100},
+        },
     },
     "none": {
         "grafting": {method: {"grafting": method} for method in ("sgd", "adagrad", "rmsprop", "adam")},
@@ -171,6 +178,8 @@ FLOAT32: dict[str, tuple[dict[str, Any], float]] = {
     "spectral": ({"preconditioner": "spectral"}, 1e-4),
     "swan": ({"preconditioner": "spectral", "standardize_rows": True, "betas": (0.0, 0.999)}, 1e-4),
     "rows": ({"preconditioner": "spectral", "matrix_norm": "rows"}, 2e-5),
+    # Nothing is left along the leading directions but rounding, and the same iterations enlarge that.
+    "rank": ({"preconditioner": "spectral", "rank": 4, "betas": (0.9, 0.95)}, 1e-3),
     "none": ({"preconditioner": "none"}, 2e-5),
     **{
         f"shampoo_{solver}_{name}": ({"solver": solver, **condition}, 2e-5)

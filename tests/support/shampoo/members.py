@@ -65,6 +65,7 @@ SPECTRAL: dict[str, dict[str, Any]] = {
     "spectral_bfloat16_products": {"preconditioner": "spectral", "product_dtype": "bfloat16"},
     "spectral_swan": {"preconditioner": "spectral", "standardize_rows": True, "betas": (0.0, 0.999)},
     "spectral_rows": {"preconditioner": "spectral", "matrix_norm": "rows"},
+    "spectral_rank": {"preconditioner": "spectral", "rank": 3, "betas": (0.9, 0.95)},
     "spectral_momentum": {"preconditioner": "spectral", "betas": (0.0, 0.999), **_MOMENTUM},
 }
 PLAIN: dict[str, dict[str, Any]] = {
