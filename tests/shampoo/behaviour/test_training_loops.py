@@ -215,7 +215,7 @@ def test_gradient_scaling_skips_a_step_that_overflows_and_leaves_the_state_untou
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "names"),
-    [("aot_eager", ["soap"]), ("eager", ["shampoo_adam", "soap", "kl", "spectral", "adam"])],
+    [("aot_eager", ["soap"]), ("eager", ["shampoo_adam", "soap", "kl", "spectral", "spectral_rank", "adam"])],
 )
 def test_a_compiled_model_trains_as_it_does_uncompiled(backend: str, names: list[str]) -> None:
     model = _model()
