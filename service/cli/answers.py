@@ -51,12 +51,22 @@ def best_by_fingerprint(client: Client, fingerprint: str) -> RecommendationRead:
     return found[0]
 
 
-def say_untuned(client: Client, path: Path, *, batch_size: int, num_steps: int, num_trials: int, as_json: bool) -> None:
+def say_untuned(
+    client: Client,
+    path: Path,
+    *,
+    batch_size: int,
+    num_steps: int,
+    num_trials: int,
+    proxy_job: str | None,
+    as_json: bool,
+) -> None:
     """Prints the configs to try first on a model that was never tuned: each with where it is from and what was moved,
     and the first one as Python.
 
     Args:
         path: of the file with its fingerprint.
+        proxy_job: the job that tuned a smaller or shorter version of it, whose answer alone is moved.
 
     Raises:
         ServiceError: the file holds none, or the service refused it.
@@ -67,7 +77,9 @@ def say_untuned(client: Client, path: Path, *, batch_size: int, num_steps: int, 
         raise ServiceError(f"{path} holds no JSON, as `shampoo-tuner fingerprint` prints it: {error}") from error
     if not isinstance(fingerprint, dict):
         raise ServiceError(f"{path} holds no fingerprint, as `shampoo-tuner fingerprint` prints it")
-    found = client.recommend(fingerprint, batch_size=batch_size, num_steps=num_steps, num_trials=num_trials)
+    found = client.recommend(
+        fingerprint, batch_size=batch_size, num_steps=num_steps, num_trials=num_trials, proxy_job=proxy_job
+    )
     if as_json:
         say_json(found)
         return

@@ -79,6 +79,13 @@ def rank(target: Situation, stored: Sequence[Candidate], *, num_configs: int) ->
     return ranked[:num_configs]
 
 
+def rank_proxy(target: Situation, proxy: Candidate, *, num_configs: int) -> list[Transferred]:
+    """The config of a smaller or shorter version of a model, moved to it by the rules, and with half and twice its
+    learning rate: up to three."""
+    first = transferred(proxy.config, proxy, target)
+    return [first, *(with_lr(first, factor) for factor in VARIATIONS)][:num_configs]
+
+
 def transferred(config: TunedConfig, origin: Candidate, target: Situation) -> Transferred:
     """A config that was tuned for the situation of `origin`, moved to the target."""
     assert origin.situation is not None, "what is of no one model is not moved"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.transfer.candidates import Candidate
 from service.transfer.ranking import CONFIDENCE, Transferred
 
 TABLE_AND_PAPERS = (
@@ -19,10 +20,16 @@ class UntunedAnswer:
     num_stored: int
     """Tuned models of the store that were compared."""
     configs: list[Transferred]
+    proxy: Candidate | None = None
+    """The one config that was moved, where a job was named as the model's proxy."""
 
     @property
     def says(self) -> str:
         """What the answer rests on, for a person."""
+        if self.proxy is not None:
+            source, tuned = self.proxy.source, self.proxy.situation
+            length = "" if tuned is None else f" and {tuned.num_steps} steps"
+            return f"This rests on job {source.job_id} alone ({source.status}), tuned for {source.name}{length}."
         if not self.num_stored:
             return f"No tuned model with a known shape is stored here: this rests on {TABLE_AND_PAPERS}."
         models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"

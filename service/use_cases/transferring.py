@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
+from service.errors import InvalidInput
 from service.evidence.recommended import recommendation_from_json
 from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
 from service.store.session import Session
 from service.transfer.candidates import Candidate, Source, SourceKind
-from service.transfer.ranking import rank
+from service.transfer.ranking import rank, rank_proxy
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Situation, distance
 from service.transfer.words import UntunedAnswer
@@ -22,12 +23,27 @@ LOOKED_AT = 500
 NUM_NEAREST = 40
 
 
-def configs_for(session: Session, target: Situation, *, num_configs: int, project: str | None) -> UntunedAnswer:
+def configs_for(
+    session: Session, target: Situation, *, num_configs: int, project: str | None, proxy_job: str | None = None
+) -> UntunedAnswer:
     """The configs to try for a model.
 
     Args:
         project: whose recommendations count; None: those of any.
+        proxy_job: the job that tuned a smaller or shorter version of it, whose answer alone is moved.
+
+    Raises:
+        InvalidInput: `proxy_job` has no recommendation, or its model has no known shape.
     """
+    if proxy_job is not None:
+        row = RecommendationRepository(session).of_job(proxy_job)
+        if row is None or project not in (None, row.project):
+            raise InvalidInput("proxy_job", f"no job {proxy_job!r} has a recommendation here: it has to end first")
+        situation = next((found for _, found in _with_situations(session, [row])), None)
+        if situation is None:
+            raise InvalidInput("proxy_job", f"the shape of the model that {proxy_job} tuned is not known")
+        (proxy,) = _candidates(row, situation, with_baselines=False)
+        return UntunedAnswer(1, rank_proxy(target, proxy, num_configs=num_configs), proxy=proxy)
     candidates = stored_candidates(session, target, project=project)
     return UntunedAnswer(len(candidates), rank(target, candidates, num_configs=num_configs))
 
@@ -41,26 +57,35 @@ def stored_candidates(
         with_baselines: the best of their baselines, too, with another optimizer.
     """
     answers = RecommendationRepository(session).find(RecommendationQuery(project=project), limit=LOOKED_AT)
-    rows = [answer.row for answer in answers]
+    placed = sorted(
+        _with_situations(session, [answer.row for answer in answers]),
+        key=lambda entry: distance(entry[1], target).total,
+    )
+    return [
+        candidate
+        for row, situation in placed[:NUM_NEAREST]
+        for candidate in _candidates(row, situation, with_baselines=with_baselines)
+    ]
+
+
+def _with_situations(
+    session: Session, rows: Sequence[RecommendationRow]
+) -> Iterator[tuple[RecommendationRow, Situation]]:
+    """Recommendations with what they are for; without those of which it is not known."""
     shapes = ModelShapeRepository(session).of({row.fingerprint for row in rows if row.fingerprint is not None})
-    placed: list[tuple[float, RecommendationRow, Situation]] = []
     for row in rows:
         if row.fingerprint not in shapes or row.batch_size is None or row.num_steps is None:
             continue
-        situation = Situation.of(
-            shapes[row.fingerprint],
-            batch_size=row.batch_size,
-            num_steps=row.num_steps,
-            workload=row.workload,
-            digest=row.fingerprint,
+        yield (
+            row,
+            Situation.of(
+                shapes[row.fingerprint],
+                batch_size=row.batch_size,
+                num_steps=row.num_steps,
+                workload=row.workload,
+                digest=row.fingerprint,
+            ),
         )
-        placed.append((distance(situation, target).total, row, situation))
-    placed.sort(key=lambda entry: entry[0])
-    return [
-        candidate
-        for _, row, situation in placed[:NUM_NEAREST]
-        for candidate in _candidates(row, situation, with_baselines=with_baselines)
-    ]
 
 
 def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines: bool) -> Iterator[Candidate]:

@@ -83,6 +83,9 @@ class UntunedQuestion(StrictModel):
     """Of the whole training."""
     budget: TransferBudget = TransferBudget()
     """Configs that are wanted."""
+    proxy_job: str | None = Field(default=None, min_length=1, max_length=64)
+    """The job that tuned a smaller or shorter version of the model: its answer alone is moved, up to three configs.
+    Null: those of the nearest tuned models."""
 
     @property
     def target(self) -> Situation:

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, client_at, inert_data, say, say_json
+from service.cli.asking import (
+    DEFAULT_URL,
+    AsJson,
+    JobId,
+    Token,
+    Url,
+    client_at,
+    inert_data,
+    say,
+    say_json,
+    say_json_content,
+    written_file,
+)
 from service.domain import WeightsOf
 from service.errors import ServiceError
 from service.inert import inert
@@ -42,7 +54,13 @@ def recommend(
     trials: Annotated[
         int | None, typer.Option(min=1, help="With a FILE: configs that are wanted. Default: 5.", show_default=False)
     ] = None,
-    job: Annotated[str | None, typer.Option(help="That of this job, instead of the best answer.")] = None,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            help="That of this job, instead of the best answer. With --fingerprint FILE: moved to that model, of which "
+            "the job tuned a smaller or shorter version."
+        ),
+    ] = None,
     trial: Annotated[
         int | None, typer.Option(min=0, help="With --job: the config of this trial instead, one of its front perhaps.")
     ] = None,
@@ -67,11 +85,12 @@ def recommend(
         raise typer.BadParameter(f"{output}: with --trial python, json or yaml", param_hint="--format")
     if trial is not None and job is None:
         raise typer.BadParameter("needs --job", param_hint="--trial")
-    if sum(asked is not None for asked in (name, fingerprint, job)) != 1:
+    path = None if fingerprint is None else Path(fingerprint)
+    proxy_job = job if path is not None and path.is_file() and trial is None else None
+    if sum(asked is not None for asked in (name, fingerprint, job)) - (proxy_job is not None) != 1:
         raise typer.BadParameter("give either a name, or --fingerprint, or --job", param_hint="NAME")
     from service.cli.answers import best_by_fingerprint, best_by_name, say_untuned
 
-    path = None if fingerprint is None else Path(fingerprint)
     if path is not None and path.is_file():
         if batch_size is None or num_steps is None:
             raise typer.BadParameter(
@@ -81,7 +100,15 @@ def recommend(
             raise typer.BadParameter(f"{output}: with a file of a model python, or --json", param_hint="--format")
         with client_at(url, token) as client:
             wanted = DEFAULT_CONFIGS if trials is None else trials
-            say_untuned(client, path, batch_size=batch_size, num_steps=num_steps, num_trials=wanted, as_json=as_json)
+            say_untuned(
+                client,
+                path,
+                batch_size=batch_size,
+                num_steps=num_steps,
+                num_trials=wanted,
+                proxy_job=proxy_job,
+                as_json=as_json,
+            )
         return
     asked_of_file = {"--batch-size": batch_size, "--num-steps": num_steps, "--trials": trials}
     if without_file := [option for option, given in asked_of_file.items() if given is not None]:
@@ -112,13 +139,17 @@ def weights(
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Downloads the trained weights of a job's recommended config, of its best trial in the confirmation."""
     side = WeightsOf.BASELINE if baseline else WeightsOf.RECOMMENDED
     target = output or Path(f"{job}-baseline.safetensors" if baseline else f"{job}.safetensors")
     with client_at(url, token) as client:
         client.download_weights(job, target, side=side)
-    say(f"written to {target}", err=True)
+    if as_json:
+        say_json_content({"job_id": job, **written_file(target), "side": side})
+    else:
+        say(f"written to {target}", err=True)
 
 
 def _say_read(found: RecommendationRead | TrialConfigRead, output: str, *, as_json: bool) -> None:

@@ -228,7 +228,12 @@ def recommendations(workload: str | None = None, **asked: str | int) -> Call[lis
 
 
 def recommend(
-    fingerprint: Fingerprint | Mapping[str, Any], *, batch_size: int, num_steps: int, num_trials: int = 5
+    fingerprint: Fingerprint | Mapping[str, Any],
+    *,
+    batch_size: int,
+    num_steps: int,
+    num_trials: int = 5,
+    proxy_job: str | None = None,
 ) -> Call[UntunedAnswerRead]:
     """Configs to try first on a model that was never tuned, the best guess first.
 
@@ -237,6 +242,7 @@ def recommend(
         batch_size: examples in a step, of all ranks.
         num_steps: of the whole training.
         num_trials: configs that are wanted.
+        proxy_job: the job that tuned a smaller or shorter version of the model, whose answer alone is moved.
 
     Raises:
         ApiError: 422: the problem names the fields.
@@ -244,6 +250,8 @@ def recommend(
     model = fingerprint.to_json() if isinstance(fingerprint, Fingerprint) else dict(fingerprint)
     budget = {"num_trials": num_trials}
     body = {"fingerprint": model, "batch_size": batch_size, "num_steps": num_steps, "budget": budget}
+    if proxy_job is not None:
+        body["proxy_job"] = proxy_job
     return Call(reading(UntunedAnswerRead), "POST", "/v1/recommendations", body=body, repeatable=True)
 
 

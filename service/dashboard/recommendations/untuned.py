@@ -16,19 +16,20 @@ from service.api.request_body import join_field
 from service.api.schemas.untuned import MAX_CONFIGS, UntunedAnswerRead, UntunedQuestion
 from service.dashboard.recommendations.asked import PATH
 from service.dashboard.rendering import page
+from service.errors import InvalidInput
 from service.use_cases.transferring import configs_for
 
 MAX_FIELDS = 8
 COUNTS = ("batch_size", "num_steps", "num_trials")
-DEFAULTS = {"fingerprint": "", "batch_size": "128", "num_steps": "1000", "num_trials": "5"}
+DEFAULTS = {"fingerprint": "", "batch_size": "128", "num_steps": "1000", "num_trials": "5", "proxy_job": ""}
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get(PATH + "/untuned")
-async def untuned_form(request: Request) -> HTMLResponse:
-    """The form."""
-    return _page(request, DEFAULTS)
+async def untuned_form(request: Request, proxy_job: str = "") -> HTMLResponse:
+    """The form; `proxy_job` is filled in."""
+    return _page(request, {**DEFAULTS, "proxy_job": proxy_job})
 
 
 @router.post(PATH + "/untuned")
@@ -51,10 +52,19 @@ async def untuned_answer(request: Request, caller: CallerDependency, session: Re
         return _page(request, given, problem=str(error))
 
     def answer() -> UntunedAnswerRead:
-        found = configs_for(session, question.target, num_configs=question.budget.num_trials, project=caller.sees)
+        found = configs_for(
+            session,
+            question.target,
+            num_configs=question.budget.num_trials,
+            project=caller.sees,
+            proxy_job=question.proxy_job,
+        )
         return UntunedAnswerRead.of(found, question)
 
-    return _page(request, given, found=await run_in_threadpool(answer))
+    try:
+        return _page(request, given, found=await run_in_threadpool(answer))
+    except InvalidInput as error:
+        return _page(request, given, problem=str(error))
 
 
 def _asked(given: dict[str, str]) -> dict[str, Any]:
@@ -69,7 +79,7 @@ def _asked(given: dict[str, str]) -> dict[str, Any]:
             raise ValueError(f"{name}: must be an integer, got {given[name]!r:.40}")
         counts[name] = int(given[name])
     budget = {"num_trials": counts.pop("num_trials")}
-    return {"fingerprint": fingerprint, **counts, "budget": budget}
+    return {"fingerprint": fingerprint, **counts, "budget": budget, "proxy_job": given["proxy_job"].strip() or None}
 
 
 def _page(

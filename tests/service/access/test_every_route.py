@@ -15,6 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.routing import BaseRoute, Mount, Route
 
 from service.access.caller import Scope
+from service.api import examples
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.session import Database
@@ -240,6 +241,11 @@ def test_no_list_tells_of_another_project(world: World) -> None:
         assert admin.get(f"/v1/jobs/{world.job}").json()["project"] == "ours"
         assert len(admin.get("/v1/recommendations").json()["items"]) == 1
         assert theirs.get("/v1/recommendations").json() == {"items": [], "elsewhere": []}
+        asked = {**examples.UNTUNED_QUESTION, "proxy_job": world.job}
+        assert theirs.post("/v1/recommendations", json=asked).status_code == 422
+        assert "is not known" in admin.post("/v1/recommendations", json=asked).text  # the job is
+        guessed = theirs.post("/v1/recommendations", json={**asked, "proxy_job": "job_none"}).json()["detail"]
+        assert theirs.post("/v1/recommendations", json=asked).json()["detail"].replace(world.job, "job_none") == guessed
         with theirs.stream("GET", "/v1/events?after=0") as stream:
             lines = stream.iter_lines()
             events = [next(line for line in lines if line.startswith("data:"))]

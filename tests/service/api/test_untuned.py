@@ -65,6 +65,29 @@ def test_a_wider_model_gets_the_tuned_ones_config_moved(database: Database) -> N
     assert {one.name for one in first.intervals} >= {"lr"}
 
 
+def test_the_answer_of_a_proxy_job_alone_is_moved(database: Database) -> None:
+    job_id, nearer = finished_job(database, identity=IDENTITY), finished_job(database, identity=IDENTITY)
+    shapeless = finished_job(database)
+    asked: dict[str, Any] = {"fingerprint": Fingerprint(WIDE, "wide"), "batch_size": 32, "num_steps": 100_000}
+    with running(database) as url, Client(url) as client:
+        tuned = client.recommendation(job_id)
+        found = client.recommend(**asked, proxy_job=job_id)
+        assert client.recommend(**asked, proxy_job=nearer).items[0].origin.job_id == nearer
+        for unknown, why in (("job_none", "no job 'job_none' has a recommendation"), (shapeless, "is not known")):
+            with pytest.raises(ApiError, match=f"proxy_job: .*{why}") as refused:
+                client.recommend(**asked, proxy_job=unknown)
+            assert refused.value.status == 422
+    assert found.basis == "store"
+    assert found.says.startswith(f"This rests on job {job_id} alone (provisional), tuned for digits-mlp, batch size ")
+    assert [(one.origin.job_id, one.lr_factor) for one in found.items] == [(job_id, 1), (job_id, 0.5), (job_id, 2)]
+    first = found.items[0]
+    assert first.config["lr"] < tuned.config["lr"]
+    assert first.training["num_steps"] == 100_000
+    (interval,) = [one for one in first.intervals if one.name == "lr"]
+    assert interval.low < first.config["lr"] < interval.high
+    assert "100" in first.python
+
+
 def test_shapes_are_kept_once(database: Database) -> None:
     with database.writing() as session:
         repository = ModelShapeRepository(session)

@@ -70,6 +70,7 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
         asked = ("recommend", "--fingerprint", str(path), "--batch-size", "64", "--num-steps", "500", "--url", url)
         result, short, as_json = run(*asked), run(*asked[:5]), run(*asked, "--json")
         other = run(*asked, "--format", "yaml")
+        of_proxy = run(*asked, "--job", "job_none")
         path.write_text("[]")
         empty = run(*asked)
         path.write_text('{"parameters": NaN}')
@@ -80,5 +81,7 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
     assert "5. lr " in result.stderr
     assert len(json.loads(as_json.stdout)["items"]) == 5
     assert (short.exit_code, other.exit_code, empty.exit_code, odd.exit_code) == (2, 2, 1, 1)
+    assert of_proxy.exit_code == 1
+    assert "no job 'job_none' has a recommendation" in of_proxy.stderr
     assert "holds no fingerprint" in empty.stderr
     assert "holds no JSON" in odd.stderr

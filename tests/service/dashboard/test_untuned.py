@@ -36,6 +36,7 @@ def test_the_form_is_answered_below_itself(address: str) -> None:
         ({"fingerprint": '{"parameters": [{"kind": "linear", "shape": [0]}]}'}, "fingerprint.parameters[0].shape[0]"),
         ({"batch_size": "many"}, "batch_size: must be an integer"),
         ({"num_trials": "21"}, "budget.num_trials"),
+        ({"proxy_job": "job_none"}, "proxy_job: no job &#39;job_none&#39; has a recommendation"),
     ],
 )
 def test_what_is_wrong_is_said_beside_the_form(address: str, changed: dict[str, str], said: str) -> None:
@@ -46,7 +47,9 @@ def test_what_is_wrong_is_said_beside_the_form(address: str, changed: dict[str, 
 
 
 def test_the_page_is_for_everyone(page: Page) -> None:
-    page.goto(ADDRESS)
+    page.goto(ADDRESS + "?proxy_job=job_1")
+    expect(page.get_by_label("From job")).to_have_value("job_1")
+    page.get_by_label("From job").fill("")
     page.get_by_label("Fingerprint").fill(FORM["fingerprint"])
     page.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("status")).to_contain_text("No value is promised")
