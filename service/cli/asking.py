@@ -4,6 +4,7 @@ answer."""
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,6 +14,7 @@ from service.inert import inert, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from pydantic import BaseModel
 
@@ -30,8 +32,10 @@ __all__ = [
     "inert_data",
     "say",
     "say_json",
+    "say_json_content",
     "say_json_line",
     "say_json_list",
+    "written_file",
 ]
 
 Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
@@ -44,7 +48,7 @@ Token = Annotated[
     ),
 ]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="A job's id.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the API's answer as JSON.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 TrialNumber = Annotated[int, typer.Argument(metavar="TRIAL", min=0, help="The trial's number.")]
 
 
@@ -69,12 +73,23 @@ def say(text: str, *, err: bool = False) -> None:
     typer.echo(one_line(text), err=err)
 
 
-def answer(found: BaseModel, words: str, *, as_json: bool) -> None:
-    """Prints what the API answered: as JSON, or in one line of words."""
-    if as_json:
-        say_json(found)
-    else:
+def answer(found: BaseModel | Mapping[str, object], words: str, *, as_json: bool) -> None:
+    """Prints what came of a command: as JSON, or in one line of words.
+
+    Args:
+        found: what the API answered; or where there is no such answer, what is to be told, by the API's names.
+    """
+    if not as_json:
         say(words)
+    elif isinstance(found, Mapping):
+        say_json_content(dict(found))
+    else:
+        say_json(found)
+
+
+def written_file(path: Path) -> dict[str, object]:
+    """What JSON tells of a file that a command wrote."""
+    return {"path": str(path), "num_bytes": path.stat().st_size}
 
 
 def say_json(found: BaseModel) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, AsJson, Token, Url, client_at, say, say_json_list
+from service.cli.asking import DEFAULT_URL, AsJson, Token, Url, answer, client_at, say, say_json_list
 
 if TYPE_CHECKING:
     from service.client import Client
@@ -41,12 +41,13 @@ def remove(
     code: Annotated[str, typer.Argument(metavar="SHA256", help="Its hash, or the beginning of it.")],
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Removes code that no job names; what is left alone goes by itself a day after its last job."""
     with client_at(url, token) as client:
         sha256 = _whole(client, code)
         client.remove_code(sha256)
-        say(f"code {sha256[:SHORT]} is removed")
+        answer({"sha256": sha256}, f"code {sha256[:SHORT]} is removed", as_json=as_json)
 
 
 def _whole(client: Client, beginning: str) -> str:

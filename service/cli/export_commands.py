@@ -8,7 +8,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, JobId, Token, Url, client_at, say
+from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, answer, client_at, written_file
+
+STDOUT = Path("-")
 
 app = typer.Typer()
 
@@ -31,6 +33,7 @@ def export(
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Writes a job to a file or a directory that other programs open.
 
@@ -38,16 +41,18 @@ def export(
     `tensorboard --logdir DIRECTORY`. Both need the extra `trackers`. In CSV, text that a spreadsheet would take for a
     formula has an apostrophe before it.
     """
+    _check_free_for_json(output, as_json=as_json)
     with client_at(url, token) as client:
         if output_format == "mlflow" or output_format == "tensorboard":  # `in` would not narrow the type
             from service.client.export import export_directory
 
             directory = output or Path(f"{job}-{output_format}")
             num_trials = export_directory(client, job, output_format, directory)
-            say(f"{num_trials} trials of job {job} are in {directory}")
+            made = {"job_id": job, "path": str(directory), "num_trials": num_trials}
+            answer(made, f"{num_trials} trials of job {job} are in {directory}", as_json=as_json)
             return
         pieces = client.export(job, table=table, table_format=output_format)
-        if output == Path("-"):
+        if output == STDOUT:
             for piece in pieces:
                 sys.stdout.buffer.write(piece)
             return
@@ -59,7 +64,11 @@ def export(
             part.replace(path)  # an export that was cut short leaves no file that looks whole
         finally:
             part.unlink(missing_ok=True)
-        say(f"the {table} of job {job} are in {path}")
+        answer(
+            {"job_id": job, **written_file(path), "table": table},
+            f"the {table} of job {job} are in {path}",
+            as_json=as_json,
+        )
 
 
 @app.command()
@@ -70,14 +79,22 @@ def report(
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: AsJson = False,
 ) -> None:
     """Writes the report of a job: one HTML file that needs nothing else, for a pull request or a paper."""
+    _check_free_for_json(output, as_json=as_json)
     with client_at(url, token) as client:
         client.job(job)  # which says that there is none as a program can tell it
         content = client.report(job)
-    if output == Path("-"):
+    if output == STDOUT:
         sys.stdout.buffer.write(content)
         return
     path = output or Path(f"{job}-report.html")
     path.write_bytes(content)
-    say(f"the report of job {job} is in {path}")
+    answer({"job_id": job, **written_file(path)}, f"the report of job {job} is in {path}", as_json=as_json)
+
+
+def _check_free_for_json(output: Path | None, *, as_json: bool) -> None:
+    """Raises: typer.BadParameter: the file and the JSON would both go to standard output."""
+    if as_json and output == STDOUT:
+        raise typer.BadParameter("-: standard output is the JSON's; give a file", param_hint="--output")

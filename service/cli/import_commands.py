@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from service.cli.asking import say
+from service.cli.asking import AsJson, answer, written_file
 
 app = typer.Typer()
 
@@ -25,6 +25,7 @@ def import_trials(
     rename: Annotated[
         list[str] | None, typer.Option(metavar="PARAMETER=NAME", help="A parameter's name there. Repeat it.")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Writes a job's file that begins with the trials of an Optuna study, or of a CSV file, W&B's among them.
 
@@ -75,7 +76,16 @@ def import_trials(
         output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise ServiceError(f"cannot write {output}: {error.strerror or error}") from error
-    say(
+    made = {
+        **written_file(output),
+        "num_found": result.num_found,
+        "num_pinned": len(result.pinned),
+        "num_imported": len(result.trials),
+        "num_unfit": result.num_unfit,
+    }
+    answer(
+        made,
         f"{output}: of {result.num_found} trials {len(result.pinned)} are pinned and {len(result.trials)} imported; "
-        f"{result.num_unfit} do not fit the search space"
+        f"{result.num_unfit} do not fit the search space",
+        as_json=as_json,
     )

@@ -37,11 +37,11 @@ def cancel(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJ
 
 
 @app.command()
-def delete(job: JobId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def delete(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Deletes a job that has ended, with all that belongs to it, for good."""
     with client_at(url, token) as client:
         client.delete(job)
-        say(f"job {job} is deleted")
+        answer({"id": job}, f"job {job} is deleted", as_json=as_json)
 
 
 @app.command()

@@ -14,6 +14,7 @@ from service.cli.asking import (
     Token,
     TrialNumber,
     Url,
+    answer,
     client_at,
     say,
     say_json_line,
@@ -70,10 +71,11 @@ def checkpoints(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the checkpoints of a trial that goes on, the newest first."""
+    """Lists the checkpoints of a trial that goes on, the newest first; with --download and --json, tells the one that
+    was copied, and where it is."""
     with client_at(url, token) as client:
         found = client.checkpoints(job, trial)
-        if as_json:
+        if as_json and download is None:
             say_json_list(found)
         for each in () if as_json else found:
             ranks = "damaged" if each.world_size is None else f"{each.world_size} ranks"
@@ -86,8 +88,9 @@ def checkpoints(
         if whole is None:
             say(f"trial {trial} of job {job} has no whole checkpoint now", err=True)
             raise typer.Exit(1)
-        client.download_checkpoint(job, trial, whole, download / whole.name)
-        say(f"copied to {download / whole.name}", err=as_json)
+        path = download / whole.name
+        client.download_checkpoint(job, trial, whole, path)
+        answer({**whole.model_dump(mode="json"), "path": str(path)}, f"copied to {path}", as_json=as_json)
 
 
 def _show(chunk: OutputRead, *, names_rank: bool) -> None:

@@ -94,8 +94,8 @@ def enable(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_j
 
 
 @app.command()
-def remove(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None) -> None:
+def remove(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Removes a webhook, with what waits to be sent to it."""
     with client_at(url, token) as client:
         client.remove_webhook(webhook)
-        say(f"webhook {webhook} is removed")
+        answer({"id": webhook}, f"webhook {webhook} is removed", as_json=as_json)

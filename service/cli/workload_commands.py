@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from service.cli.asking import AsJson, say_json_content
 from trainers.installation.distribution import check_packages_here
 
 app = typer.Typer(
@@ -23,7 +24,12 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*([-_][A-Za-z0-9]+)*")
 
 
 @app.command()
-def new(name: Annotated[str, typer.Argument(help="What to call it, e.g. my-model.")]) -> None:
+def new(
+    name: Annotated[str, typer.Argument(help="What to call it, e.g. my-model.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print it as a text in JSON, with the names of its file and its workload.")
+    ] = False,
+) -> None:
     """Prints a complete small workload to start from: `shampoo-tuner workload new my-model > my_model.py`."""
     import trainers
 
@@ -37,10 +43,15 @@ def new(name: Annotated[str, typer.Argument(help="What to call it, e.g. my-model
     template = (Path(trainers.__file__).parent / _TEMPLATE).read_text()
     if re.search(rf"\b{class_name}\b", template) or keyword.iskeyword(class_name) or _is_taken(module_name):
         raise typer.BadParameter(f"{name!r}: is the name of something else already", param_hint="NAME")
-    typer.echo(template.replace(_TEMPLATE_CLASS, class_name), nl=False)
+    source = template.replace(_TEMPLATE_CLASS, class_name)
+    file, workload = f"{module_name}.py", f"{module_name}:{class_name}"
+    if as_json:
+        say_json_content({"workload": workload, "file": file, "source": source})
+        return
+    typer.echo(source, nl=False)
     typer.echo(
-        f"Saved as {module_name}.py, it is the workload {module_name}:{class_name} of services that were started in "
-        f"that directory. Check it there: shampoo-tuner workload check {module_name}:{class_name}",
+        f"Saved as {file}, it is the workload {workload} of services that were started in that directory. Check it "
+        f"there: shampoo-tuner workload check {workload}",
         err=True,
     )
 
@@ -62,6 +73,7 @@ def check(
     batch_size: Annotated[int | None, typer.Option(help="Examples per step; a multiple of 6. By default 12.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds for each rule. By default 120.")] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads. By default 1.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Checks that a workload keeps the rules that trials rely on. Exit status 0: no rule failed."""
     import subprocess
@@ -76,6 +88,8 @@ def check(
     for flag, number in given.items():
         if number is not None:
             command += [flag, str(number)]
+    if as_json:
+        command.append("--json")
     # In a process of its own: the checker needs torch, and this command line must load without it.
     status = subprocess.run(command, env=environment_of_children(), check=False).returncode
     raise typer.Exit(status if status >= 0 else 1)

@@ -1,6 +1,7 @@
 """Checks a workload from the command line: `python -m trainers.workload_check module:Class`.
 
-Prints one line per rule. Exit status: 0 if no rule failed, 1 otherwise, 2 wrong usage.
+Prints one line per rule, or with `--json` all in one object. Exit status: 0 if no rule failed, 1 otherwise, 2 wrong
+usage.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from trainers.workload_check.outcome import RuleOutcome
 from trainers.workload_check.supervisor import check
 
 DEFAULT_BATCH_SIZE = 12
@@ -25,7 +28,6 @@ RANKS_DIVISOR = 6
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; gives the exit status."""
     options = _parser().parse_args(arguments)
-    counts: Counter[str] = Counter()
     outcomes = check(
         options.name,
         dict(options.option),
@@ -33,13 +35,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         timeout_seconds=options.timeout,
         num_threads=options.threads,
     )
+    found = list(outcomes) if options.json else list(_told(outcomes))
+    counts = Counter(outcome.status for outcome in found)
+    if options.json:
+        sys.stdout.write(json.dumps({"items": [asdict(outcome) for outcome in found]}, indent=2) + "\n")
+    else:
+        told = [f"{counts[status]} {status}" for status in ("ok", "failed", "warning", "skipped") if counts[status]]
+        sys.stdout.write(f"{counts.total()} rules: {', '.join(told)}\n")
+    return 1 if counts["failed"] else 0
+
+
+def _told(outcomes: Iterable[RuleOutcome]) -> Iterator[RuleOutcome]:
+    """The outcomes, each printed as it comes."""
     for outcome in outcomes:
-        counts[outcome.status] += 1
         sys.stdout.write(f"{outcome.status:<8} {outcome.rule:<20} {outcome.text}\n")
         sys.stdout.flush()
-    told = [f"{counts[status]} {status}" for status in ("ok", "failed", "warning", "skipped") if counts[status]]
-    sys.stdout.write(f"{counts.total()} rules: {', '.join(told)}\n")
-    return 1 if counts["failed"] else 0
+        yield outcome
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -70,6 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         help=f"seconds for each rule (default: {DEFAULT_TIMEOUT_SECONDS:g})",
     )
     parser.add_argument("--threads", type=int, default=1, help="CPU threads (default: 1)")
+    parser.add_argument("--json", action="store_true", help="print rule, status and text of each as JSON")
     return parser
 
 

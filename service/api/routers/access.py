@@ -90,7 +90,7 @@ def create_token(
     deed.target = f"{made.name} ({made.prefix})"
     doors.look_again()
     response.headers["Cache-Control"] = "no-store"
-    return TokenCreated(**dict(TokenRead.of(made, now)), token=str(text))
+    return TokenCreated.made(made, text, now)
 
 
 @router.post("/tokens/{prefix}/revoke", summary="Revoke a token", responses=problems.documented(404, 422, 503))

@@ -17,6 +17,7 @@ from service.domain import DEFAULT_PROJECT
 from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
+    from service.access.tokens import TokenText
     from service.store.models import Project, Token
     from service.store.repositories import Usage
 
@@ -85,6 +86,11 @@ class TokenCreated(TokenRead):
 
     token: str
     """To be sent as `Authorization: Bearer ...`. It is shown this once: the service keeps a digest of it."""
+
+    @classmethod
+    def made(cls, token: Token, text: TokenText, now: datetime) -> TokenCreated:
+        """A new token, with its text."""
+        return TokenCreated(**dict(TokenRead.of(token, now)), token=str(text))
 
 
 class ProjectChange(StrictModel):

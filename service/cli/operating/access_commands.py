@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from service.access.caller import Scope
-from service.cli.asking import AsJson, say, say_json_list
+from service.cli.asking import AsJson, answer, say, say_json, say_json_list
 from service.cli.operating.here import DatabaseUrl, DataDir, own_database
 from service.cli.operating.shared_options import with_shared_options
 from service.domain import DEFAULT_PROJECT
@@ -90,6 +90,7 @@ def create_token(
     scope: Annotated[list[Scope], typer.Option(help="What it may do. Repeatable.")],
     project: Annotated[str, typer.Option(help="In which its jobs are made, and which it sees.")] = DEFAULT_PROJECT,
     expires: Annotated[str, typer.Option(help="After 30m, 12h, 90d or 4w; `never`.")] = "90d",
+    as_json: AsJson = False,
     *,
     here: Here,
 ) -> None:
@@ -97,23 +98,32 @@ def create_token(
     from service.access import tokens as access
     from service.access.audit import record_command
     from service.clock import utc_now
+    from service.store.repositories import TokenRepository
 
     now = utc_now()
     expires_at = None if expires == "never" else now + _duration(expires)
     with here.database() as database, database.writing() as session:
         text = access.create_token(session, name, project=project, scopes=set(scope), expires_at=expires_at, now=now)
         record_command(session, "create_token", f"{name} ({text.prefix})", now=now)
+        made = TokenRepository(session).find(text.prefix)
+    assert made is not None
+    if as_json:
+        from service.api.schemas.access import TokenCreated
+
+        say_json(TokenCreated.made(made, text, now))
+        return
     typer.echo(str(text))
     until = "never expires" if expires_at is None else f"expires at {_moment(expires_at)}"
     say(f"Keep it: it is shown this once. It {until}; `shampoo-tuner token revoke {name}` ends it.", err=True)
 
 
 @tokens.command("generate")
-def generate_token() -> None:
+def generate_token(as_json: AsJson = False) -> None:
     """Prints the text of a new token and stores nothing: for the file that SHAMPOO_TUNER_ADMIN_TOKEN_FILE names."""
     from service.access.tokens import new_token_text
 
-    typer.echo(str(new_token_text()))
+    text = str(new_token_text())
+    answer({"token": text}, text, as_json=as_json)
 
 
 @tokens.command("list")
@@ -146,17 +156,19 @@ def list_tokens(here: Here, as_json: AsJson = False) -> None:
 def revoke_token(
     token: Annotated[str, typer.Argument(help="Its name, or its prefix.")],
     here: Here,
+    as_json: AsJson = False,
 ) -> None:
     """Ends a token: what is asked with it is refused within seconds, also from pages that were logged in with it."""
     from service.access import tokens as access
     from service.access.audit import record_command
+    from service.api.schemas.access import TokenRead
     from service.clock import utc_now
 
     now = utc_now()
     with here.database() as database, database.writing() as session:
         ended = access.revoke_token(session, token, now=now)
         record_command(session, "revoke_token", f"{ended.name} ({ended.prefix})", now=now)
-    say(f"token {ended.name} ({ended.prefix}) is revoked")
+    answer(TokenRead.of(ended, now), f"token {ended.name} ({ended.prefix}) is revoked", as_json=as_json)
 
 
 @projects.command("create")
@@ -165,18 +177,22 @@ def create_project(
     name: Annotated[str, typer.Argument(help="Small letters, digits, _ and -.")],
     quotas: QuotaOptions,
     here: Here,
+    as_json: AsJson = False,
 ) -> None:
     """Makes a project; tokens and their jobs can belong to it from then on."""
     from service.access import projects as access
     from service.access.audit import record_command
+    from service.api.schemas.access import ProjectRead
     from service.clock import utc_now
+    from service.store.repositories import ProjectRepository
 
     limits, _ = quotas.read()
     now = utc_now()
     with here.database() as database, database.writing() as session:
-        access.create_project(session, name, limits, now=now)
+        made = access.create_project(session, name, limits, now=now)
         record_command(session, "create_project", name, now=now)
-    say(f"project {name} is made")
+        read = ProjectRead.of(made, ProjectRepository(session).usage(name))
+    answer(read, f"project {name} is made", as_json=as_json)
 
 
 @projects.command("set")
@@ -185,20 +201,25 @@ def set_quotas(
     name: Annotated[str, typer.Argument(help="The project.")],
     quotas: QuotaOptions,
     here: Here,
+    as_json: AsJson = False,
 ) -> None:
     """Sets quotas of a project; what is left out stays."""
     from service.access import projects as access
     from service.access.audit import record_command
+    from service.api.schemas.access import ProjectRead
     from service.clock import utc_now
+    from service.store.repositories import ProjectRepository
 
     limits, fields = quotas.read()
     if not fields:
         raise typer.BadParameter("give at least one quota", param_hint="NAME")
     now = utc_now()
     with here.database() as database, database.writing() as session:
-        access.change_project(session, name, limits, fields=fields)
+        changed = access.change_project(session, name, limits, fields=fields)
         record_command(session, "set_project", name, now=now)
-    say(f"project {name}: {', '.join(f'{field} {getattr(limits, field)}' for field in fields)}")
+        read = ProjectRead.of(changed, ProjectRepository(session).usage(name))
+    words = f"project {name}: {', '.join(f'{field} {getattr(limits, field)}' for field in fields)}"
+    answer(read, words, as_json=as_json)
 
 
 @projects.command("list")

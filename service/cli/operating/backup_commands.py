@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from service.cli.asking import say
+from service.cli.asking import AsJson, answer, say, say_json_content
 from service.cli.operating.here import DatabaseUrl, DataDir, read_settings
 
 app = typer.Typer()
@@ -21,12 +22,16 @@ def backup(
     overwrite: Overwrite = False,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
 ) -> None:
     """Writes a copy of the embedded database, also while the service runs. Checkpoints are not in it."""
     from service.store.backup import back_up
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
     made = back_up(settings.resolved_database_url, file, overwrites=overwrite)
+    if as_json:
+        say_json_content({"path": str(file), **asdict(made)})
+        return
     say(f"{file} holds {made.num_jobs} jobs, {made.num_bytes:,} bytes, at revision {made.revision}, checked")
     say("checkpoints are not in it: trials that are unfinished in it begin anew where theirs are gone")
 
@@ -37,10 +42,12 @@ def restore(
     overwrite: Overwrite = False,
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
+    as_json: AsJson = False,
 ) -> None:
     """Makes a backup the embedded database, while the service is stopped."""
     from service.store.backup import restore as restore_file
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
     found = restore_file(settings.resolved_database_url, file, overwrites=overwrite)
-    say(f"restored {found.num_jobs} jobs at revision {found.revision}; `serve` or `migrate` brings them up to date")
+    words = f"restored {found.num_jobs} jobs at revision {found.revision}; `serve` or `migrate` brings them up to date"
+    answer({"path": str(file), **asdict(found)}, words, as_json=as_json)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import say
+from service.cli.asking import AsJson, answer, say
 from service.cli.operating.here import BadSetting, DatabaseUrl, DataDir, read_settings
 from trainers.installation.distribution import check_packages_here
 from trainers.installation.extras import SERVICE_EXTRA, needing, require
@@ -120,7 +120,7 @@ def optuna_dashboard(
 
 
 @app.command()
-def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
+def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None, as_json: AsJson = False) -> None:
     """Creates or upgrades the database's tables."""
     import contextlib
 
@@ -133,7 +133,8 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None) -> None:
         revision = migrate_database(database)
         if settings.admin_token_file is not None:
             know_file_token(settings.admin_token_file, database)
-        say(f"{database.engine.url!r} is at revision {revision}")
+        shown = repr(database.engine.url)  # without its password
+        answer({"database_url": shown, "revision": revision}, f"{shown} is at revision {revision}", as_json=as_json)
 
 
 def _serve(settings: Settings, *, with_worker: bool) -> None:

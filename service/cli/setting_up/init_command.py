@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, Token, Url, client_at, say
+from service.cli.asking import DEFAULT_URL, Token, Url, answer, client_at, say_json_content, written_file
 from service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -32,6 +32,9 @@ def init(
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the job as JSON, which has no comments; or with -o, where it is.")
+    ] = False,
 ) -> None:
     """Writes a job file for a workload, with all fields and what they mean; `submit` accepts it as it is."""
     from trainers.workload.user_workload import is_reference
@@ -43,14 +46,20 @@ def init(
             raise ServiceError(f"no workload {workload!r}; known: {', '.join(names)}, or your own as module:Class")
     text = job_file_for(workload)
     if output is None:
-        typer.echo(text, nl=False)
+        if as_json:
+            import yaml
+
+            say_json_content(yaml.safe_load(text))
+        else:
+            typer.echo(text, nl=False)
         return
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise ServiceError(f"cannot write {output}: {error.strerror or error}") from error
-    say(f"`shampoo-tuner submit {output} --dry-run` says what it would cost at most")
+    words = f"`shampoo-tuner submit {output} --dry-run` says what it would cost at most"
+    answer({"workload": workload, **written_file(output)}, words, as_json=as_json)
 
 
 def job_file_for(workload: str) -> str:

@@ -39,7 +39,8 @@ def _look_up(database: Database, text: str) -> KnownToken | None:
 
 @pytest.mark.slow
 def test_a_token_is_made_shown_once_and_revoked(here: Database) -> None:
-    assert run("project", "create", "vision").exit_code == 0
+    project = json.loads(run("project", "create", "vision", "--queued-jobs", "4", "--json").stdout)
+    assert (project["name"], project["max_queued_jobs"], project["max_running_jobs"]) == ("vision", 4, None)
     made = run("token", "create", "ada", "--scope", "read", "--scope", "code", "--project", "vision")
     assert re.fullmatch(r"shampoo_[0-9a-f]{12}_[0-9a-f]{64}\n", made.stdout)
     assert "shown this once" in made.stderr
@@ -71,10 +72,13 @@ def test_a_token_is_made_shown_once_and_revoked(here: Database) -> None:
     twice = run("token", "create", "ada", "--scope", "read")
     assert twice.exit_code == 1
     assert "token revoke ada" in twice.stderr
-    assert run("token", "revoke", "ada").exit_code == 0
+    ended = json.loads(run("token", "revoke", "ada", "--json").stdout)
+    assert (ended["prefix"], ended["state"]) == (row.prefix, "revoked")
     assert _look_up(here, made.stdout.strip()) is None
     assert "revoked" in run("token", "list").stdout
-    assert run("token", "create", "ada", "--scope", "read", "--expires", "never").exit_code == 0
+    again = json.loads(run("token", "create", "ada", "--scope", "read", "--expires", "never", "--json").stdout)
+    assert (again["name"], again["state"], again["expires_at"]) == ("ada", "valid", None)
+    assert _look_up(here, again["token"]) is not None
     trail = run("audit").stdout
     assert re.findall(r"\w+_token|create_project", trail) == [
         "create_token",
@@ -115,7 +119,8 @@ def test_quotas_are_set_and_listed(here: Database) -> None:
     assert run("project", "set", "default", "--queued-jobs", "3", "--stored-bytes", "1.5kB").exit_code == 0
     assert run("project", "set", "default", "--device-hours", "2").exit_code == 0
     assert re.search(r"default\s+0\s+1 of 3\s+0 of 2\s+0B of 1.5kB\n", run("project", "list").stdout)
-    assert run("project", "set", "default", "--queued-jobs", "none").exit_code == 0
+    project = json.loads(run("project", "set", "default", "--queued-jobs", "none", "--json").stdout)
+    assert (project["max_queued_jobs"], project["max_device_hours"], project["usage"]["queued_jobs"]) == (None, 2.0, 1)
     assert re.search(r"default\s+0\s+1\s+0 of 2", run("project", "list").stdout)
 
 

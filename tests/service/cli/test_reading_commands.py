@@ -112,6 +112,7 @@ def test_json_is_what_the_api_answers(url: str, sqlite_database: Database) -> No
         assert answered.exit_code == 0, answered.output
         assert json.loads(answered.stdout)[field] == value
     assert run("notes", queued).stdout == "good\n"
+    assert json.loads(run("delete", queued, "--json").stdout) == {"id": queued}
 
 
 def test_a_curve_is_a_block_for_each_value() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from service.settings import Settings
-from service.store.migrate import is_current
+from service.store.migrate import current_revision, is_current
 from service.store.session import Database
 from tests.support.service.commands import run
 
@@ -16,8 +17,10 @@ def test_migrate_prepares_a_database(empty_database_url: str) -> None:
     result = run("migrate", "--database-url", empty_database_url)
     assert result.exit_code == 0, result.output
     assert "is at revision" in result.stdout
+    told = json.loads(run("migrate", "--database-url", empty_database_url, "--json").stdout)
     database = Database(empty_database_url)
     assert is_current(database)
+    assert told == {"database_url": repr(database.engine.url), "revision": current_revision(database)}
     database.close()
 
 

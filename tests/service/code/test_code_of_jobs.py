@@ -76,8 +76,8 @@ def test_code_is_listed_and_removed_once_no_job_names_it(database: Database) -> 
         assert f"{used[:12]}  1 file, 17 bytes  1 job  used 2026-03-01" in listed.stdout
         assert run("code", "remove", "nothing", *arguments).exit_code == 2
         assert run("code", "remove", used[:8], *arguments).exit_code == 1
-        removed = run("code", "remove", unused[:12], *arguments)
-        assert removed.stdout == f"code {unused[:12]} is removed\n"
+        removed = run("code", "remove", unused[:12], "--json", *arguments)
+        assert json.loads(removed.stdout) == {"sha256": unused}
         assert json.loads(run("code", "list", "--json", *arguments).stdout)["items"][0]["num_jobs"] == 1
         with pytest.raises(ApiError) as gone:
             client.remove_code(unused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,8 @@ def test_a_job_is_opened_by_mlflow_tensorboard_and_a_spreadsheet(
 
     with running(sqlite_database) as url:
         assert export("--format", "mlflow", "-o", "flow") == f"4 trials of job {job} are in flow\n"
-        export("--format", "tensorboard", "-o", "board")
+        told = json.loads(export("--format", "tensorboard", "-o", "board", "--json"))
+        assert told == {"job_id": job, "path": "board", "num_trials": 4}
         export("--table", "measurements")
         assert export("-o", "-").startswith("number,phase,")
         for made, name in (("flow", "mlflow"), ("board", "tensorboard")):

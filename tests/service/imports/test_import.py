@@ -73,6 +73,15 @@ def test_a_study_of_optuna_is_imported(tmp_path: Path, kind: str) -> None:
     assert [(trial["number"], trial["value"]) for trial in found["imported"]] == [(1, 0.01), (0, 0.2)]
     assert "of 3 trials 1 are pinned and 2 imported; 1 do not fit the search space" in told
     JobSpecification.model_validate(found)
+    as_json = json.loads(imported(tmp_path, source, "--pin", "1", "--json")[1])
+    assert as_json == {
+        "path": str(tmp_path / "new.json"),
+        "num_bytes": (tmp_path / "new.json").stat().st_size,
+        "num_found": 3,
+        "num_pinned": 1,
+        "num_imported": 2,
+        "num_unfit": 1,
+    }
 
 
 def test_a_table_of_wandb_or_anybody_is_imported(tmp_path: Path) -> None:

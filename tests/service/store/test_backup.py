@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sqlite3
 import stat
@@ -146,5 +147,14 @@ def test_the_commands_say_what_they_did_and_what_is_missing(sqlite_database: Dat
     assert "pg_dump" in server.output
     restored = run("restore", str(file), "--data-dir", str(tmp_path / "new"))
     assert restored.exit_code == 0
+    told = [
+        json.loads(run(*command, "--overwrite", "--json").stdout)
+        for command in (
+            ("backup", str(file), "--database-url", sqlite_database.url),
+            ("restore", str(file), "--data-dir", str(tmp_path / "new")),
+        )
+    ]
+    assert told[0] == told[1]
+    assert (told[0]["path"], told[0]["num_jobs"], told[0]["num_bytes"]) == (str(file), 1, file.stat().st_size)
     assert _num_jobs(_url(tmp_path / "new/shampoo-tuner.sqlite3")) == 1
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["shampoo-tuner.sqlite3"]

@@ -248,6 +248,8 @@ def test_the_commands_of_webhooks(sqlite_database: Database, receiver: Receiver)
         assert "goes on" in say("enable", webhook)
         assert "is removed" in say("remove", webhook)
         assert say("list") == ""
+        added = json.loads(say("add", receiver.url, "--json"))["id"]
+        assert json.loads(say("remove", added, "--json")) == {"id": added}
 
 
 @pytest.mark.parametrize(

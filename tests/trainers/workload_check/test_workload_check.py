@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -223,6 +224,10 @@ def test_the_command_fails_with_a_missing_option_and_says_which(tmp_path: Path) 
     assert checked.returncode == 1
     assert re.search(r"^failed +description +is required by mine:Mine: str", checked.stdout, re.MULTILINE)
     assert checked.stderr == ""
+    checked = run_checker("mine:Mine", "--json", cwd=tmp_path)
+    assert checked.returncode == 1
+    failed = {each["rule"]: each["text"] for each in json.loads(checked.stdout)["items"] if each["status"] == "failed"}
+    assert failed["description"].startswith("is required by mine:Mine: str")
 
 
 @pytest.mark.parametrize("arguments", [["a:B", "--option", "x"], ["a:B", "--batch-size", "8"], []])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -103,8 +104,9 @@ def test_the_winners_weights_are_downloaded_by_whoever_sees_the_job(
     event_loop.run(download())
     target = tmp_path / "shell.safetensors"
     command = ["weights", job_id, "--baseline", "-o", str(target), "--url", url, "--token", own]
-    result = CliRunner().invoke(app, command)
+    result = CliRunner().invoke(app, [*command, "--json"])
     assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"job_id": job_id, "path": str(target), "num_bytes": 10, "side": "baseline"}
     assert target.read_bytes() == (tmp_path / "later").read_bytes() == b"of trial 5"
 
 

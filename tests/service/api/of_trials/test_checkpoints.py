@@ -165,6 +165,8 @@ def test_the_client_copies_a_checkpoint_and_checks_it(
         told = CliRunner().invoke(app, asked).stdout
         assert told.startswith(f"step-00000040  {checkpoint.num_bytes} bytes  1 ranks\ncopied to")
         assert (tmp_path / "here" / "step-00000040" / FILE).read_bytes() == TENSORS
+        as_json = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
+        assert as_json == {**checkpoint.model_dump(mode="json"), "path": str(tmp_path / "here" / "step-00000040")}
         (place / "step-00000040" / FILE).write_bytes(TENSORS[::-1])
         with pytest.raises(DamagedDownload):
             client.download_checkpoint(trial, 0, checkpoint, tmp_path / "damaged")
