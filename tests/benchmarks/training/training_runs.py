@@ -78,7 +78,7 @@ class Task:
     num_steps: int
     num_evaluations: int
     size: str = "tiny"
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """Further options of the workload, e.g. where its data lies."""
 
     @property
