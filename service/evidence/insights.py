@@ -19,6 +19,7 @@ from pydantic import TypeAdapter
 from search_spaces import Scalar
 from search_spaces.parameters import is_same
 from service.domain import Direction, Side
+from service.evidence.prices import CheaperSetting
 
 MIN_TRIALS = 12
 """Compared trials of a side, or with a parameter, below which nothing is said: among fewer, any parameter seems to
@@ -215,6 +216,11 @@ class SideInsights:
     """Of the pairs of the most important parameters."""
     early_late_correlation: EarlyLate | None = None
     """Null: too few trials completed after an early measurement."""
+    priced_trial: int | None = None
+    """The number of the trial whose config is the best, which the prices are told against. Null: there are none."""
+    prices: list[CheaperSetting] = field(default_factory=list)
+    """Of the settings that cost less than the best config's. Empty: it has none, or the shapes of the model are not
+    known."""
 
     @property
     def num_trials(self) -> int:

@@ -20,6 +20,17 @@ Standings = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The devices that a trial trained on."""
+
+    device: str
+    """`cpu` or `cuda`."""
+    device_name: str | None
+    """The GPU as CUDA calls it; None on the CPU."""
+    world_size: int
+
+
+@dataclass(frozen=True, slots=True)
 class EndedTrial:
     """A trial of a search or a baseline that has ended."""
 
@@ -33,6 +44,16 @@ class EndedTrial:
     """The objective when it was last measured."""
     progress: float
     """The share of its training that it came, 0 to 1."""
+    confirmed: Sequence[float | None] = ()
+    """The values of its config with new seeds; None: that training failed."""
+    seconds_per_step: float | None = None
+    """The mean over its training; None: not measured, or of a fork, which began with steps of another config."""
+    place: Place | None = None
+    """None: it was never measured."""
+    fingerprint: str | None = None
+    """Of its model; None like `place`."""
+    state_bytes: float | None = None
+    """Memory of the optimizer's state on the rank with most; None like `place`."""
 
     @property
     def has_diverged(self) -> bool:

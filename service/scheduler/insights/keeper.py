@@ -85,7 +85,8 @@ class InsightsKeeper:
                 self._num_told = 0 if stored is None else insights_from_json(stored.content).num_ended
             num_ended = repository.num_ended(job_id)
             is_enough = num_ended >= max(MIN_TRIALS, GROWTH * self._num_told)
-            if num_ended == self._num_told or not (is_enough or is_last):
+            is_new = num_ended != self._num_told or (is_last and bool(repository.confirmed(job_id)))
+            if not is_new or not (is_enough or is_last):
                 return
             ended = read_ended(session, job_id)
         insights = insights_of(ended)

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from search_spaces import SearchSpace
 from service.domain import Direction, Side, side_of
 from service.evidence.insights import JobInsights
-from service.scheduler.insights.compared import EndedTrial, sampled
+from service.scheduler.insights.compared import EndedTrial, Place, compared, sampled
 from service.scheduler.insights.early_late import MAX_TRIALS, Curve
 from service.scheduler.insights.of_side import insights_of_side
+from service.scheduler.insights.predicted_cost import GroupShapes, grouped
+from service.scheduler.insights.prices import best_trial
 from service.specification.phases import spaces_of
-from service.store.repositories import InsightsRepository, JobRepository, MeasurementRepository
+from service.store.models import Job
+from service.store.repositories import InsightsRepository, JobRepository, MeasurementRepository, ModelShapeRepository
 from service.store.repositories.insights import EndedTrialRow
 from service.store.session import Session
+from service.use_cases.submit import parameter_groups_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,8 @@ class EndedTrials:
     by_side: Mapping[Side, Sequence[EndedTrial]]
     curves: Mapping[str, Curve]
     """Of some that completed, by the id of the trial."""
+    models: Mapping[Side, Sequence[GroupShapes]]
+    """The parameters of the best trial's model, of sides with Shampoo where shapes tell them."""
 
     @property
     def num_ended(self) -> int:
@@ -38,16 +44,49 @@ def read_ended(session: Session, job_id: str) -> EndedTrials:
     job = JobRepository(session).get(job_id)
     spaces = spaces_of(job.specification)
     by_side: dict[Side, list[EndedTrial]] = {side: [] for side in spaces}
-    for row in InsightsRepository(session).ended(job_id):
-        by_side[side_of(row.phase, row.optimizer)].append(_ended(row))
+    repository = InsightsRepository(session)
+    confirmed = repository.confirmed(job_id)
+    for row in repository.ended(job_id):
+        by_side[side_of(row.phase, row.optimizer)].append(_ended(row, confirmed.get(row.number, ())))
     chosen = [trial.id for trials in by_side.values() for trial in _to_follow(trials)]
     curves = MeasurementRepository(session).curves(chosen, job.metric)
-    return EndedTrials(job.metric, job.direction, spaces, by_side, curves)
+    models = {}
+    for side, space in spaces.items():
+        best = best_trial(compared(by_side[side], space), job.direction) if space.optimizer == "shampoo" else None
+        if best is not None and (found := _model(session, job, space, best)) is not None:
+            models[side] = found
+    return EndedTrials(job.metric, job.direction, spaces, by_side, curves, models)
 
 
-def _ended(row: EndedTrialRow) -> EndedTrial:
-    progress = row.step / row.num_steps
-    return EndedTrial(row.id, row.number, row.state, row.reason, row.parameters, row.value, progress)
+def _ended(row: EndedTrialRow, confirmed: Sequence[float | None]) -> EndedTrial:
+    place = None
+    if row.environment is not None:
+        place = Place(row.environment["device"], row.environment["device_name"], row.environment["world_size"])
+    return EndedTrial(
+        row.id,
+        row.number,
+        row.state,
+        row.reason,
+        row.parameters,
+        row.value,
+        progress=row.step / row.num_steps,
+        confirmed=confirmed,
+        seconds_per_step=row.seconds / row.step if row.step and row.seconds and not row.is_fork else None,
+        place=place,
+        fingerprint=row.fingerprint,
+        state_bytes=row.state_bytes,
+    )
+
+
+def _model(session: Session, job: Job, space: SearchSpace, trial: EndedTrial) -> list[GroupShapes] | None:
+    """The parameters of a trial's model in their groups; None: shapes do not tell."""
+    if trial.fingerprint is None:
+        return None
+    shape = ModelShapeRepository(session).of([trial.fingerprint]).get(trial.fingerprint)
+    if shape is None:
+        return None
+    options = {**job.specification.workload.options, **space.assign(trial.parameters).workload_options}
+    return grouped(shape, parameter_groups_of(job), options)
 
 
 def _to_follow(trials: Sequence[EndedTrial]) -> list[EndedTrial]:
@@ -58,7 +97,7 @@ def _to_follow(trials: Sequence[EndedTrial]) -> list[EndedTrial]:
 def insights_of(ended: EndedTrials) -> JobInsights:
     """What the trials tell."""
     sides = [
-        insights_of_side(side, space, ended.by_side[side], ended.direction, ended.curves)
+        insights_of_side(side, space, ended.by_side[side], ended.direction, ended.curves, ended.models.get(side))
         for side, space in ended.spaces.items()
     ]
     return JobInsights(ended.metric, ended.direction, num_ended=ended.num_ended, sides=sides)

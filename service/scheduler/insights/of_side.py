@@ -22,6 +22,8 @@ from service.evidence.insights import (
 from service.scheduler.insights.compared import MAX_TRIALS, EndedTrial, Standings, compared, sampled, standings
 from service.scheduler.insights.early_late import Curve, early_late
 from service.scheduler.insights.maps import maps_of
+from service.scheduler.insights.predicted_cost import GroupShapes, PredictedCosts
+from service.scheduler.insights.prices import best_trial, prices_of
 from service.scheduler.insights.ranges import direction_of, good_trials, safe_range
 from service.scheduler.policy.searching.sampling.dimensions import Dimensions, dimension_keys
 
@@ -32,11 +34,13 @@ def insights_of_side(
     ended: Sequence[EndedTrial],
     direction: Direction,
     curves: Mapping[str, Curve],
+    model: Sequence[GroupShapes] | None = None,
 ) -> SideInsights:
     """What the ended trials of a side tell.
 
     Args:
         curves: of those that completed, or some of them, by the id of the trial.
+        model: the parameters of the best trial's model, for a side with Shampoo; None: they are not known.
     """
     known = compared(ended, space)
     seen = sampled(known, at_most=MAX_TRIALS)
@@ -68,7 +72,15 @@ def insights_of_side(
         shown = [entry for entry in told if entry[0].importance is not None]
         told = shown + [entry for entry in told if entry[0].importance is None]
         maps = maps_of([entry[1] for entry in shown], seen, standing, np.array([entry[2] for entry in shown]))
-    return dataclasses.replace(found, parameters=[insight for insight, _, _ in told], maps=maps)
+    found = dataclasses.replace(found, parameters=[insight for insight, _, _ in told], maps=maps)
+    best = None if model is None else best_trial(known, direction)
+    if model is None or best is None:
+        return found
+    costs = PredictedCosts(space, model, device=best.place.device if best.place else "cpu")
+    if not costs.agrees_with(best):
+        return found
+    prices = prices_of(known, best, space, direction, curves, costs)
+    return dataclasses.replace(found, priced_trial=best.number if prices else None, prices=prices)
 
 
 def _importances(trials: Sequence[EndedTrial], standing: Standings, space: SearchSpace) -> dict[str, Importance]:

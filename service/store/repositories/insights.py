@@ -31,6 +31,13 @@ class EndedTrialRow:
     step: int
     num_steps: int
     """If it had gone to its end."""
+    seconds: float
+    is_fork: bool
+    fingerprint: str | None
+    environment: dict[str, Any] | None
+    """A `trainers.identity.values.Environment` as JSON."""
+    state_bytes: float | None
+    """Of the optimizer, on the rank with most."""
 
 
 class InsightsRepository:
@@ -66,8 +73,26 @@ class InsightsRepository:
             Trial.value,
             Trial.step,
             Trial.config["num_steps"].as_integer(),
+            Trial.seconds,
+            Trial.forked_from.is_not(None),
+            Trial.fingerprint,
+            Trial.environment,
+            Trial.metrics["optimizer_state_bytes"].as_float(),
         ).where(*_ended(job_id))
         return [EndedTrialRow(*row) for row in self._session.execute(statement.order_by(Trial.number))]
+
+    def confirmed(self, job_id: str) -> dict[int, list[float | None]]:
+        """By the number of each trial whose config was trained again: the values with new seeds; None: it failed."""
+        found: dict[int, list[float | None]] = {}
+        statement = select(Trial.confirms, Trial.state, Trial.value).where(
+            Trial.job_id == job_id,
+            Trial.phase == Phase.CONFIRMATION,
+            Trial.state.in_((TrialState.COMPLETED, TrialState.FAILED)),
+        )
+        for number, state, value in self._session.execute(statement.order_by(Trial.number)):
+            if number is not None:
+                found.setdefault(number, []).append(value if state is TrialState.COMPLETED else None)
+        return found
 
 
 def _ended(job_id: str) -> tuple[ColumnElement[bool], ...]:

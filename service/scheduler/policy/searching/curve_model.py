@@ -115,6 +115,16 @@ class Posterior:
         """Mean and standard deviation of the final values (without noise) of snapped vectors (n, dimensions)."""
         return self._moments(self._kernel.cross(self._encoding.features(vectors), self._rows))
 
+    def difference(self, vector: Array, other: Array) -> tuple[float, float]:
+        """Mean and standard deviation of how much f, which is a smooth function of the config, is larger at one snapped
+        vector than at another: what is each config's alone is left out."""
+        features = self._encoding.features(np.stack([vector, other]))
+        first, second = self._kernel.cross(features, self._rows)
+        cross = first - second
+        solved = solve_triangular(self._factor, cross, lower=True)
+        variance = self._kernel.prior_variance_of_difference(features) - solved @ solved
+        return float(cross @ self._alpha), float(np.sqrt(max(variance, 1e-10)))
+
     def shift_by_rung(self, vector: Array) -> float:
         """Standard deviation of the change in a new config's expected final value when its first rung is observed."""
         features = self._encoding.features(vector[None])
@@ -165,6 +175,11 @@ class _Kernel:
     @property
     def prior_variance(self) -> float:
         return float(self._a + self._u + CONSTANT_VARIANCE)
+
+    def prior_variance_of_difference(self, features: Array) -> float:
+        """Of f at the two configs with these features (2, columns)."""
+        alike, _ = _matern(self.scaled(features[:1]), self.scaled(features[1:]))
+        return float(2 * self._a * (1 - alike[0, 0]))
 
     def scaled(self, features: Array) -> Array:
         """Features in units of the length scales of f."""

@@ -9,6 +9,9 @@ from service.scheduler.policy.searching.encoding import Array
 WORST_SCALED = -3.0
 """Robust deviations below the median beyond which a value is only bad, not how bad: losses have long tails."""
 
+DRAWN_IN = 2.0
+"""The width of the bad tail on the scale, at most."""
+
 
 class Scale:
     """The scale on which given values have mean 0 and deviation 1, larger is better, the bad tail drawn in.
@@ -37,8 +40,20 @@ class Scale:
         found: Array = (self._drawn_in(self._turned(values)) - self._mean) / self._deviation
         return found
 
+    def back(self, scaled: Array) -> Array:
+        """The values that lie there on the scale; beyond its bad end, those at it."""
+        found = scaled * self._deviation + self._mean
+        below = -np.expm1(np.clip(WORST_SCALED - found, 0.0, DRAWN_IN))
+        turned = np.where(found < WORST_SCALED, WORST_SCALED + below, found) * self._unit + self._centre
+        values: Array = np.exp(-turned) if self._is_logarithmic else -turned if self._is_minimised else turned
+        return values
+
+    @property
+    def _is_logarithmic(self) -> bool:
+        return self._is_minimised and self._least > 0
+
     def _turned(self, values: Array) -> Array:
-        if self._is_minimised and self._least > 0:
+        if self._is_logarithmic:
             logarithms: Array = -np.log(np.maximum(values, self._least))
             return logarithms
         return -values if self._is_minimised else values
@@ -46,5 +61,5 @@ class Scale:
     def _drawn_in(self, turned: Array) -> Array:
         scaled = np.where(np.isfinite(turned), (turned - self._centre) / self._unit, -np.inf)
         below = np.minimum(scaled - WORST_SCALED, 0.0)
-        found: Array = np.where(below < 0, WORST_SCALED - np.minimum(np.log1p(-below), 2.0), scaled)
+        found: Array = np.where(below < 0, WORST_SCALED - np.minimum(np.log1p(-below), DRAWN_IN), scaled)
         return found

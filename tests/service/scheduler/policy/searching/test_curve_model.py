@@ -67,3 +67,17 @@ def test_observing_the_first_rung_shifts_what_is_not_known_yet() -> None:
     posterior = CurveModel(ENCODING).condition(vectors, rows)
     far = ENCODING.snap(1.0 - vectors[:1])[0]
     assert posterior.shift_by_rung(far) > 2 * posterior.shift_by_rung(vectors[0]) > 0
+
+
+def test_a_difference_is_surer_than_the_two_values_and_turns_with_them() -> None:
+    vectors = configs(12)
+    rows = Rows(np.arange(12), np.zeros(12), vectors[:, 3])
+    model = CurveModel(ENCODING)
+    model.fit(vectors, rows)
+    posterior, (one, other) = model.condition(vectors, rows), configs(2, seed=9)
+    mean, deviation = posterior.difference(one, other)
+    means, deviations = posterior.final(np.array([one, other]))
+    np.testing.assert_allclose(mean, means[0] - means[1])
+    assert 0 < deviation < np.hypot(*deviations)
+    np.testing.assert_allclose(posterior.difference(other, one), (-mean, deviation))
+    assert posterior.difference(one, one)[1] < 1e-4

@@ -42,3 +42,12 @@ def test_another_value_is_on_the_same_scale_and_a_better_one_than_all_that_made_
 
 def test_without_a_finite_value_all_are_equal() -> None:
     np.testing.assert_array_equal(Scale(np.full(3, math.nan), is_minimised=True)(np.full(3, math.nan)), np.zeros(3))
+
+
+@pytest.mark.parametrize("is_minimised", [True, False])
+@pytest.mark.parametrize("given", [[3.0, 1.0, 0.1, 0.11, 0.12, 0.13, 1e6], [-2.0, 0.0, 1.0, 1.5, 2.0, -1e3]])
+def test_the_way_back_gives_the_values_again(given: list[float], is_minimised: bool) -> None:
+    scale = Scale(np.array(given), is_minimised=is_minimised)
+    near = np.array(given[:-1])
+    np.testing.assert_allclose(scale.back(scale(near)), near, rtol=1e-9, atol=1e-12)
+    assert np.isfinite(scale.back(np.array([-1e3, 1e1]))).all()

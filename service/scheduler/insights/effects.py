@@ -1,0 +1,136 @@
+"""The change of a measured value with one setting: by the model of the search, and by trials that hardly differ else.
+
+The model is `curve_model`, as `auto` has it, fitted to the trials of whatever sampler. Its interval is of the smooth
+part of the value, without the luck of seeds; the best trial's own luck, for which it was chosen, is drawn in like that
+of all others. How often it holds the truth: `python -m tests.benchmarks.insights`.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from search_spaces import Scalar, SearchSpace
+from service.evidence.comparison import student_t
+from service.evidence.prices import Change
+from service.scheduler.insights.compared import EndedTrial
+from service.scheduler.insights.early_late import Curve
+from service.scheduler.policy.searching.curve_model import CurveModel, Rows
+from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
+from service.scheduler.policy.searching.rungs import SHARES
+from service.scheduler.policy.searching.scaling import Scale
+
+CONFIDENCE = 0.9
+MIN_FREEDOM = 2
+"""Degrees of freedom, at least: of the noise of seeds, or nothing is measured against it; of a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What a trial measured on its way and at its end."""
+
+    parameters: Mapping[str, Scalar]
+    points: Sequence[tuple[float, float]]
+    """Shares of its training and the values there; NaN: it diverged."""
+
+
+def observed_objective(trial: EndedTrial, curve: Curve) -> Observed | None:
+    """The objective of a compared trial: at its end, where it was stopped, or that it diverged; None: unknown.
+
+    Args:
+        curve: of one that completed; empty: unknown.
+    """
+    if trial.has_diverged:
+        return Observed(trial.parameters, [(1.0, math.nan)])
+    if trial.value is None or trial.progress <= 0:
+        return None
+    points = [(1.0 if trial.has_value else trial.progress, trial.value)]
+    end = curve[-1][0] if curve else 0
+    early = next((point for point in curve if SHARES[0] * end <= point[0] < end), None)
+    if trial.has_value and early is not None and early[1] is not None:
+        points.insert(0, (early[0] / end, early[1]))
+    return Observed(trial.parameters, points)
+
+
+class SideModel:
+    """The value that a side's trials have, as a function of their parameters."""
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        observed: Sequence[Observed],
+        *,
+        is_minimised: bool,
+        only: Collection[str] | None = None,
+    ) -> None:
+        """Fits the model.
+
+        Args:
+            observed: of several trials.
+            only: the names of the parameters that the value can depend on; None: all.
+        """
+        self._encoding = Encoding(space)
+        names = [space.parameters[indices[0]].name for indices in space.dimensions()]
+        self._left_out = frozenset(() if only is None else set(names) - set(only))
+        self._ignored = np.array([name in self._left_out for name in names], dtype=bool)
+        points = [(index, *point) for index, one in enumerate(observed) for point in one.points]
+        table = np.array(points, dtype=float)
+        self._scale = Scale(table[:, 2], is_minimised=is_minimised)
+        distance = np.log(np.maximum(table[:, 1], 1e-6)) / math.log(SHARES[0])
+        rows = Rows(table[:, 0].astype(np.int64), distance, self._scale(table[:, 2]))
+        vectors = np.array([self._vector(one.parameters) for one in observed])
+        model = CurveModel(self._encoding)
+        model.fit(vectors, rows)
+        self._posterior = model.condition(vectors, rows)
+        self._space, self._num_trials = space, len(observed)
+
+    def _vector(self, parameters: Mapping[str, Scalar]) -> np.ndarray:
+        vector = self._encoding.encode(parameters)
+        return np.where(self._ignored, INACTIVE, vector)
+
+    def change(self, best: Mapping[str, Scalar], other: Mapping[str, Scalar]) -> Change | None:
+        """The change from one config to another; None: it is beyond all bounds."""
+        base, vector = self._vector(best), self._vector(other)
+        # The hyperparameters are the likeliest ones; with few trials to a parameter, others are nearly as likely.
+        num_counted = sum(one.name not in self._left_out for one in self._space.active(best))
+        freedom = max(MIN_FREEDOM, self._num_trials - num_counted - 1)
+        mean, deviation = self._posterior.difference(vector, base)
+        at = float(self._posterior.final(base[None])[0][0])
+        reach = student_t.quantile(0.5 * (1 + CONFIDENCE), freedom) * deviation
+        scaled = at + np.array([0.0, mean, mean - reach, mean + reach])
+        before, *after = (float(value) for value in self._scale.back(scaled))
+        return shares_of(before, after, num_trials=self._num_trials)
+
+
+def shares_of(before: float, after: Sequence[float], *, num_trials: int) -> Change | None:
+    """The change to a value, and to the ends of its interval in either order, as shares; None: they are none."""
+    if not before or not all(math.isfinite(value) for value in (before, *after)):
+        return None
+    share, *ends = ((value - before) / abs(before) for value in after)
+    return Change(share, min(*ends, share), max(*ends, share), num_trials)
+
+
+def measured_change(best: Sequence[float], other: Sequence[float], repeats: Sequence[Sequence[float]]) -> Change | None:
+    """The difference of the means of two configs' values; None: the noise of seeds is not known.
+
+    The noise is taken to be that of all repeated configs alike, so that a single value of the other one will do
+    (Student's t with the pooled variance).
+
+    Args:
+        best: with new seeds: those by which it was found were lucky.
+        other: of configs that were not chosen by them.
+        repeats: the values of each repeated config of the side with its new seeds.
+    """
+    freedom = sum(len(values) - 1 for values in repeats if len(values) > 1)
+    if freedom < MIN_FREEDOM or not best or not other:
+        return None
+    squares = sum((len(values) - 1) * statistics.variance(values) for values in repeats if len(values) > 1)
+    reach = student_t.quantile(0.5 * (1 + CONFIDENCE), freedom) * math.sqrt(
+        squares / freedom * (1 / len(best) + 1 / len(other))
+    )
+    before, after = statistics.fmean(best), statistics.fmean(other)
+    return shares_of(before, (after, after - reach, after + reach), num_trials=len(best) + len(other))
