@@ -179,6 +179,11 @@ def spot_of(body: object, field: str) -> Spot:
     return Spot(pointer, small(node) if is_there else None)
 
 
+def names_of(pointer: str) -> tuple[str, ...]:
+    """The names on the way that a JSON Pointer tells."""
+    return tuple(name.replace("~1", "/").replace("~0", "~") for name in pointer.split("/")[1:])
+
+
 def _unquoted(quoted: str, node: object) -> str:
     """The name in an object that a path writes with escapes, as `join_field` does; itself, where there is none."""
     names = node if isinstance(node, Mapping) else ()

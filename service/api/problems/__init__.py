@@ -13,12 +13,14 @@ from service.api.problems.documents import (
     unavailable,
 )
 from service.api.problems.handlers import BodyTooLarge, BodyTooSlow, answer_to, http_error, install
+from service.api.problems.invalid_requests import InvalidClone
 from service.api.problems.situations import problem_of
 
 __all__ = [
     "MEDIA_TYPE",
     "BodyTooLarge",
     "BodyTooSlow",
+    "InvalidClone",
     "answer_to",
     "busy",
     "documented",

@@ -14,8 +14,10 @@ from starlette.responses import Response
 
 from search_spaces.nearest import did_you_mean
 from service.api.problems.documents import invalid, malformed, problem_response
+from service.api.problems.unread_jobs import further_errors
 from service.api.request_body import field_of, fields_at, join_field, small, spot_of
 from service.api.schemas.common import FieldError
+from service.api.schemas.jobs import JobCreate
 
 MAX_ERRORS_LOOKED_AT = 200
 """A value that is none of several kinds has an error for each of them."""
@@ -24,6 +26,10 @@ UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 ONE_OF_SOME = ("literal_error", "enum")
 """The names that it gives to a value which is none of those there are."""
 _QUOTED = re.compile("'([^']*)'")
+
+
+class InvalidClone(RequestValidationError):
+    """What a patch makes of another job is none."""
 
 
 async def invalid_request(request: Request, error: Exception) -> Response:
@@ -42,6 +48,7 @@ async def invalid_request(request: Request, error: Exception) -> Response:
             instance=request.url.path,
             errors=[FieldError(field="Content-Type", message="must be application/json")],
         )
+    kind = _kind_of_body(request, error)
     messages: dict[str, list[str]] = {}
     choices: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
@@ -55,7 +62,7 @@ async def invalid_request(request: Request, error: Exception) -> Response:
         if source == "body":
             of_body.add(field)
         given = messages.setdefault(field, [])
-        message = _unknown_field(request, path) if one["type"] in UNKNOWN_FIELD else _message(one)
+        message = _unknown_field(kind, path) if one["type"] in UNKNOWN_FIELD else _message(one)
         if message not in given:
             given.append(message)
         if one["type"] in ONE_OF_SOME:
@@ -70,7 +77,17 @@ async def invalid_request(request: Request, error: Exception) -> Response:
         )
         for field, given in messages.items()
     ]
+    if isinstance(kind, type) and issubclass(kind, JobCreate):
+        errors += await further_errors(request, error.body, errors)
     return invalid(errors, instance=request.url.path)
+
+
+def _kind_of_body(request: Request, error: RequestValidationError) -> Any:
+    """What the body was to be; None: there is to be none."""
+    if isinstance(error, InvalidClone):
+        return JobCreate
+    body = request.scope["route"].body_field
+    return None if body is None else body.field_info.annotation
 
 
 def _is_of_another_kind(error: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> bool:
@@ -98,11 +115,11 @@ def _message(error: Mapping[str, Any]) -> str:
     return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])
 
 
-def _unknown_field(request: Request, path: Sequence[str | int]) -> str:
-    """The error of a field that is none, with the name that was probably meant, or else those that there are."""
-    body = request.scope["route"].body_field
+def _unknown_field(kind: Any, path: Sequence[str | int]) -> str:
+    """The error of a field that a body of this kind does not have, with the name that was probably meant, or else those
+    that there are."""
     *parents, name = path
-    known = [] if body is None else fields_at(body.field_info.annotation, parents)
+    known = fields_at(kind, parents)
     hint = did_you_mean(name, known) or (f" (known: {', '.join(known)})" if known else "")
     return f"there is no such field{hint}"
 

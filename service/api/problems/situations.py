@@ -77,7 +77,7 @@ async def response_to(request: Request, error: ServiceError) -> JSONResponse | N
     status, slug, title = situation
     instance = request.url.path
     if isinstance(error, InvalidInput):
-        errors = _invalid_fields(error, await _body_of(request))
+        errors = invalid_fields(error, await _body_of(request))
         return invalid(errors, instance=instance, status=status, slug=slug, title=title)
     return problem_response(status, slug, title, str(error), instance=instance, errors=_errors_of(error))
 
@@ -109,12 +109,12 @@ def _errors_of(error: Exception) -> list[FieldError]:
     if isinstance(error, UnknownName):
         return [FieldError(field=error.field, message=error.message, value=error.name)]
     if isinstance(error, InvalidInput):
-        return _invalid_fields(error, None)
+        return invalid_fields(error, None)
     return []
 
 
-def _invalid_fields(error: InvalidInput, body: object) -> list[FieldError]:
-    """Each field that an error names; `body` None: of no body."""
+def invalid_fields(error: InvalidInput, body: object) -> list[FieldError]:
+    """The errors of all fields that an error names; `body` None: of no body."""
     found = []
     for one in all_of(error):
         field = field_as_sent(one.field, body)

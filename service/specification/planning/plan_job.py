@@ -11,18 +11,20 @@ from search_spaces import SearchSpace
 from service.domain import Objective, Phase, PrunerName, Side
 from service.errors import InvalidInput
 from service.faults import Faults
+from service.specification.external.trials import EXTERNAL
 from service.specification.imported import known_points
 from service.specification.job import JobSpecification
 from service.specification.length import JobLength, job_length
 from service.specification.objectives import check_constraint, objectives_of
 from service.specification.phases import allot, allot_sides, check_workload_options, fields_of, pinned_of, spaces_of
 from service.specification.planning import agreement
-from service.specification.planning.own_workload import workload_of
+from service.specification.planning.own_workload import described, workload_of
 from service.specification.planning.plan import JobPlan
 from service.specification.search.method import search_method
 from service.specification.search.population import PopulationPlan, plan_populations, refuse_without_pbt
 from trainers.config import InvalidConfig
 from trainers.workload.description import WorkloadDescription
+from trainers.workload.user_workload import is_reference
 
 
 def plan_job(specification: JobSpecification, workload: WorkloadDescription | None = None) -> JobPlan:
@@ -42,14 +44,7 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
     objectives: tuple[Objective, ...] = ()
     if own_workload is not None:
         with faults.noted():
-            agreement.check_options(own_workload, specification.workload.options)
-        with faults.noted():
-            objectives = objectives_of(specification, own_workload)
-        for index, constraint in enumerate(specification.constraints):
-            with faults.noted():
-                check_constraint(
-                    f"constraints[{index}]", constraint, own_workload, has_target=specification.target is not None
-                )
+            objectives = _checked_objectives(specification, own_workload)
     for check in (
         specification.resources.check,
         specification.training.check_averaging,
@@ -71,6 +66,37 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
             _check_default_trial(plan, side)
     faults.tell()
     return plan
+
+
+def check_names(specification: JobSpecification) -> None:
+    """Checks what a specification names: its search spaces, and the workload with its options and metrics, unless that
+    is the user's own code or trained by clients. It is for one of which some fields could not be read.
+
+    Raises:
+        InvalidInput: names every field.
+        WorkloadNotDescribed: as `plan_job`.
+    """
+    name, faults = specification.workload.name, Faults()
+    if name != EXTERNAL and not is_reference(name):
+        with faults.noted():
+            _checked_objectives(specification, described(name))
+    with faults.noted():
+        spaces_of(specification)
+    faults.tell()
+
+
+def _checked_objectives(specification: JobSpecification, workload: WorkloadDescription) -> tuple[Objective, ...]:
+    """The objectives, of a specification whose options and metrics the workload has."""
+    objectives, faults = tuple[Objective, ...](), Faults()
+    with faults.noted():
+        agreement.check_options(workload, specification.workload.options)
+    with faults.noted():
+        objectives = objectives_of(specification, workload)
+    for index, constraint in enumerate(specification.constraints):
+        with faults.noted():
+            check_constraint(f"constraints[{index}]", constraint, workload, has_target=specification.target is not None)
+    faults.tell()
+    return objectives
 
 
 def _planned(

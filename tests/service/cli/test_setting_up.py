@@ -38,9 +38,11 @@ def test_a_first_job_file_is_accepted_as_it_is(url: str, tmp_path: Path) -> None
 @pytest.mark.usefixtures("url")
 def test_faults_of_a_job_file_name_line_and_column(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
-    path.write_text("workload:\n  name: digits-mlp\nbudget:\n  num_trials: -1\nsampler: {name: 7}\n")
+    path.write_text("workload:\n  name: digit-mlp\nbudget:\n  num_trials: -1\nsampler: {name: 7}\n")
     refused = run("submit", str(path))
     assert refused.exit_code == 1
+    assert f"{path}:2:3: workload.name: unknown workload 'digit-mlp'" in refused.stderr
+    assert "did you mean 'digits-mlp'?" in refused.stderr
     assert f"{path}:4:3: budget.num_trials: must be greater than or equal to 1" in refused.stderr
     assert f"{path}:5:11: sampler.name" in refused.stderr
     heading, *faults = refused.stderr.splitlines()

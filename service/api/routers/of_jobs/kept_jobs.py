@@ -8,7 +8,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 
 from service.access.audit import record_deed
@@ -110,7 +109,7 @@ async def _prepared_clone(
             return JobCreate.model_validate(changed)
         except ValidationError as error:
             errors = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
-            raise RequestValidationError(errors, body=changed) from None
+            raise problems.InvalidClone(errors, body=changed) from None
 
     async with turns.one():
         body = await run_in_threadpool(read)

@@ -127,7 +127,7 @@ def test_a_clone_is_checked_as_a_submission(sqlite_http: httpx.Client, sqlite_da
     original = submit(sqlite_database)
     refused: list[tuple[dict[str, Any], list[str]]] = [
         ({"budget": {"num_trials": 0}, "training": {"seed": "x"}}, ["budget.num_trials", "training.seed"]),
-        ({"budgets": {}}, ["budgets"]),
+        ({"budgets": {}, "search_space": "shampo"}, ["budgets", "search_space"]),
         ({"workload": {"options": {"hiden_sizes": [3]}}}, ["workload.options.hiden_sizes"]),
         ({"workload": {"name": "nothing"}}, ["workload.name"]),
         ({"name": "\0"}, ["name"]),
@@ -136,6 +136,7 @@ def test_a_clone_is_checked_as_a_submission(sqlite_http: httpx.Client, sqlite_da
         answer = sqlite_http.post(f"/v1/jobs/{original}/clone", json=patch)
         assert answer.status_code == 422, patch
         assert [error["field"] for error in answer.json()["errors"]] == fields
+        assert ("did you mean 'budget'?" in answer.text) == (fields[0] == "budgets")
     assert sqlite_http.post(f"/v1/jobs/{original}/clone", content=b"[]").status_code in (415, 422)
     assert len(_ids(sqlite_http)) == 1
     dry = sqlite_http.post(f"/v1/jobs/{original}/clone", json={"budget": {"num_trials": 0}}, params={"dry_run": True})

@@ -160,6 +160,64 @@ def test_all_faulty_fields_are_told_at_once_each_with_a_pointer(sqlite_http: htt
 
 
 @pytest.mark.parametrize(
+    ("body", "pointers"),
+    [
+        (
+            {
+                "workload": {"name": "digit-mlp", "option": {}},
+                "search_space": "shampo",
+                "baseline": {"search_space": "AdamW", "budget_shares": 0.5},
+                "trainin": {"num_steps": 10},
+            },
+            {
+                "/workload/option": "options",
+                "/baseline/budget_shares": "budget_share",
+                "/trainin": "training",
+                "/workload/name": "digits-mlp",
+                "/search_space": "shampoo",
+                "/baseline/search_space": "adamw",
+            },
+        ),
+        (
+            {**WORKLOAD, "objectives": [{"metric": "validaton_loss"}], "budget": {"num_trial": 3}},
+            {"/budget/num_trial": "num_trials", "/objectives/0/metric": "validation_loss"},
+        ),
+        (
+            {"wrkload": {"name": "digits-mlp"}, "search_space": "shampo"},
+            {"/wrkload": "workload", "/search_space": "shampoo"},
+        ),
+        # What may be wrong only because a faulty field cannot be read is not told.
+        (
+            {
+                **WORKLOAD,
+                "objectives": [{"metric": "steps_to_target"}],
+                "targe": {"metric": "validation_accuracy", "value": 0.9},
+                "constraints": [{"metric": "peak_memory_bytes", "maxx": 1.0}],
+            },
+            {"/targe": "target", "/constraints/0/maxx": "max"},
+        ),
+        (
+            {
+                "workload": {"name": "image-folder", "option": {"path": "x"}},
+                "baselines": [3, {"search_space": "AdamW"}],
+            },
+            {"/workload/option": "options"},
+        ),
+        ({"workload": {"name": "my_model:Mine"}, "budget": {"num_trial": 3}}, {"/budget/num_trial": "num_trials"}),
+    ],
+)
+def test_a_misspelt_field_hides_no_misspelt_name(
+    sqlite_http: httpx.Client, body: dict[str, Any], pointers: dict[str, str]
+) -> None:
+    answer = sqlite_http.post("/v1/jobs", json=body)
+    assert answer.status_code == 422
+    told = {error["pointer"]: error["message"] for error in answer.json()["errors"]}
+    meant = {pointer: message for pointer, message in told.items() if "did you mean" in message}
+    assert {pointer: message.rpartition("'")[0].rpartition("'")[2] for pointer, message in meant.items()} == pointers
+    assert told.keys() - meant.keys() <= {"/workload", "/baselines/0"}, told
+
+
+@pytest.mark.parametrize(
     ("body", "field", "pointer", "value"),
     [
         ({"a": {"b/c": [1, {"~": 2}]}}, "a.b/c[1].~", "/a/b~1c/1/~0", 2),

@@ -1,0 +1,93 @@
+"""What else is wrong with a job some of whose fields cannot be read: the names in the others."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import functools
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from pydantic import JsonValue, ValidationError
+
+from service.api.problems.situations import invalid_fields
+from service.api.request_body import names_of
+from service.api.schemas.common import FieldError
+from service.api.schemas.jobs import JobCreate
+from service.errors import InvalidInput, ServiceBusy, WorkloadNotDescribed
+from service.specification.external.trials import EXTERNAL
+from service.specification.planning import check_names
+from trainers.workloads.registry import BUILT_IN
+
+if TYPE_CHECKING:
+    from service.api.preparation import Preparations
+
+Names = tuple[str, ...]
+"""Those on the way to a place in a body."""
+
+
+async def further_errors(request: Request, body: object, errors: Sequence[FieldError]) -> list[FieldError]:
+    """The errors of what a job names, as far as the fields that cannot be read have no part in them. Where others keep
+    all processes busy, of which it may need one, there are none.
+
+    Args:
+        errors: of all fields that cannot be read.
+    """
+    if not isinstance(body, dict):
+        return []
+    work = functools.partial(_errors_of_names, body, errors)
+    if _at(body, ("workload", "name")) in (None, EXTERNAL, *BUILT_IN):
+        return await run_in_threadpool(work)
+    preparations: Preparations = request.app.state.preparations
+    with contextlib.suppress(ServiceBusy):
+        return await preparations.do(f"the names in {json.dumps(body)}", work)
+    return []
+
+
+def _errors_of_names(body: dict[str, JsonValue], errors: Sequence[FieldError]) -> list[FieldError]:
+    rest = copy.deepcopy(body)
+    removed = [_remove(rest, names_of(error.pointer or "")) for error in errors]
+    rest.setdefault("workload", {"name": EXTERNAL})  # of which no options and metrics are known
+    try:
+        check_names(JobCreate.model_validate(rest))
+    except InvalidInput as error:
+        found = invalid_fields(error, body)
+        return [one for one in found if all(_is_apart(names_of(one.pointer or ""), place, rest) for place in removed)]
+    except (ValidationError, WorkloadNotDescribed):
+        pass
+    return []
+
+
+def _remove(body: JsonValue, place: Names) -> Names:
+    """Removes what stands at a place, or where nothing does, what lacks it; of a list, the whole, as the others would
+    move. Gives the place of what is gone."""
+    for length in range(len(place), 0, -1):
+        parent, name = _at(body, place[: length - 1]), place[length - 1]
+        if isinstance(parent, dict) and name in parent:
+            del parent[name]
+            return place[:length]
+    return place
+
+
+def _is_apart(place: Names, removed: Names, rest: JsonValue) -> bool:
+    """True if an error at a place cannot come from what was removed: a misspelt field may be any that its object does
+    not have."""
+    parent = removed[:-1]
+    if len(place) <= len(parent):
+        return place != parent[: len(place)]
+    return place[: len(parent)] != parent or _at(rest, place[: len(parent) + 1]) is not None
+
+
+def _at(body: JsonValue, place: Names) -> JsonValue:
+    """What stands at a place; None: nothing."""
+    for name in place:
+        if isinstance(body, list) and name.isdecimal() and int(name) < len(body):
+            body = body[int(name)]
+        elif isinstance(body, dict):
+            body = body.get(name)
+        else:
+            return None
+    return body
