@@ -60,6 +60,21 @@ INSIGHTS: dict[str, Any] = {
                 }
             ],
             "early_late_correlation": {"share": 0.15, "num_trials": 12, "correlation": 0.71, "low": 0.3, "high": 0.9},
+            "priced_trial": 17,
+            "prices": [
+                {
+                    "parameter": "precondition_frequency",
+                    "best_value": 10,
+                    "value": 50,
+                    "num_trials": 9,
+                    "objective": {"share": 0.002, "low": -0.001, "high": 0.006, "num_trials": 29},
+                    "basis": "estimated",
+                    "step_seconds": {"share": -0.12, "low": -0.15, "high": -0.09, "num_trials": 26},
+                    "step_operations": -0.31,
+                    "state_bytes": 2810976,
+                    "best_state_bytes": 2810976,
+                }
+            ],
         }
     ],
     "computed_at": "2026-03-01T12:09:41Z",

@@ -18,9 +18,16 @@ app = typer.Typer()
 
 @app.command()
 def insights(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Shows what mattered in a job: which hyperparameters, in which direction, and the ranges that are safe."""
+    """Shows what mattered in a job: which hyperparameters, in which direction, the ranges that are safe, and
+    what cheaper settings would lose."""
     from service.cli import terminal
-    from service.evidence.in_words.insight_words import early_late_words, side_words, too_few_words
+    from service.evidence.in_words.insight_words import (
+        early_late_words,
+        price_words,
+        prices_words,
+        side_words,
+        too_few_words,
+    )
 
     with client_at(url, token) as client:
         found = client.insights(job)
@@ -36,6 +43,10 @@ def insights(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: A
             terminal.show(console, _table(side))
         if side.early_late_correlation:
             say(early_late_words(side.early_late_correlation))
+        if side.prices:
+            say(prices_words(side))
+        for setting in side.prices:
+            say(f"- {price_words(setting, found.metric)}")
         say("")
 
 

@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from service.evidence.in_words.insight_words import (
+    basis_words,
     early_late_words,
     importance_words,
+    move_words,
     not_computed_words,
+    objective_words,
+    prices_words,
     range_words,
     side_words,
+    state_words,
+    step_words,
     too_few_words,
     trend_words,
 )
 from service.evidence.insights import MIN_TRIALS, ParameterInsight, SideInsights, insights_from_json
+from service.evidence.prices import CheaperSetting
 from service.store.models import JobInsightsRow
 
 MAX_OTHERS = 3
@@ -41,6 +48,19 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
+class Price:
+    """A cheaper setting's line, in words."""
+
+    parameter: str
+    move: str
+    """From which value to which."""
+    objective: str
+    step: str
+    state: str
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
 class SidePanel:
     """A side's part of the section."""
 
@@ -52,6 +72,9 @@ class SidePanel:
     bars: list[Bar]
     early_late: str
     """How well early values tell the last ones; empty: there is no telling."""
+    cheaper_than: str
+    """What the prices are told against; empty: there are none."""
+    prices: list[Price]
 
     @property
     def mattered(self) -> list[Bar]:
@@ -76,6 +99,8 @@ class InsightsSection:
     panels: list[SidePanel]
     why_empty: str
     """In a sentence; empty: there is something to show."""
+    metric: str = ""
+    """The objective; empty: nothing is shown."""
     computed_at: str = ""
     """When what is shown was computed; empty: nothing is."""
 
@@ -96,14 +121,20 @@ def insights_section(stored: JobInsightsRow | None, titles: Mapping[str, str], *
     if stored is None and num_ended >= MIN_TRIALS:
         return InsightsSection([], not_computed_words(num_ended))
     insights = None if stored is None else insights_from_json(stored.content)
-    panels = [] if insights is None else [_panel(side, titles) for side in insights.sides if side.num_trials]
+    panels = (
+        []
+        if insights is None
+        else [_panel(side, titles, insights.metric) for side in insights.sides if side.num_trials]
+    )
     if all(panel.too_few for panel in panels):
         most = max((side.num_trials for side in insights.sides), default=0) if insights else num_ended
         return InsightsSection([], too_few_words(most))
-    return InsightsSection(panels, "", "" if stored is None else stored.computed_at.isoformat())
+    if insights is None or stored is None:
+        return InsightsSection(panels, "")
+    return InsightsSection(panels, "", insights.metric, stored.computed_at.isoformat())
 
 
-def _panel(side: SideInsights, titles: Mapping[str, str]) -> SidePanel:
+def _panel(side: SideInsights, titles: Mapping[str, str], metric: str) -> SidePanel:
     return SidePanel(
         side=side.side,
         title=titles.get(side.side, side.side),
@@ -111,6 +142,19 @@ def _panel(side: SideInsights, titles: Mapping[str, str]) -> SidePanel:
         too_few=too_few_words(side.num_trials) if side.has_few_trials else "",
         bars=[] if side.has_few_trials else [_bar(parameter) for parameter in side.parameters],
         early_late=early_late_words(side.early_late_correlation) if side.early_late_correlation else "",
+        cheaper_than=prices_words(side),
+        prices=[_price(setting, metric) for setting in side.prices],
+    )
+
+
+def _price(setting: CheaperSetting, metric: str) -> Price:
+    return Price(
+        parameter=setting.parameter,
+        move=move_words(setting),
+        objective=objective_words(setting),
+        step=step_words(setting),
+        state=state_words(setting),
+        basis=basis_words(setting, metric),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from search_spaces import Scalar
+from service.evidence.in_words.wording import mebibytes, signed_share
 from service.evidence.insights import (
     MIN_TRIALS,
     DivergedBeyond,
@@ -11,9 +13,13 @@ from service.evidence.insights import (
     SideInsights,
     Trend,
 )
+from service.evidence.prices import Change, CheaperSetting
 
 STRONG, WEAK = 0.6, 0.3
 """Rank correlations from which early values tell the last ones well, and below which they hardly do."""
+
+SAME = 0.005
+"""Change of the state, as a share, below which it is called the same."""
 
 
 def side_words(side: SideInsights) -> str:
@@ -98,6 +104,80 @@ def early_late_words(found: EarlyLate) -> str:
         f"Values at {found.share:.0%} of the training tell the last ones {how}: rank correlation {interval} over "
         f"{_trials(found.num_trials)} that completed."
     )
+
+
+def prices_words(side: SideInsights) -> str:
+    """The config that the prices of a side are told against; empty: there are none."""
+    if not side.prices:
+        return ""
+    return f"Settings that need less time or memory than trial {side.priced_trial}'s, which has the best config:"
+
+
+def setting_words(setting: CheaperSetting) -> str:
+    """The parameter with the best config's value and the cheaper one."""
+    return f"{setting.parameter} {move_words(setting)}"
+
+
+def move_words(setting: CheaperSetting) -> str:
+    """The best config's value and the cheaper one."""
+    told = f"{_setting(setting.best_value)} → {_setting(setting.value)}"
+    return told if setting.like is None else f"{told}, as trial {setting.like} has it"
+
+
+def objective_words(setting: CheaperSetting) -> str:
+    """The change of the objective, or why there is no telling."""
+    change = setting.objective
+    if change is None:
+        return "cannot be told: too few trials"
+    told = _change(change)
+    return told if change.is_seen else f"{told}: no difference to be seen"
+
+
+def step_words(setting: CheaperSetting) -> str:
+    """The change of the time of a step where it was measured, and that of the optimizer's operations where it was not,
+    or does not show."""
+    measured, predicted = setting.step_seconds, f"the optimizer's operations {_signed(setting.step_operations)}"
+    if measured is None:
+        return predicted
+    return _change(measured) if measured.is_seen else f"{_change(measured)}, {predicted}"
+
+
+def state_words(setting: CheaperSetting) -> str:
+    """The change of the memory of the optimizer's state."""
+    if abs(setting.state) < SAME:
+        return "the same"
+    sizes = f"{mebibytes(setting.best_state_bytes)} → {mebibytes(setting.state_bytes)}"
+    return f"{_signed(setting.state)} ({sizes})"
+
+
+def basis_words(setting: CheaperSetting, metric: str) -> str:
+    """How the changes are known."""
+    told = []
+    if setting.objective is not None and setting.basis is not None:
+        told.append(f"{metric} {setting.basis.value} from {_trials(setting.objective.num_trials)}")
+    timed = setting.step_seconds
+    told.append("step and memory predicted" if timed is None else f"step measured in {_trials(timed.num_trials)}")
+    return ", ".join(told if timed is None else [*told, "memory predicted"])
+
+
+def price_words(setting: CheaperSetting, metric: str) -> str:
+    """All of a cheaper setting in a line."""
+    changes = f"{metric} {objective_words(setting)}; step {step_words(setting)}; state memory {state_words(setting)}"
+    return f"{setting_words(setting)}: {changes}; {basis_words(setting, metric)}"
+
+
+def _change(change: Change) -> str:
+    return f"{_signed(change.share)} ({_signed(change.low)} to {_signed(change.high)})"
+
+
+def _signed(share: float) -> str:
+    if abs(share) < 0.0005:
+        return "0.0%"
+    return signed_share(share) if abs(share) < 1 else f"{share:+,.0%}"
+
+
+def _setting(value: Scalar) -> str:
+    return _value(value) if isinstance(value, float) else str(value)
 
 
 def _value(value: float) -> str:

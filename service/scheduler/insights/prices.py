@@ -81,7 +81,14 @@ def prices_of(
     if len(timed) >= MIN_TRIALS:
         seconds = [Observed(trial.parameters, [(1.0, trial.seconds_per_step or 0.0)]) for trial in timed]
         clock = SideModel(space, seconds, is_minimised=True, only=_timed_names(space, best.parameters, costs))
-    return [pricing.of(setting, model, clock, timed) for setting in settings]
+    found = [pricing.of(setting, model, clock, timed) for setting in settings]
+    return [one for one in found if not _proved_dear(one)]
+
+
+def _proved_dear(setting: CheaperSetting) -> bool:
+    """True if its steps were measured to be longer, whatever was predicted, and nothing else speaks for it."""
+    timed = setting.step_seconds
+    return timed is not None and timed.low > 0 and setting.state > -TELLING
 
 
 def _sampled(trials: Sequence[EndedTrial], best: EndedTrial) -> list[EndedTrial]:
@@ -132,8 +139,15 @@ def _cheaper(
 
 
 def _is_cheaper(cost: OptimizerCost, than: OptimizerCost) -> bool:
-    kept = 1 - TELLING
-    return cost.step_operations < kept * than.step_operations or cost.state_bytes < kept * than.state_bytes
+    """True if it saves operations or state, and the other of the two does not take more than that."""
+    operations = cost.step_operations / than.step_operations if than.step_operations else 1.0
+    state = cost.state_bytes / than.state_bytes if than.state_bytes else 1.0
+    return min(operations, state) < 1 - TELLING and operations * state < 1 - TELLING
+
+
+def _differs(cost: OptimizerCost, other: OptimizerCost) -> bool:
+    pairs = ((cost.step_operations, other.step_operations), (cost.state_bytes, other.state_bytes))
+    return any(abs(one - another) > TELLING * max(one, another) for one, another in pairs)
 
 
 def _distinct(parameter: Parameter, values: Sequence[Scalar]) -> list[Scalar]:
@@ -213,7 +227,7 @@ def _timed_names(space: SearchSpace, best: Mapping[str, Scalar], costs: Predicte
                 continue
             for value in _values_of(parameter, values[parameter.name]):
                 cost = costs.of(_moved(space, values, parameter, value))
-                if cost is not None and (_is_cheaper(cost, whole) or _is_cheaper(whole, cost)):
+                if cost is not None and _differs(cost, whole):
                     found.add(parameter.name)
     return frozenset(found)
 

@@ -152,6 +152,13 @@ def test_what_mattered_is_shown_by_side_and_as_the_api_answers(sqlite_database: 
         store_insights(session, lease, INSIGHTS, now=NOW)
     shown = run("insights", lease.job_id)
     assert shown.exit_code == 0, shown.output
-    for part in ("search: 30 trials (20 completed", "80% (70% to 90%)", "4 of 5", "well: rank correlation 0.70"):
+    for part in (
+        "search: 30 trials (20 completed",
+        "80% (70% to 90%)",
+        "4 of 5",
+        "well: rank correlation 0.70",
+        "- precondition_frequency 10 → 50: validation_loss +0.2%",
+        "step measured in 26 trials",
+    ):
         assert part in " ".join(shown.stdout.split())
     assert json.loads(run("insights", lease.job_id, "--json").stdout)["sides"][0]["parameters"][0]["name"] == "lr"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -15,14 +16,18 @@ from service.scheduler.insights.keeper import InsightsKeeper
 from service.specification.phases import spaces_of
 from service.specification.planning import plan_job
 from service.store.models import JobInsightsRow
-from service.store.repositories import JobRepository
+from service.store.repositories import JobRepository, ModelShapeRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease
 from tests.service.dashboard.conftest import wait_for
 from tests.service.evidence.test_insights import INSIGHTS, SEARCH
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.scenarios import NOW, claimed_job, store_trials
+from trainers.identity.values import ModelShape, ParameterShape
 
+FINGERPRINT = "a" * 32
+PERCEPTRON = ModelShape(tuple(ParameterShape("linear", shape, 1) for shape in ((10, 256), (256, 64), (256, 256))))
+HERE: dict[str, object] = {"device": "cpu", "device_name": None, "world_size": 2, "versions": {}}
 TITLES = {"search": "Shampoo", "adamw": "AdamW"}
 
 
@@ -32,7 +37,7 @@ def row(insights: JobInsights) -> JobInsightsRow:
 
 def test_the_section_tells_each_side_and_the_strongest_parameter_first() -> None:
     few = dataclasses.replace(
-        SEARCH, side="adamw", num_completed=3, num_pruned=0, num_diverged=0, parameters=[], maps=[]
+        SEARCH, side="adamw", num_completed=3, num_pruned=0, num_diverged=0, parameters=[], maps=[], prices=[]
     )
     section = insights_section(row(dataclasses.replace(INSIGHTS, sides=[SEARCH, few])), TITLES, num_ended=34)
     search, baseline = section.panels
@@ -44,6 +49,13 @@ def test_the_section_tells_each_side_and_the_strongest_parameter_first() -> None
     assert search.bars[0].percent == pytest.approx(80)
     assert "partly" not in search.early_late
     assert "well" in search.early_late
+    assert search.cheaper_than.startswith("Settings that need less time or memory than trial 17's")
+    assert [(price.parameter, price.move) for price in search.prices] == [
+        ("precondition_frequency", "10 → 50"),
+        ("state_dtype", "float32 → bfloat16"),
+    ]
+    assert search.prices[1].objective == "cannot be told: too few trials"
+    assert (section.metric, baseline.prices, baseline.cheaper_than) == ("validation_loss", [], "")
     assert baseline.too_few.startswith("Only 3 trials can be compared so far")
 
 
@@ -60,8 +72,9 @@ def test_a_job_without_enough_trials_says_so_in_a_sentence(stored: JobInsightsRo
 def fill(database: Database, lease: Lease, count: int) -> None:
     """Ended trials of both sides, whose loss has its best at a learning rate; too high ones diverge."""
     rng = random.Random(1)
-    with database.reading() as session:
+    with database.writing() as session:
         specification = JobRepository(session).get(lease.job_id).specification
+        ModelShapeRepository(session).put(FINGERPRINT, PERCEPTRON)
     spaces, plan, trials = spaces_of(specification), plan_job(specification), list[dict[str, object]]()
     for number in range(count):
         side = "adamw" if number % 4 == 3 else "search"
@@ -77,6 +90,9 @@ def fill(database: Database, lease: Lease, count: int) -> None:
             trial |= {"state": TrialState.FAILED, "reason": FailureReason.DIVERGED, "value": None}
         elif value > 0.2:
             trial |= {"state": TrialState.PRUNED, "step": 10}
+        if side == "search":
+            seconds = 0.4 + 0.4 / values["precondition_frequency"] + rng.gauss(0, 0.01)  # type: ignore[operator]
+            trial |= {"fingerprint": FINGERPRINT, "environment": HERE, "seconds": seconds}
         trials.append({**trial, "config": plan.trial_config(side, values).to_json()})
     store_trials(database, lease.job_id, trials)
 
@@ -97,6 +113,10 @@ def test_a_reader_sees_what_mattered_looks_closer_and_finds_it_again_by_its_addr
     expect(section.locator("tbody tr").first).to_contain_text("lr")
     expect(section.locator("tbody tr").first).to_contain_text("higher is better up to about")
     expect(section.locator("tbody tr").first).to_contain_text("diverged")
+    prices = section.get_by_role("region", name="Cheaper settings").get_by_role("row")
+    expect(prices.nth(0)).to_have_text(re.compile("Setting.*validation_loss.*Step.*State memory.*How known", re.DOTALL))
+    expect(prices.nth(1).get_by_role("rowheader")).to_contain_text("precondition_frequency")
+    expect(prices.nth(1)).to_contain_text("step measured in")
     traces = "id => document.getElementById(id).data?.map((trace) => trace.name ?? trace.type) ?? []"
     wait_for(page, f"() => ({traces})('insight-slice').includes('diverged')")
     wait_for(page, f"() => ({traces})('insight-map').includes('heatmap')")

@@ -25,9 +25,10 @@ Label = Query(max_length=1000, description="The name of a parameter; where one n
 
 @router.get("/insights", summary="Read what a job's trials tell", responses=problems.documented(404, 422, 503))
 def read_insights(session: ReadSession, job_id: JobId) -> InsightsRead:
-    """The importance of each hyperparameter, in which direction it is better, the range that is safe, and maps of the
-    strongest pairs, by side, as the job's run last computed them: when a tenth more trials have ended, and at its end.
-    404 until 12 trials have ended, or the job.
+    """The importance of each hyperparameter, in which direction it is better, the range that is safe, maps of the
+    strongest pairs, and what settings that cost less than the best config's would lose and gain, by side, as the job's
+    run last computed them: when a tenth more trials have ended, and at its end. 404 until 12 trials have ended, or the
+    job.
     """
     return InsightsRead.of(_stored(session, JobRepository(session).get(job_id)))
 
