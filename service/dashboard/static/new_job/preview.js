@@ -1,7 +1,7 @@
 // What the job would cost, asked of the API while the form is filled: one question at a time, and not at each key.
 
 import { estimate, faultsOf } from "./asking.js";
-import { catalogue } from "./catalogue.js";
+import { optimizerTitle } from "./catalogue.js";
 
 const PAUSE_MS = 600;
 const MAX_AGAIN = 6;
@@ -30,7 +30,7 @@ function bytes(number) {
   return number >= 2 ** 30 ? `${numbers.format(number / 2 ** 30)} GiB` : `${numbers.format(number / 2 ** 20)} MiB`;
 }
 
-const sideName = (side) => (side === "search" ? "search" : `baseline ${catalogue.titles[side] ?? side}`);
+const sideName = (side) => (side === "search" ? "search" : `baseline ${optimizerTitle(side)}`);
 
 function figures(found) {
   const phases = Object.entries(found.num_trials);

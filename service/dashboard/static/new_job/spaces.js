@@ -1,6 +1,6 @@
 // A search space as a field: a preset with its parameters, whose ranges can be narrowed, or a space of one's own as JSON.
 
-import { catalogue } from "./catalogue.js";
+import { catalogue, optimizerTitle } from "./catalogue.js";
 import { same } from "./same.js";
 
 const OWN = "";
@@ -21,7 +21,7 @@ function offer(element) {
   const { select } = parts(element);
   if (select.options.length) return;
   for (const [name, space] of Object.entries(catalogue.spaces)) {
-    const told = name === space.optimizer ? name : `${name} (${space.optimizer})`;
+    const told = name === space.optimizer ? name : `${name} (${optimizerTitle(space.optimizer)})`;
     select.add(new Option(told, name));
   }
   select.add(new Option("a space of your own, as JSON", OWN));
@@ -46,7 +46,8 @@ function show(element, name, space) {
 function fixedWords(space) {
   const fixed = Object.entries(space.fixed).map(([name, value]) => `${name} ${JSON.stringify(value)}`);
   const searched = new Set(space.parameters.map((parameter) => parameter.name)).size;
-  return `Searches ${searched} parameters of ${space.optimizer}${fixed.length ? `; fixed: ${fixed.join(", ")}` : ""}.`;
+  const held = fixed.length ? `; fixed: ${fixed.join(", ")}` : "";
+  return `Searches ${searched} parameters of ${optimizerTitle(space.optimizer)}${held}.`;
 }
 
 function made(name, properties = {}, ...children) {

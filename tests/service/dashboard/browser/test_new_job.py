@@ -88,6 +88,7 @@ def test_a_job_is_put_together_mended_and_submitted_once(asking: Page, address: 
     page.get_by_label("Dropout").fill("0.25")
     page.get_by_label("Hidden sizes").fill("[96, 48]")
 
+    expect(page.locator("[data-told]").first).to_contain_text("parameters of Shampoo")
     page.locator("summary", has_text="Its parameters").first.click()
     page.get_by_label("lr, highest").first.fill("1e-5")
     expect(page.locator("#faults")).to_contain_text("lr, ")  # the API says so
