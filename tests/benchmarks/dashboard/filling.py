@@ -15,7 +15,7 @@ from service.store.models import Event, Job, MeasurementRow, Trial
 from service.store.packing import pack
 from service.store.repositories import JobRepository, MeasurementRepository
 from service.store.session import Database
-from tests.support.service.stories import submit_digits
+from tests.support.service.stories.jobs import submit_digits
 
 METRICS = (
     "validation_loss",

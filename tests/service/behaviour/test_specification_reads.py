@@ -15,7 +15,7 @@ from service.store.session import Database
 from service.use_cases.steer import change_budget
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)

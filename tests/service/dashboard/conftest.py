@@ -17,8 +17,8 @@ from service.domain import JobState
 from service.store.session import Database
 from tests.support.chromium import find_chromium
 from tests.support.service import live
-from tests.support.service.stories import Story, confirmed_story
-from tests.support.service.story_copies import copied_into, own_database
+from tests.support.service.stories.copies import copied_into, own_database
+from tests.support.service.stories.jobs import Story, confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS
 
 TIMEOUT_MS = 1000 * PATIENCE_SECONDS

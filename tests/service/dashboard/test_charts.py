@@ -25,7 +25,7 @@ from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTr
 from service.store.session import Database
 from service.use_cases.steer import retry_trial
 from tests.support.service.scenarios import begin_trial, claimed_job, fork_trial, measure_curve
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 

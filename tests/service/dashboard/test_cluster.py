@@ -22,7 +22,7 @@ from tests.service.dashboard.conftest import wait_until_live
 from tests.support.service.callers import asking, give_token
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, submit
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 
 def _state(database: Database, sees: str | None, *, now: datetime = NOW) -> ClusterState:

@@ -24,7 +24,7 @@ from tests.support.service.callers import asking, give_token
 from tests.support.service.live import finished_job
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.scenarios import begin_trial, claimed_job, submit
-from tests.support.service.stories import Story, confirmed_story
+from tests.support.service.stories.jobs import Story, confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS
 
 get = partial(httpx.get, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)

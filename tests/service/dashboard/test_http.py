@@ -34,7 +34,7 @@ from tests.support.service.scenarios import (
     store_trials,
     submit,
 )
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
 # Without TLS, whose certificates take longer to read than a page.

@@ -13,7 +13,7 @@ from service.client import Client
 from service.evidence.health.cards import HealthKind
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_until_live
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
 

@@ -24,7 +24,7 @@ from tests.support.service.confirmed import recommendation_of
 from tests.support.service.live import finished_job
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.scenarios import NOW, submit
-from tests.support.service.stories import confirmed_story
+from tests.support.service.stories.jobs import confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS
 
 get = partial(httpx.get, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)

@@ -17,7 +17,7 @@ from service.domain import JobState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_context
 from tests.support.service.pages.accessible import assert_accessible
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
 NAME = "digits <script>window.hacked = 1</script>"

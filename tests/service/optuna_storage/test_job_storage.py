@@ -41,7 +41,7 @@ from tests.support.service.scenarios import (
     store_trials,
     submit,
 )
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 BASELINES = [{"search_space": "adamw"}, {"search_space": "muon"}]
 SEED = 2**62

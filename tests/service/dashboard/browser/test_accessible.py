@@ -10,7 +10,7 @@ from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.support.service.pages.accessible import assert_accessible
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 
 def test_axe_finds_nothing_on_the_pages_of_a_job_that_has_ended(page: Page, finished: Story) -> None:

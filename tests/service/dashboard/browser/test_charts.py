@@ -15,7 +15,7 @@ from tests.service.dashboard.conftest import (
     wait_for_drawn,
     wait_for_traces,
 )
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 
 def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) -> str:

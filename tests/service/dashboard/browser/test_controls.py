@@ -16,7 +16,7 @@ from service.use_cases.steer import cancel_job, change_budget, resume_job
 from tests.service.dashboard.conftest import Watched, open_context, open_page, wait_until_live
 from tests.support.service.callers import asking, give_token
 from tests.support.service.scenarios import add_worker, claim
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 
 def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_database: Database) -> None:

@@ -12,7 +12,7 @@ from service.store.repositories import JobRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_context, wait_until_live
 from tests.support.service.pages.accessible import assert_accessible
-from tests.support.service.stories import Story, submit_digits
+from tests.support.service.stories.jobs import Story, submit_digits
 
 
 def _state(database: Database, job_id: str) -> JobState:

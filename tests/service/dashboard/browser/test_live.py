@@ -13,7 +13,7 @@ from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_for_drawn, wait_until_live
 from tests.support.service.scenarios import begin_trial, claimed_job, fork_trial, measure_curve
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 SET_HIDDEN = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });

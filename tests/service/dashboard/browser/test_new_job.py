@@ -25,7 +25,7 @@ from service.store.session import Database
 from tests.service.dashboard.conftest import open_context
 from tests.support.service.commands import run
 from tests.support.service.scenarios import NOW
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 _COLUMNS: dict[str, Any] = {"state": JobState.QUEUED, "num_trials": 1, "num_steps": 1}
 """What a row must have, whatever the job says."""

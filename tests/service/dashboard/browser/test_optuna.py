@@ -18,7 +18,7 @@ from service.settings import ENV_PREFIX
 from service.store.session import Database
 from tests.service.dashboard.conftest import REBOUND, Watched, open_context
 from tests.support.readmes import README, command_lines
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS, started
 
 

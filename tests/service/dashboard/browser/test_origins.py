@@ -15,7 +15,7 @@ from service.domain import JobState
 from service.store.repositories import JobRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import REBOUND, open_context
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 
 class _EmptyPage(BaseHTTPRequestHandler):

@@ -14,8 +14,8 @@ from service.domain import OutputStream, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import Watched, open_context, wait_for, wait_until_live
-from tests.support.service.stories import Story
-from tests.support.service.trial_stories import diverge_in, measure_all, print_lines
+from tests.support.service.stories.jobs import Story
+from tests.support.service.stories.trials import diverge_in, measure_all, print_lines
 
 
 @pytest.fixture

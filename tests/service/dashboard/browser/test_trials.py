@@ -12,7 +12,7 @@ from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_until_live
 from tests.support.service.pages.accessible import assert_accessible
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 NUMBERS = "() => [...document.querySelectorAll('#trials tbody tr')].map((row) => Number(row.dataset.number))"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from sqlalchemy import make_url
 
 from service.store.session import Database
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 
 
 @contextmanager

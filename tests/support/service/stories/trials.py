@@ -10,7 +10,7 @@ from service.domain import FailureReason, OutputStream, TrialState
 from service.specification.identity import StoredIdentity
 from service.use_cases.run import TrialMeasurements, finish_trial, record_measurements
 from service.use_cases.trials.rank_output import Printed, keep_output
-from tests.support.service.stories import Story
+from tests.support.service.stories.jobs import Story
 from trainers.config import Diverged, Measurement
 
 _places = count(1)
