@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from trainers.config import InvalidConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workload.batches import train_batches
+from trainers.workload.protocol import Workload
 from trainers.workloads.huggingface.architecture import Architecture, quiet, transformers
 from trainers.workloads.registry import load
 
@@ -36,15 +38,29 @@ def build(options: Mapping[str, Any], seed: int = 0) -> nn.Module:
     return load(NAME, {"max_validation_examples": 16, **options}).build_model()
 
 
+def save(model: nn.Module, directory: Path, **options: Any) -> None:
+    """Saves a model as the library does it."""
+    with quiet():
+        model.save_pretrained(directory, **options)  # type: ignore[operator]  # the library's own method
+
+
 def saved(options: Mapping[str, Any], directory: Path) -> nn.Module:
-    """A model that differs from every freshly drawn one, saved as the library does it."""
+    """A model that differs from every freshly drawn one, saved."""
     model = build(options, seed=7)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.01)
-    with quiet():
-        model.save_pretrained(directory)  # type: ignore[operator]  # the library's own method
+    save(model, directory)
     return model
+
+
+def check_equal(one: nn.Module, other: nn.Module) -> None:
+    """Two models have the same weights, bit for bit and of the same dtype."""
+    weights, others = one.state_dict(), other.state_dict()
+    assert list(weights) == list(others)
+    for name, weight in weights.items():
+        assert weight.dtype == others[name].dtype
+        assert torch.equal(weight, others[name]), name
 
 
 def of_path(directory: Path, options: Mapping[str, Any], weights: str = "pretrained", **fields: Any) -> dict[str, Any]:
@@ -52,11 +68,15 @@ def of_path(directory: Path, options: Mapping[str, Any], weights: str = "pretrai
     return {**kept, "model_path": str(directory), "weights": weights, **fields}
 
 
+def batches(workload: Workload, size: int) -> Iterator[Any]:
+    """Those of one rank."""
+    return train_batches(workload, batch_size=size, seed=0, rank=0, world_size=1, start_step=0)
+
+
 def logits(model: nn.Module, options: Mapping[str, Any]) -> Tensor:
     workload = load(NAME, {**options, "max_validation_examples": 16})
-    batch: Any = next(train_batches(workload, batch_size=4, seed=0, rank=0, world_size=1, start_step=0))
     with torch.no_grad():
-        found: Tensor = workload.logits_and_targets(model.eval(), batch)[0]  # type: ignore[attr-defined]
+        found: Tensor = workload.logits_and_targets(model.eval(), next(batches(workload, 4)))[0]  # type: ignore[attr-defined]
     return found
 
 
@@ -73,32 +93,14 @@ def test_pretrained_weights_are_those_in_the_directory(options: dict[str, Any], 
     original = saved(options, tmp_path)
     loaded = build(of_path(tmp_path, options), seed=1)
     assert loaded.training
-    for (name, one), (other_name, other) in zip(
-        original.state_dict().items(), loaded.state_dict().items(), strict=True
-    ):
-        assert name == other_name
-        assert one.dtype == other.dtype
-        assert torch.equal(one, other), name
+    check_equal(original, loaded)
     assert torch.equal(logits(original, options), logits(loaded, options))
 
 
 @pytest.mark.slow
 def test_random_weights_take_only_the_shape_from_the_directory(gpt2: Path) -> None:
-    drawn = build(of_path(gpt2, GPT2, weights="random"), seed=3)
     # The config of the directory: the same draw as from the options it was written from.
-    for one, other in zip(drawn.parameters(), build(GPT2, seed=3).parameters(), strict=True):
-        assert torch.equal(one, other)
-
-
-@pytest.mark.slow
-def test_weights_of_another_dtype_are_trained_in_float32(tmp_path: Path) -> None:
-    model = build(GPT2, seed=7).bfloat16()
-    with quiet():
-        model.save_pretrained(tmp_path)  # type: ignore[operator]
-    loaded = build(of_path(tmp_path, GPT2))
-    for one, other in zip(model.parameters(), loaded.parameters(), strict=True):
-        assert other.dtype == torch.float32
-        assert torch.equal(one.float(), other)
+    check_equal(build(of_path(gpt2, GPT2, weights="random"), seed=3), build(GPT2, seed=3))
 
 
 @pytest.mark.slow
@@ -117,13 +119,12 @@ def test_a_config_that_does_not_fit_the_weights_is_refused(gpt2: Path) -> None:
             build(of_path(gpt2, GPT2, config=config))
 
 
-def test_weights_in_several_files_are_read(gpt2: Path, tmp_path: Path) -> None:
-    original = build(of_path(gpt2, GPT2))
-    with quiet():
-        original.save_pretrained(tmp_path, max_shard_size="30KB")  # type: ignore[operator]
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_weights_in_several_files_are_read_and_trained_in_float32(dtype: torch.dtype, tmp_path: Path) -> None:
+    model = build(GPT2, seed=7).to(dtype)
+    save(model, tmp_path, max_shard_size="30KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 1
-    for one, other in zip(original.parameters(), build(of_path(tmp_path, GPT2)).parameters(), strict=True):
-        assert torch.equal(one, other)
+    check_equal(model.float(), build(of_path(tmp_path, GPT2)))
 
 
 @pytest.mark.slow
@@ -134,15 +135,12 @@ def test_training_begins_at_the_weights_of_the_directory(tmp_path: Path) -> None
     torch.manual_seed(0)
     model = workload.build_model()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
-    for _, batch in zip(
-        range(40), train_batches(workload, batch_size=16, seed=0, rank=0, world_size=1, start_step=0), strict=False
-    ):
+    for batch in islice(batches(workload, 16), 40):
         optimizer.zero_grad()
         loss = workload.loss(model, batch)
         loss.backward()
         optimizer.step()
-    with quiet():
-        model.save_pretrained(tmp_path)  # type: ignore[operator]
+    save(model, tmp_path)
     measured = {}
     for weights in ("random", "pretrained"):
         config = promises.trial(NAME, of_path(tmp_path, options, weights), num_steps=1, evaluate_every=1)
@@ -161,7 +159,7 @@ def test_a_tokenizer_beside_the_weights_is_used(gpt2: Path, tmp_path: Path) -> N
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     workload = load(NAME, of_path(tmp_path, GPT2))
-    (batch,) = next(train_batches(workload, batch_size=64, seed=0, rank=0, world_size=1, start_step=0))
+    (batch,) = next(batches(workload, 64))
     assert set(batch.unique().tolist()) <= set(range(6))
     assert {1, 2, 3} <= set(batch.unique().tolist())
     # The weights' own vocabulary stays, larger than the tokenizer's.
@@ -216,16 +214,16 @@ def test_pickled_weights_are_not_read(gpt2: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_files_of_a_directory_are_named(gpt2: Path, tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"model_path .* has no config.json"):
-        load(NAME, of_path(tmp_path, GPT2))
-    (tmp_path / "config.json").write_text("{")
-    with pytest.raises(InvalidConfig, match=r"model_path .* has no model.safetensors"):
-        load(NAME, of_path(tmp_path, GPT2))
-    with pytest.raises(InvalidConfig, match=r"config.json is not JSON"):
-        load(NAME, of_path(tmp_path, GPT2, "random"))
-    (tmp_path / "config.json").write_text("[]")
-    with pytest.raises(InvalidConfig, match=r"config.json must hold an object, got \[\]"):
-        load(NAME, of_path(tmp_path, GPT2, "random"))
+    for config, weights, message in (
+        (None, "pretrained", r"model_path .* has no config.json"),
+        ("{", "pretrained", r"model_path .* has no model.safetensors"),
+        ("{", "random", r"config.json is not JSON"),
+        ("[]", "random", r"config.json must hold an object, got \[\]"),
+    ):
+        if config is not None:
+            (tmp_path / "config.json").write_text(config)
+        with pytest.raises(InvalidConfig, match=message):
+            load(NAME, of_path(tmp_path, GPT2, weights))
     shutil.copy(gpt2 / "config.json", tmp_path)
     content = (gpt2 / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(content[: len(content) // 2])
@@ -301,9 +299,7 @@ def test_parameters_without_a_part_in_the_task_are_frozen() -> None:
     for options, part in cases:
         workload = load(NAME, options)
         model = workload.build_model()
-        workload.loss(
-            model, next(train_batches(workload, batch_size=2, seed=0, rank=0, world_size=1, start_step=0))
-        ).backward()
+        workload.loss(model, next(batches(workload, 2))).backward()
         for name, parameter in model.named_parameters():
             assert parameter.requires_grad == (part not in name)
             assert (parameter.grad is not None) == parameter.requires_grad
