@@ -13,7 +13,7 @@ class Basis(StrEnum):
     """Where the price of a setting in the objective comes from."""
 
     MEASURED = "measured"
-    """Trials that differ in this setting almost alone, held against the noise of seeds."""
+    """Two configs that differ in this setting almost alone, both trained with the same new seeds."""
     ESTIMATED = "estimated"
     """The model that the search `auto` goes by, of all compared trials."""
 
@@ -53,7 +53,7 @@ class CheaperSetting:
     """The number of the trial whose whole config stands for a choice that opens other parameters: the best with that
     choice. Null: the best config with this one value changed."""
     objective: Change | None = None
-    """Null: too few trials to tell."""
+    """Null: too few trials to tell, or none completed with a choice that opens other parameters."""
     basis: Basis | None = None
     """Of `objective`; null like it."""
     step_seconds: Change | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,8 +44,8 @@ class EndedTrial:
     """The objective when it was last measured."""
     progress: float
     """The share of its training that it came, 0 to 1."""
-    confirmed: Sequence[float | None] = ()
-    """The values of its config with new seeds; None: that training failed."""
+    confirmed: Mapping[int, float | None] = field(default_factory=dict)
+    """The values of its config with new seeds, by seed; None: that training failed."""
     seconds_per_step: float | None = None
     """The mean over its training; None: not measured, or of a fork, which began with steps of another config."""
     place: Place | None = None

@@ -16,6 +16,7 @@ import numpy as np
 
 from search_spaces import Scalar, SearchSpace
 from service.evidence.comparison import student_t
+from service.evidence.comparison.paired import MIN_SEEDS
 from service.evidence.prices import Change
 from service.scheduler.insights.compared import EndedTrial
 from service.scheduler.insights.early_late import Curve
@@ -26,7 +27,7 @@ from service.scheduler.policy.searching.scaling import Scale
 
 CONFIDENCE = 0.9
 MIN_FREEDOM = 2
-"""Degrees of freedom, at least: of the noise of seeds, or nothing is measured against it; of a model."""
+"""Degrees of freedom of a model, at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,23 +115,23 @@ def shares_of(before: float, after: Sequence[float], *, num_trials: int) -> Chan
     return Change(share, min(*ends, share), max(*ends, share), num_trials)
 
 
-def measured_change(best: Sequence[float], other: Sequence[float], repeats: Sequence[Sequence[float]]) -> Change | None:
-    """The difference of the means of two configs' values; None: the noise of seeds is not known.
+def measured_change(best: Mapping[int, float], other: Mapping[int, float]) -> Change | None:
+    """The mean difference of two configs' values with the same new seeds, so that each seed's luck is that of both;
+    None: too few seeds.
 
-    The noise is taken to be that of all repeated configs alike, so that a single value of the other one will do
-    (Student's t with the pooled variance).
+    The value that a trial was found with does not count: of the best one it was lucky, and a seed that all trials share
+    shifts them all.
 
     Args:
-        best: with new seeds: those by which it was found were lucky.
-        other: of configs that were not chosen by them.
-        repeats: the values of each repeated config of the side with its new seeds.
+        best: by seed.
+        other: by seed.
     """
-    freedom = sum(len(values) - 1 for values in repeats if len(values) > 1)
-    if freedom < MIN_FREEDOM or not best or not other:
+    seeds = [seed for seed in best if seed in other]
+    if len(seeds) < MIN_SEEDS:
         return None
-    squares = sum((len(values) - 1) * statistics.variance(values) for values in repeats if len(values) > 1)
-    reach = student_t.quantile(0.5 * (1 + CONFIDENCE), freedom) * math.sqrt(
-        squares / freedom * (1 / len(best) + 1 / len(other))
-    )
-    before, after = statistics.fmean(best), statistics.fmean(other)
-    return shares_of(before, (after, after - reach, after + reach), num_trials=len(best) + len(other))
+    differences = [other[seed] - best[seed] for seed in seeds]
+    before, difference = statistics.fmean(best[seed] for seed in seeds), statistics.fmean(differences)
+    spread = statistics.stdev(differences) / math.sqrt(len(seeds))
+    reach = student_t.quantile(0.5 * (1 + CONFIDENCE), len(seeds) - 1) * spread
+    after = before + difference
+    return shares_of(before, (after, after - reach, after + reach), num_trials=2 * len(seeds))

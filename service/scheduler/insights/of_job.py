@@ -47,7 +47,7 @@ def read_ended(session: Session, job_id: str) -> EndedTrials:
     repository = InsightsRepository(session)
     confirmed = repository.confirmed(job_id)
     for row in repository.ended(job_id):
-        by_side[side_of(row.phase, row.optimizer)].append(_ended(row, confirmed.get(row.number, ())))
+        by_side[side_of(row.phase, row.optimizer)].append(_ended(row, confirmed.get(row.number, {})))
     chosen = [trial.id for trials in by_side.values() for trial in _to_follow(trials)]
     curves = MeasurementRepository(session).curves(chosen, job.metric)
     models = {}
@@ -58,7 +58,7 @@ def read_ended(session: Session, job_id: str) -> EndedTrials:
     return EndedTrials(job.metric, job.direction, spaces, by_side, curves, models)
 
 
-def _ended(row: EndedTrialRow, confirmed: Sequence[float | None]) -> EndedTrial:
+def _ended(row: EndedTrialRow, confirmed: Mapping[int, float | None]) -> EndedTrial:
     place = None
     if row.environment is not None:
         place = Place(row.environment["device"], row.environment["device_name"], row.environment["world_size"])

@@ -40,17 +40,21 @@ def best_trial(trials: Sequence[EndedTrial], direction: Direction) -> EndedTrial
     """The trial with the best config; None: none completed. Of those trained again, which none failed of, it is one of
     those with most new seeds: by them it was chosen."""
     done = [trial for trial in trials if trial.has_value]
-    again = [trial for trial in done if trial.confirmed and None not in trial.confirmed]
+    again = [trial for trial in done if trial.confirmed and None not in trial.confirmed.values()]
     most = max((len(trial.confirmed) for trial in again), default=0)
     chosen = [trial for trial in again if len(trial.confirmed) == most] or done
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
     return min(chosen, key=lambda trial: sign * statistics.fmean(_values(trial)), default=None)
 
 
+def _again(trial: EndedTrial) -> dict[int, float]:
+    """The values with new seeds, by seed."""
+    return {seed: value for seed, value in trial.confirmed.items() if value is not None}
+
+
 def _values(trial: EndedTrial) -> list[float]:
-    """With its new seeds, or what it was found with."""
-    again = [value for value in trial.confirmed if value is not None]
-    return again or [value for value in (trial.value,) if value is not None]
+    """With new seeds, or what it was found with."""
+    return list(_again(trial).values()) or [value for value in (trial.value,) if value is not None]
 
 
 def prices_of(
@@ -106,6 +110,8 @@ class _Setting:
     values: Mapping[str, Scalar]
     """All of it."""
     like: EndedTrial | None
+    is_unknown: bool
+    """True if it opens other parameters, and no trial that had it completed: nobody knows good values of these."""
     cost: OptimizerCost
     best_cost: OptimizerCost
 
@@ -122,7 +128,11 @@ def _cheaper(
         return
     branching = {parameter.name for parameter in space.branching}
     for parameter in space.active(best.parameters):
-        tried = [trial.parameters[parameter.name] for trial in trials if _is_twin(trial, best, parameter, space)]
+        tried = [
+            trial.parameters[parameter.name]
+            for trial in trials
+            if trial.confirmed and _is_twin(trial, best, parameter, space)
+        ]
         found: list[_Setting] = []
         for value in _distinct(parameter, [*tried, *_values_of(parameter, best.parameters[parameter.name])]):
             values, like = _moved(space, best.parameters, parameter, value), None
@@ -132,7 +142,8 @@ def _cheaper(
                 values = values if like is None else dict(like.parameters)
             cost = costs.of(values)
             if cost is not None and _is_cheaper(cost, whole):
-                found.append(_Setting(parameter, value, values, like, cost, whole))
+                is_unknown = parameter.name in branching and like is None
+                found.append(_Setting(parameter, value, values, like, is_unknown, cost, whole))
         if not isinstance(parameter, Categorical):
             found = found[:MAX_VALUES]
         yield from sorted(found, key=lambda one: -one.cost.step_operations)
@@ -252,7 +263,7 @@ class _Pricing:
         objective, basis = self._measured(setting), Basis.MEASURED
         if objective is None:
             basis = Basis.ESTIMATED
-            is_known = near >= MIN_NEAR and near_best + near >= MIN_TRIALS
+            is_known = near >= MIN_NEAR and near_best + near >= MIN_TRIALS and not setting.is_unknown
             objective = model.change(self._best.parameters, setting.values) if model is not None and is_known else None
         seconds = None
         if clock is not None and min(self._near(setting, timed)) >= MIN_NEAR:
@@ -290,20 +301,19 @@ class _Pricing:
         return counts[0], counts[1]
 
     def _measured(self, setting: _Setting) -> Change | None:
-        """By the trials that have the setting's config, if the best one was trained with new seeds. One that was chosen
-        as the best of its choice counts with new seeds, too."""
-        if setting.like is not None:
-            own = [setting.like] if setting.like.confirmed else []
-        else:
-            own = [
-                trial
-                for trial in self._trials
-                if _is_twin(trial, self._best, setting.parameter, self._space)
+        """By a trial that has the setting's config, if that one and the best were trained with the same new seeds."""
+        own = (setting.like,) if setting.like is not None else self._trials
+        changes = (
+            measured_change(_again(self._best), _again(trial))
+            for trial in own
+            if trial is setting.like
+            or (
+                trial.confirmed
+                and _is_twin(trial, self._best, setting.parameter, self._space)
                 and _distance(setting.parameter, trial.parameters[setting.parameter.name], setting.value) <= ALIKE
-            ]
-        again = [_values(trial) for trial in self._trials if trial.confirmed]
-        best = _values(self._best) if self._best.confirmed else []
-        return measured_change(best, [value for trial in own for value in _values(trial)], again)
+            )
+        )
+        return next((change for change in changes if change is not None), None)
 
 
 def _share(value: float, whole: float) -> float:

@@ -81,17 +81,19 @@ class InsightsRepository:
         ).where(*_ended(job_id))
         return [EndedTrialRow(*row) for row in self._session.execute(statement.order_by(Trial.number))]
 
-    def confirmed(self, job_id: str) -> dict[int, list[float | None]]:
-        """By the number of each trial whose config was trained again: the values with new seeds; None: it failed."""
-        found: dict[int, list[float | None]] = {}
-        statement = select(Trial.confirms, Trial.state, Trial.value).where(
+    def confirmed(self, job_id: str) -> dict[int, dict[int, float | None]]:
+        """By the number of each trial whose config was trained again: the values with new seeds, by seed; None: it
+        failed."""
+        found: dict[int, dict[int, float | None]] = {}
+        seed = Trial.config["seed"].as_integer()
+        statement = select(Trial.confirms, seed, Trial.state, Trial.value).where(
             Trial.job_id == job_id,
             Trial.phase == Phase.CONFIRMATION,
             Trial.state.in_((TrialState.COMPLETED, TrialState.FAILED)),
         )
-        for number, state, value in self._session.execute(statement.order_by(Trial.number)):
+        for number, seed_of, state, value in self._session.execute(statement.order_by(Trial.number)):
             if number is not None:
-                found.setdefault(number, []).append(value if state is TrialState.COMPLETED else None)
+                found.setdefault(number, {})[seed_of] = value if state is TrialState.COMPLETED else None
         return found
 
 

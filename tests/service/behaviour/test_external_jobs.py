@@ -53,5 +53,6 @@ def test_an_external_job_is_run_beside_another_and_outlives_its_run(shared_servi
         first, second = client.trials(job.id)
         # Each run has looked at what its trials tell before it ended its job.
         assert [client.insights(ended.id).num_ended for ended in (other, job)] == [1, 2]
+        assert not client.insights(job.id).sides[0].prices  # the shapes of its model are not known
     assert (first.state, first.value) == (TrialState.COMPLETED, 0.5)
     assert (second.state, second.value) == (TrialState.COMPLETED, 0.4)

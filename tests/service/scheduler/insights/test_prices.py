@@ -101,42 +101,42 @@ def test_trials_on_other_devices_measure_no_time() -> None:
     assert any(one.step_seconds is not None for one in prices(trials))
 
 
-def test_a_trial_that_differs_in_one_setting_alone_is_measured_against_the_noise_of_seeds() -> None:
+def test_two_configs_that_differ_in_one_setting_alone_are_measured_with_their_new_seeds() -> None:
     trials = searched(20, 0.0, noise=0.05, seed=6)
     values = {**SPACE.defaults(), "precondition_frequency": 10}
-    best = trial(20, values, 0.1, confirmed=[0.110, 0.112, 0.111])
-    other = trial(21, {**values, "precondition_frequency": 40}, 0.115)
-    again = dataclasses.replace(trials[0], confirmed=[0.41, 0.412])
-    found = of(prices([again, *trials[1:], best, other]), "precondition_frequency", 40)
+    best = trial(20, values, 0.13, confirmed={1: 0.110, 2: 0.120, 3: 0.115, 4: 0.1})
+    other = trial(21, {**values, "precondition_frequency": 40}, 0.14, confirmed={1: 0.1111, 2: 0.1211, 3: 0.1164})
+    found = of(prices([*trials, best, other]), "precondition_frequency", 40)
     assert found.basis is Basis.MEASURED
     assert found.objective is not None
-    assert found.objective.share == pytest.approx(0.115 / 0.111 - 1)
-    assert (found.objective.num_trials, found.objective.is_seen) == (4, True)
-    # Without new seeds there is no noise to hold it against.
-    found = of(prices([*trials, dataclasses.replace(best, confirmed=()), other]), "precondition_frequency", 40)
+    assert found.objective.share == pytest.approx((0.1111 + 0.1211 + 0.1164) / 0.345 - 1)
+    assert (found.objective.num_trials, found.objective.is_seen) == (6, True)
+    # A seed that all trials share shifts all of them: without new seeds of its own nothing is measured of it.
+    found = of(prices([*trials, best, dataclasses.replace(other, confirmed={})]), "precondition_frequency")
     assert found.basis is Basis.ESTIMATED
 
 
 def test_measured_intervals_hold_the_truth_as_often_as_they_say() -> None:
     rng, held = random.Random(0), 0
     for _ in range(500):
-        best, repeat = ([rng.gauss(1, 0.05) for _ in range(3)] for _ in range(2))
-        found = measured_change(best, [rng.gauss(1.1, 0.05)], [best, repeat])
+        best = {seed: rng.gauss(1, 0.3) for seed in range(4)}
+        found = measured_change(best, {seed: value + rng.gauss(0.1, 0.05) for seed, value in best.items()})
         assert found is not None
-        held += holds(found, 0.1)
+        mean = sum(best.values()) / 4
+        held += holds(found, 0.1 / mean)
     assert 0.86 <= held / 500 <= 0.94
-    assert measured_change([1.0], [1.1], [[1.0, 1.1]]) is None
+    assert measured_change({1: 1.0, 2: 1.0}, {2: 1.1, 3: 1.0}) is None
 
 
 def test_the_best_config_is_the_one_that_new_seeds_chose() -> None:
     trials = searched(20, 0.0, noise=0.05, seed=7)
     first, second, third = sorted(trials, key=lambda one: one.value or math.inf)[:3]
-    confirmed: dict[int, list[float | None]] = {
-        first.number: [0.5, None],
-        second.number: [0.5],
-        third.number: [0.45, 0.55],
+    confirmed: dict[int, dict[int, float | None]] = {
+        first.number: {1: 0.5, 2: None},
+        second.number: {1: 0.5},
+        third.number: {1: 0.45, 2: 0.55},
     }
-    told = [dataclasses.replace(one, confirmed=confirmed.get(one.number, ())) for one in trials]
+    told = [dataclasses.replace(one, confirmed=confirmed.get(one.number, {})) for one in trials]
     found = insights_of_side("search", SPACE, told, Direction.MINIMIZE, {}, MODEL)
     assert found.priced_trial == third.number
 
@@ -183,6 +183,15 @@ def test_a_cheaper_member_is_priced_by_its_own_best_config_and_conditions_hold()
     assert spectral.state < -0.5
     assert spectral.objective is not None
     assert 0.1 < spectral.objective.share < 0.7
+    # Nobody knows good values for a member of which no trial completed.
+    pruned = [
+        dataclasses.replace(one, state=TrialState.PRUNED, progress=0.4)
+        if one.parameters["preconditioner"] == "spectral"
+        else one
+        for one in trials
+    ]
+    spectral = of(prices(pruned, FAMILY), "preconditioner", "spectral")
+    assert (spectral.objective, spectral.like, spectral.state < -0.5) == (None, None, True)
     # A member without the parameter has no cheaper value of it.
     lonely = [dataclasses.replace(one, value=one.value if one is best else 9.0) for one in trials]
     assert "precondition_frequency" not in {one.parameter for one in prices(lonely, FAMILY)}
