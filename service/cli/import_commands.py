@@ -36,25 +36,18 @@ def import_trials(
     import json
     from collections.abc import Iterator
 
-    from pydantic import ValidationError
-
     from search_spaces.nearest import did_you_mean
+    from service.api.schemas.jobs import JobCreate
     from service.cli.job_file import read_job_file, read_values
-    from service.cli.job_file_faults import faulty_job_file
+    from service.cli.job_file_faults import own_faults_in
     from service.errors import InvalidInput, ServiceError
     from service.imports.found import FoundTrial, fitted, trials_of_csv
-    from service.specification.job import JobSpecification
     from service.specification.planning import plan_job
     from trainers.installation.extras import needing
 
     content = read_job_file(job_file)
-    try:
-        specification = JobSpecification(
-            **{name: content[name] for name in JobSpecification.model_fields if name in content}
-        )
-    except ValidationError as error:
-        raise faulty_job_file(job_file, error) from error
-    plan = plan_job(specification)
+    with own_faults_in(job_file, content):
+        plan = plan_job(JobCreate.model_validate(content).specification)
     space = plan.spaces["search"]
     renamed = {name: str(other) for name, other in read_values(rename or ()).items()}
     names = [parameter.name for parameter in space.parameters]

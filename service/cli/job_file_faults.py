@@ -1,4 +1,4 @@
-"""The faults that the service found in a job file, told with their places in it."""
+"""The faults of a job file, told with their places in it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import JsonValue, ValidationError
+
 from service.cli.job_file import place_of, places_in, settings_touch
 from service.client import ApiError
-from service.errors import ServiceError
+from service.errors import InvalidInput, ServiceError
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from service.api.schemas.common import FieldError
 
 
 class FaultyJobFile(ServiceError):
-    """The service refused a job; each fault names its place."""
+    """A job is refused; each fault names its place."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("; ".join(faults))
@@ -40,25 +42,44 @@ def faults_in(job_file: Path, settings: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except ApiError as error:
-        places, lines, any_place = places_in(job_file), list[str](), False
-        for fault in error.problem.errors:
-            place = None
-            if fault.pointer is not None and not settings_touch(settings, fault.field):
-                place = place_of(fault.pointer, places)
-            any_place |= place is not None
-            where = "" if place is None else f"{job_file}:{place.line}:{place.column}: "
-            lines.append(f"{where}{fault.field}: {fault.message}")
+        lines, any_place = _told(job_file, error.problem.errors, settings)
         if not any_place:
             raise
         raise FaultyJobFile(lines) from error
 
 
-def faulty_job_file(job_file: Path, error: ValidationError) -> FaultyJobFile:
-    """What is wrong with a job that was read from a file and has not been sent."""
-    places, lines = places_in(job_file), dict[str, None]()  # each line once, in order
-    for one in error.errors():
-        place = place_of("".join(f"/{part}" for part in one["loc"]), places)
-        where = f"{job_file}:{place.line}:{place.column}: " if place is not None else f"{job_file}: "
-        message = "there is no such field" if one["type"] == "extra_forbidden" else one["msg"]
-        lines[f"{where}{'.'.join(map(str, one['loc']))}: {message}"] = None
-    return FaultyJobFile(list(lines))
+@contextmanager
+def own_faults_in(job_file: Path, content: dict[str, JsonValue]) -> Iterator[None]:
+    """Tells in the same way what is wrong with a job that was read from a file and is not sent.
+
+    Raises:
+        FaultyJobFile: in place of a ValidationError or an InvalidInput.
+    """
+    from service.api.problems.invalid_requests import errors_of_fields
+    from service.api.problems.situations import invalid_fields
+    from service.api.problems.unread_jobs import errors_of_names
+    from service.api.schemas.jobs import JobCreate
+
+    try:
+        yield
+    except ValidationError as error:
+        found = [{**one, "loc": ("body", *one["loc"])} for one in error.errors(include_url=False)]
+        errors = errors_of_fields(found, content, JobCreate)
+        lines, _ = _told(job_file, [*errors, *errors_of_names(content, errors)])
+        raise FaultyJobFile(lines) from error
+    except InvalidInput as error:
+        lines, _ = _told(job_file, invalid_fields(error, content))
+        raise FaultyJobFile(lines) from error
+
+
+def _told(job_file: Path, errors: Sequence[FieldError], settings: Sequence[str] = ()) -> tuple[list[str], bool]:
+    """A line for each fault, and whether the file has any of the fields."""
+    places, lines, any_place = places_in(job_file), list[str](), False
+    for fault in errors:
+        place = None
+        if fault.pointer is not None and not settings_touch(settings, fault.field):
+            place = place_of(fault.pointer, places)
+        any_place |= place is not None
+        where = "" if place is None else f"{job_file}:{place.line}:{place.column}: "
+        lines.append(f"{where}{fault.field}: {fault.message}")
+    return lines, any_place

@@ -49,6 +49,19 @@ async def invalid_request(request: Request, error: Exception) -> Response:
             errors=[FieldError(field="Content-Type", message="must be application/json")],
         )
     kind = _kind_of_body(request, error)
+    errors = errors_of_fields(found, error.body, kind)
+    if isinstance(kind, type) and issubclass(kind, JobCreate):
+        errors += await further_errors(request, error.body, errors)
+    return invalid(errors, instance=request.url.path)
+
+
+def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any) -> list[FieldError]:
+    """The errors of the fields that pydantic found invalid, one for each field.
+
+    Args:
+        found: pydantic's, whose locations begin with `body` where they are of the body.
+        kind: what the body was to be; None: there is to be none.
+    """
     messages: dict[str, list[str]] = {}
     choices: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
@@ -57,7 +70,7 @@ async def invalid_request(request: Request, error: Exception) -> Response:
         if _is_of_another_kind(one, found):
             continue
         source, *path = one["loc"]
-        field = field_of(path, error.body) if source == "body" else reduce(join_field, path, "")
+        field = field_of(path, body) if source == "body" else reduce(join_field, path, "")
         field = field or str(source)
         if source == "body":
             of_body.add(field)
@@ -68,18 +81,15 @@ async def invalid_request(request: Request, error: Exception) -> Response:
         if one["type"] in ONE_OF_SOME:
             choices.setdefault(field, []).extend(_QUOTED.findall(one["ctx"]["expected"]))
         values[field] = None if one["type"] == "missing" else small(one.get("input"))
-    errors = [
+    return [
         FieldError(
             field=field,
             message="; ".join(given) + did_you_mean(values[field], choices.get(field, ())),
             value=values[field],
-            pointer=spot_of(error.body, field).pointer if field in of_body else None,
+            pointer=spot_of(body, field).pointer if field in of_body else None,
         )
         for field, given in messages.items()
     ]
-    if isinstance(kind, type) and issubclass(kind, JobCreate):
-        errors += await further_errors(request, error.body, errors)
-    return invalid(errors, instance=request.url.path)
 
 
 def _kind_of_body(request: Request, error: RequestValidationError) -> Any:

@@ -30,15 +30,10 @@ Names = tuple[str, ...]
 
 
 async def further_errors(request: Request, body: object, errors: Sequence[FieldError]) -> list[FieldError]:
-    """The errors of what a job names, as far as the fields that cannot be read have no part in them. Where others keep
-    all processes busy, of which it may need one, there are none.
-
-    Args:
-        errors: of all fields that cannot be read.
-    """
+    """As `errors_of_names`, of a request; none where others keep all processes busy, of which it may need one."""
     if not isinstance(body, dict):
         return []
-    work = functools.partial(_errors_of_names, body, errors)
+    work = functools.partial(errors_of_names, body, errors)
     if _at(body, ("workload", "name")) in (None, EXTERNAL, *BUILT_IN):
         return await run_in_threadpool(work)
     preparations: Preparations = request.app.state.preparations
@@ -47,7 +42,12 @@ async def further_errors(request: Request, body: object, errors: Sequence[FieldE
     return []
 
 
-def _errors_of_names(body: dict[str, JsonValue], errors: Sequence[FieldError]) -> list[FieldError]:
+def errors_of_names(body: dict[str, JsonValue], errors: Sequence[FieldError]) -> list[FieldError]:
+    """The errors of what a job names, as far as the fields that cannot be read have no part in them.
+
+    Args:
+        errors: of all fields that cannot be read.
+    """
     rest = copy.deepcopy(body)
     removed = [_remove(rest, names_of(error.pointer or "")) for error in errors]
     rest.setdefault("workload", {"name": EXTERNAL})  # of which no options and metrics are known

@@ -126,11 +126,16 @@ def test_what_cannot_be_imported_is_told_and_leaves_no_file(
 
 def test_a_faulty_job_is_told_with_its_lines_before_anything_is_imported(tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
-    job.write_text("workload: {name: digits-mlp}\nbudget:\n  num_trails: 3\n  num_trials: many\n")
+    job.write_text("workload: {name: digit-mlp}\nbudget:\n  num_trails: 3\n  num_trials: many\n")
     result = CliRunner().invoke(app, ["import", str(job), "none.csv", "-o", str(tmp_path / "new.json")])
     assert result.exit_code == 1
-    assert f"{job}:3:3: budget.num_trails: there is no such field" in result.output
-    assert f"{job}:4:3: budget.num_trials: Input should be a valid integer" in result.output
+    assert f"{job}:3:3: budget.num_trails: there is no such field: did you mean 'num_trials'?" in result.output
+    assert f"{job}:4:3: budget.num_trials: must be a valid integer" in result.output
+    assert f"{job}:1:12: workload.name: unknown workload 'digit-mlp'" in result.output
+    job.write_text("workload:\n  name: digit-mlp\nsearch_space: shampo\n")
+    result = CliRunner().invoke(app, ["import", str(job), "none.csv", "-o", str(tmp_path / "new.json")])
+    assert f"{job}:2:3: workload.name: unknown workload 'digit-mlp'" in result.output
+    assert f"{job}:3:1: search_space: unknown preset 'shampo'" in result.output
 
 
 def test_the_sampler_learns_from_what_was_imported() -> None:
