@@ -8,6 +8,16 @@ from shampoo.diagnostics import Diagnostics
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.optimizer import Shampoo
 from shampoo.param_groups import param_groups
+from shampoo.starting_values import starting_values
 from shampoo.step.failures import RefreshFailed
 
-__all__ = ["Diagnostics", "Hyperparameters", "RefreshFailed", "Shampoo", "WeightAveraging", "cost", "param_groups"]
+__all__ = [
+    "Diagnostics",
+    "Hyperparameters",
+    "RefreshFailed",
+    "Shampoo",
+    "WeightAveraging",
+    "cost",
+    "param_groups",
+    "starting_values",
+]

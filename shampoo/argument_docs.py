@@ -72,8 +72,8 @@ Args:
     matrix_norm: Norm in which spectral's step is steepest; rows: every row of a block has one length, as tables
         want. Its root mean square is then 0.2, or 1 with adjust_lr_fn="original". Used by spectral.
     rank: Leading eigenvectors of a matrix's shorter side along which spectral steps as Adam, orthogonalising the
-        rest: COSMOS, whose rank is 64. None: none. The whole step's root mean square is 0.2, or 1 with
-        adjust_lr_fn="original", and betas[1] from 0.95 to 0.98 suits it. Shapes the state. Used by spectral.
+        rest: COSMOS, whose authors take 64 and betas=(0.9, 0.95). None: none. The whole step's root mean square is
+        0.2, or 1 with adjust_lr_fn="original". Shapes the state. Used by spectral.
     rest_scale: With `rank`, root mean square of the orthogonalised rest beside Adam's steps of about 1 along the
         leading eigenvectors, before the whole is scaled; > 0. Used by spectral.
     state_dtype: Precision of Kronecker factors, roots and bases; below float32 a factor is kept as its eigenvectors

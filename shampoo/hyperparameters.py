@@ -142,8 +142,8 @@ class Hyperparameters:
     mean square is then 0.2, or 1 with adjust_lr_fn="original"."""
     rank: Annotated[int | None, Range(low=1), used_by("spectral")] = None
     """Leading eigenvectors of a matrix's shorter side along which spectral steps as Adam, orthogonalising the rest:
-    COSMOS, whose rank is 64. None: none. The whole step's root mean square is 0.2, or 1 with adjust_lr_fn="original",
-    and betas[1] from 0.95 to 0.98 suits it. Shapes the state."""
+    COSMOS, whose authors take 64 and betas=(0.9, 0.95). None: none. The whole step's root mean square is 0.2, or 1
+    with adjust_lr_fn="original". Shapes the state."""
     rest_scale: Annotated[float, POSITIVE, used_by("spectral"), IN_FLIGHT] = 0.1
     """With `rank`, root mean square of the orthogonalised rest beside Adam's steps of about 1 along the leading
     eigenvectors, before the whole is scaled; > 0."""

@@ -1,0 +1,53 @@
+"""Hyperparameters to begin with where nobody has tuned any, by the length of the training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditioner
+
+LR_OF_ONE_STEP = 0.125
+"""Of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
+(`python -m tests.benchmarks.starting_values`) ranges of their own, or another power, made little difference."""
+LARGEST_LR = 0.016
+"""What that gives for the shortest runs that were tried, of 60 steps."""
+BETAS: Mapping[Preconditioner, tuple[float, float]] = {
+    "shampoo": (0.9, 0.999),
+    "soap": (0.95, 0.95),
+    "kl": (0.9, 0.95),
+    "spectral": (0.95, 0.999),
+    "none": (0.9, 0.999),
+}
+REFRESHES_IN_A_RUN = 50
+"""That shampoo's refresh period makes at most, between 10 steps and its default."""
+SHORTEST_PERIOD = 10
+
+
+def starting_values(num_steps: int, *, preconditioner: Preconditioner = "shampoo") -> dict[str, Any]:
+    """Keyword arguments for `Shampoo(params, **starting_values(num_steps))`: a first guess, not a tuned config.
+
+    The learning rate is the peak of a schedule that warms up and then decays; it falls with the root of the number of
+    steps, down to the default, which is for long runs. Weight decay is left to you.
+
+    Args:
+        num_steps: of the whole training, >= 1.
+        preconditioner: the member of the family.
+
+    Raises:
+        ValueError: there is no such number of steps, or no such member.
+    """
+    if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 1:
+        raise ValueError(f"num_steps must be an integer >= 1, got {num_steps!r}")
+    if preconditioner not in get_args(Preconditioner):
+        raise ValueError(f"preconditioner must be one of {get_args(Preconditioner)}, got {preconditioner!r}")
+    lr = min(LARGEST_LR, max(DEFAULTS["lr"], LR_OF_ONE_STEP / num_steps**0.5))
+    values: dict[str, Any] = {
+        "preconditioner": preconditioner,
+        "lr": float(f"{lr:.2g}"),
+        "betas": BETAS[preconditioner],
+    }
+    if preconditioner == "shampoo":
+        period = max(SHORTEST_PERIOD, num_steps // REFRESHES_IN_A_RUN)
+        values["precondition_frequency"] = min(DEFAULT_REFRESH_PERIOD[preconditioner], period)
+    return values
