@@ -28,8 +28,8 @@ from service.scheduler.insights.of_side import insights_of_side
 from service.store.migrate import migrate
 from service.store.session import Database
 from tests.benchmarks.report import report
-from tests.support.service.priced_search import holds, prices, searched, true_changes
 from tests.support.service.scenarios import claimed_job, store_trials
+from tests.support.service.searching.priced_search import holds, prices, searched, true_changes
 
 NOISY_TRIALS = 40
 

@@ -17,7 +17,17 @@ from service.scheduler.insights.compared import EndedTrial
 from service.scheduler.insights.effects import measured_change
 from service.scheduler.insights.of_side import insights_of_side
 from service.scheduler.insights.predicted_cost import GroupShapes, PredictedCosts, grouped
-from tests.support.service.priced_search import HERE, MODEL, SPACE, holds, loss, prices, searched, trial, true_changes
+from tests.support.service.searching.priced_search import (
+    HERE,
+    MODEL,
+    SPACE,
+    holds,
+    loss,
+    prices,
+    searched,
+    trial,
+    true_changes,
+)
 from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workload.description import ParameterGroup, ParameterRule
 
