@@ -50,6 +50,7 @@ def world(sqlite_database: Database) -> Iterator[World]:
         yield World(asked, sqlite_database, clock, token, job)
 
 
+@pytest.mark.slow
 def test_a_session_may_what_its_token_may_and_ends_with_log_out(world: World) -> None:
     with world.asked.client() as http:
         answer = world.log_in(http, next_page=f"/jobs/{world.job}")

@@ -31,6 +31,7 @@ def test_arguments_and_defaults_are_the_packages() -> None:
         assert ours.default == theirs[name].default, name
 
 
+@pytest.mark.slow
 def test_a_trial_learns_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     pytest.importorskip("pytorch_optimizer")
     config = small_trial(SOAP)

@@ -166,6 +166,7 @@ def test_dash_takes_the_same_steps_with_its_matrices() -> None:
     assert difference(ours["vector"], theirs["vector"]) < EXACT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graft", ["sgd", "adagrad", "rmsprop"])
 def test_scalable_shampoo_takes_the_same_steps_in_jax(graft: str) -> None:
     config = {

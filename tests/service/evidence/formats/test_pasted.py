@@ -112,6 +112,7 @@ def test_the_groups_of_the_json_are_those_of_the_trial(case: str, options: dict[
         assert group == other
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["text-lm", "image-folder", "click-log", "huggingface"])
 def test_the_groups_are_a_part_of_it(case: str, options: dict[str, dict[str, Any]]) -> None:
     config = measured_trial(case, options, "shampoo")

@@ -102,6 +102,7 @@ def test_a_value_that_nobody_came_near_has_no_price() -> None:
     assert of(found, "precondition_frequency").objective is not None
 
 
+@pytest.mark.slow
 def test_trials_on_other_devices_measure_no_time() -> None:
     trials = searched(30, EFFECT, noise=0.05, seed=5)
     best = min(trials, key=lambda one: one.value or math.inf)
@@ -178,6 +179,7 @@ def member_loss(values: Mapping[str, Any]) -> float:
     )
 
 
+@pytest.mark.slow
 def test_a_cheaper_member_is_priced_by_its_own_best_config_and_conditions_hold() -> None:
     rng, trials = random.Random(0), []
     for number in range(45):
@@ -219,6 +221,7 @@ def test_no_number_is_made_of_values_that_are_none() -> None:
     assert prices([dataclasses.replace(one, **diverged) for one in trials]) == []  # type: ignore[arg-type]  # these
 
 
+@pytest.mark.slow
 def test_a_model_that_measured_less_state_than_its_shapes_have_is_not_priced() -> None:
     def told(state_bytes: float) -> list[EndedTrial]:
         return [dataclasses.replace(one, state_bytes=state_bytes) for one in searched(12, 0.0, noise=0.05, seed=9)]

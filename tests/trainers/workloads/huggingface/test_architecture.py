@@ -119,6 +119,7 @@ def test_a_config_that_does_not_fit_the_weights_is_refused(gpt2: Path) -> None:
             build(of_path(gpt2, GPT2, config=config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_weights_in_several_files_are_read_and_trained_in_float32(dtype: torch.dtype, tmp_path: Path) -> None:
     model = build(GPT2, seed=7).to(dtype)

@@ -79,6 +79,7 @@ def options(architecture: str, **fields: Any) -> dict[str, Any]:
     return {"max_validation_examples": 48, **ARCHITECTURES[architecture], **fields}
 
 
+@pytest.mark.slow
 @every_architecture
 def test_it_is_what_the_loop_asks_for(architecture: str) -> None:
     built = workload(architecture)
