@@ -47,7 +47,8 @@ class Cost:
     state_bytes: int
     """Exactly what `Shampoo` allocates in its state; its scratch memory, `scratch_bytes`, comes on top."""
     preconditioner_bytes: int
-    """The part of it that belongs to Kronecker factors: factors, roots, bases, eigenvalues and their counters."""
+    """The part of it that belongs to Kronecker factors (factors, roots, bases, eigenvalues and their counters), or to
+    the leading eigenvectors of spectral with a rank."""
     scratch_bytes: int
     """Upper bound of the working memory that a thread keeps between steps: three times the largest chunk. It is one
     thread, but for large models on the CPU (`chunk_schedule`). A refresh needs some matrices of the size of the factors

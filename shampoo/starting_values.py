@@ -9,16 +9,15 @@ from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditi
 
 LR_OF_ONE_STEP = 0.125
 """Of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
-(`python -m tests.benchmarks.starting_values`) ranges of their own, or another power, made little difference."""
+(`python -m tests.benchmarks.starting_values`) a factor for each, or another power, made little difference."""
 LARGEST_LR = 0.016
 """What that gives for the shortest runs that were tried, of 60 steps."""
 BETAS: Mapping[Preconditioner, tuple[float, float]] = {
-    "shampoo": (0.9, 0.999),
     "soap": (0.95, 0.95),
     "kl": (0.9, 0.95),
     "spectral": (0.95, 0.999),
-    "none": (0.9, 0.999),
 }
+"""Of members that want others than the default."""
 REFRESHES_IN_A_RUN = 50
 """That shampoo's refresh period makes at most, between 10 steps and its default."""
 SHORTEST_PERIOD = 10
@@ -45,7 +44,7 @@ def starting_values(num_steps: int, *, preconditioner: Preconditioner = "shampoo
     values: dict[str, Any] = {
         "preconditioner": preconditioner,
         "lr": float(f"{lr:.2g}"),
-        "betas": BETAS[preconditioner],
+        "betas": BETAS.get(preconditioner, DEFAULTS["betas"]),
     }
     if preconditioner == "shampoo":
         period = max(SHORTEST_PERIOD, num_steps // REFRESHES_IN_A_RUN)

@@ -43,6 +43,16 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigsWanted:
+    """A question for configs of a model that was never tuned."""
+
+    target: Situation
+    num_configs: int
+    proxy_job: str | None = None
+    """The job that tuned a smaller or shorter version of it, whose answer alone is moved."""
+
+
+@dataclass(frozen=True, slots=True)
 class Distance:
     """How far apart two situations lie, in octaves (factors of two) of each kind."""
 

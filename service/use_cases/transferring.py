@@ -14,7 +14,7 @@ from service.store.session import Session
 from service.transfer.candidates import Candidate, Source, SourceKind
 from service.transfer.ranking import rank, rank_proxy
 from service.transfer.rules import TunedConfig
-from service.transfer.situation import Situation, distance
+from service.transfer.situation import ConfigsWanted, Situation, distance
 from service.transfer.words import UntunedAnswer
 from trainers.config import TrialConfig
 
@@ -23,18 +23,16 @@ LOOKED_AT = 500
 NUM_NEAREST = 40
 
 
-def configs_for(
-    session: Session, target: Situation, *, num_configs: int, project: str | None, proxy_job: str | None = None
-) -> UntunedAnswer:
+def configs_for(session: Session, wanted: ConfigsWanted, *, project: str | None) -> UntunedAnswer:
     """The configs to try for a model.
 
     Args:
         project: whose recommendations count; None: those of any.
-        proxy_job: the job that tuned a smaller or shorter version of it, whose answer alone is moved.
 
     Raises:
         InvalidInput: `proxy_job` has no recommendation, or its model has no known shape.
     """
+    target, num_configs, proxy_job = wanted.target, wanted.num_configs, wanted.proxy_job
     if proxy_job is not None:
         row = RecommendationRepository(session).of_job(proxy_job)
         if row is None or project not in (None, row.project):

@@ -12,6 +12,7 @@ O is `orthogonalize`. COSMOS: Liu et al., arXiv 2502.17410, algorithm 1. Departu
 instead of the eigenvectors of the first gradient, whose decomposition for all matrices at once would make the first
 step many times as long as the others. A direction in which there was no gradient but for rounding keeps its place and
 has no step, where Adam would make whole steps of the rounding. The shorter side is the one that Q belongs to.
+`product_dtype` is of O alone: the rest is what a difference leaves, which a rounded product with Q would drown.
 
 Legend: K matrices are stacked; G and F are (K, l, d), the shorter side last.
 """

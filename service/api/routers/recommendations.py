@@ -112,14 +112,7 @@ def recommend_untuned(question: UntunedQuestion, session: ReadSession, caller: C
     and published points answer, and `basis` is `built_in`. With `proxy_job` the answer of that job alone is moved: of a
     smaller or shorter version of the model, which was tuned in its place.
     """
-    found = configs_for(
-        session,
-        question.target,
-        num_configs=question.budget.num_trials,
-        project=caller.sees,
-        proxy_job=question.proxy_job,
-    )
-    return UntunedAnswerRead.of(found, question)
+    return UntunedAnswerRead.of(configs_for(session, question.wanted, project=caller.sees), question)
 
 
 @router.get(

@@ -13,7 +13,7 @@ from service.evidence.recommended import PasteableConfig
 from service.specification.strict_model import StrictModel
 from service.transfer.candidates import SourceKind
 from service.transfer.ranking import CONFIDENCE, Transferred
-from service.transfer.situation import Situation
+from service.transfer.situation import ConfigsWanted, Situation
 from service.transfer.words import UntunedAnswer, header_of
 from trainers.config import MAX_COUNT
 from trainers.identity.values import MAX_KINDS, ModelShape, ParameterKind, ParameterShape
@@ -88,17 +88,18 @@ class UntunedQuestion(StrictModel):
     Null: those of the nearest tuned models."""
 
     @property
-    def target(self) -> Situation:
-        """The model with the length of its training."""
+    def wanted(self) -> ConfigsWanted:
+        """What is asked, of the model with the length of its training."""
         given = self.fingerprint
         parameters = (ParameterShape(one.kind, tuple(one.shape), one.count) for one in given.parameters)
-        return Situation.of(
+        target = Situation.of(
             ModelShape(tuple(sorted(parameters))),
             batch_size=self.batch_size,
             num_steps=self.num_steps,
             workload=given.workload,
             digest=given.digest,
         )
+        return ConfigsWanted(target, num_configs=self.budget.num_trials, proxy_job=self.proxy_job)
 
 
 class DistanceRead(ReadModel):

@@ -52,14 +52,7 @@ async def untuned_answer(request: Request, caller: CallerDependency, session: Re
         return _page(request, given, problem=str(error))
 
     def answer() -> UntunedAnswerRead:
-        found = configs_for(
-            session,
-            question.target,
-            num_configs=question.budget.num_trials,
-            project=caller.sees,
-            proxy_job=question.proxy_job,
-        )
-        return UntunedAnswerRead.of(found, question)
+        return UntunedAnswerRead.of(configs_for(session, question.wanted, project=caller.sees), question)
 
     try:
         return _page(request, given, found=await run_in_threadpool(answer))

@@ -85,7 +85,7 @@ def test_the_answer_of_a_proxy_job_alone_is_moved(database: Database) -> None:
     assert first.training["num_steps"] == 100_000
     (interval,) = [one for one in first.intervals if one.name == "lr"]
     assert interval.low < first.config["lr"] < interval.high
-    assert "100" in first.python
+    assert "NUM_STEPS = 100000 " in first.python
 
 
 def test_shapes_are_kept_once(database: Database) -> None:

@@ -1,5 +1,6 @@
 """The specification of `shampoo.Shampoo`: a dense, slow textbook implementation in float64. This file holds what all
-members share: geometry, schedule, weight decay; `reference_members` what a block does in one step.
+members share: geometry, schedule, weight decay; `reference_members` and `reference_spectral` what a block does in one
+step.
 
 One tensor and one block at a time, no buckets, no scratch, nothing shared with the package. Settings are a plain
 dict of the constructor's keyword arguments, all of them given. Per parameter, at its step t = 1, 2, ...:
@@ -33,8 +34,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.support.shampoo.reference_members import MEMBERS, Block, PlainBlock
+from tests.support.shampoo.reference_members import Block, KlBlock, PlainBlock, ShampooBlock, SoapBlock
+from tests.support.shampoo.reference_spectral import SpectralBlock
 
+MEMBERS: dict[str, type[Block]] = {
+    "shampoo": ShampooBlock,
+    "soap": SoapBlock,
+    "kl": KlBlock,
+    "spectral": SpectralBlock,
+}
 # The longest a full factor's side may be, in multiples of the block's other sides together.
 LONGEST_ASPECT = 32
 
