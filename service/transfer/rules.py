@@ -1,6 +1,6 @@
 """The scaling rules: a tuned config moved from the model it was tuned for to another one, each change with its reason.
 
-All rules are of ratios, target over source: width `w`, depth `D`, batch `B`. A model's matrices are taken to keep their
+All rules are of ratios, target over source: width `w`, depth `D`, batch `B`, examples of a whole training `E`. A model's matrices are taken to keep their
 proportions, so that fan-in and fan-out both go with the width. The learning rate is of all parameters, while the
 sources state it for hidden matrices, which dominate; `python -m tests.benchmarks.transfer` measures how well that does.
 """
@@ -18,6 +18,7 @@ from service.transfer.situation import Situation
 
 PRECONDITIONERS = "Hyperparameter transfer for matrix preconditioners (arXiv:2512.05620), table 1 and public code"
 SDE = "On the SDEs and scaling rules for adaptive gradient algorithms (arXiv:2205.10287)"
+HORIZON = "Scaling optimal LR across token horizons (arXiv:2409.19913) for AdamW, as arXiv:2603.28743 for Muon"
 LINEAR = "Accurate, large minibatch SGD (arXiv:1706.02677)"
 SOAP = "SOAP (arXiv:2409.11321): batch size times refresh period is kept"
 WARM_UP = "AlgoPerf's search spaces: the warm-up as a share of the steps"
@@ -26,6 +27,9 @@ DERIVED = "derived from the spectral condition (arXiv:2310.17813): a step's spec
 
 MAX_BATCH_FACTOR = 4.0
 """Of the learning rate by the batch, either way: beyond, the critical batch may be passed."""
+HORIZON_EXPONENT = -0.32
+"""Of E, where steps have the length of Adam's: at equal batch, and so beside √B, which is for equally many examples.
+On the shipped workloads, which begin to overfit, the optimum falls faster (`tests.benchmarks.starting_values`)."""
 AVERAGE_RANGE = (1e-3, 0.2)
 """Of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
 MIN_WARMUP_STEPS = 50
@@ -125,7 +129,9 @@ class _Mover:
         self._width = target.features.width / source.features.width
         self._depth = target.features.depth / source.features.depth
         self._batch = target.batch_size / source.batch_size
+        self._examples = self._batch * target.num_steps / source.num_steps
         self._lr_factor = 1.0
+        """By width, depth and batch."""
 
     @property
     def named_arguments(self) -> dict[str, Any]:
@@ -149,7 +155,12 @@ class _Mover:
             exponent = "B" if self._kind is StepKind.SGD else "√B"
             reasons.append(f"{exponent}, by at most {MAX_BATCH_FACTOR:g}, B × {self._batch:.3g}: × {of_batch:.3g}")
             sources.append(LINEAR if self._kind is StepKind.SGD else SDE)
-        self._set_argument("lr", self.arguments["lr"] * self._lr_factor, "; ".join(reasons), "; ".join(sources))
+        of_length = 1.0 if self._kind in (StepKind.SGD, StepKind.NONE) else self._examples**HORIZON_EXPONENT
+        if not math.isclose(of_length, 1.0):
+            reasons.append(f"E^{HORIZON_EXPONENT:g}, examples of a training × {self._examples:.3g}: × {of_length:.3g}")
+            sources.append(HORIZON)
+        after = self.arguments["lr"] * self._lr_factor * of_length
+        self._set_argument("lr", after, "; ".join(reasons), "; ".join(sources))
 
     def _shape_factor(self) -> tuple[float, str, str]:
         """The learning rate's factor by width and depth, its rule and where that stands."""
@@ -191,7 +202,10 @@ class _Mover:
         return self._source, self._target
 
     def move_weight_decay(self) -> None:
-        """What a step takes off the weights, lr times decay where it is decoupled, goes with 1/width."""
+        """What a step takes off the weights, lr times decay where it is decoupled, goes with 1/width.
+
+        By the length of the training it goes as the learning rate does: sources that move the decay, too, disagree.
+        """
         if not self.arguments.get("weight_decay"):
             return
         is_independent = self.arguments.get("weight_decay_type") == "independent"

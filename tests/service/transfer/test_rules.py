@@ -49,11 +49,14 @@ def test_the_learning_rate_goes_as_its_step_length_asks(
     assert step_kind(given.optimizer, given.arguments) is kind
     assert lr_factor(given, situation(8 * 64)) == pytest.approx(by_width, rel=1e-3)
     assert lr_factor(given, situation(layers=16)) == pytest.approx(by_depth, rel=1e-3)
-    assert lr_factor(given, situation(batch_size=128)) == pytest.approx(by_batch, rel=1e-3)
+    assert lr_factor(given, situation(batch_size=128, num_steps=250)) == pytest.approx(by_batch, rel=1e-3)
+    longer = 1.0 if kind in (StepKind.SGD, StepKind.NONE) else 10**-0.32
+    assert lr_factor(given, situation(num_steps=10_000)) == pytest.approx(longer, rel=1e-3)
+    assert lr_factor(given, situation(batch_size=128, num_steps=2500)) == pytest.approx(by_batch * longer, rel=1e-3)
 
 
 def test_the_batchs_factor_is_bounded() -> None:
-    assert lr_factor(ADAM, situation(batch_size=32 * 400)) == pytest.approx(4)
+    assert lr_factor(ADAM, situation(batch_size=32 * 100, num_steps=10)) == pytest.approx(4)
     assert lr_factor(SGD, situation(batch_size=1)) == pytest.approx(1 / 4)
 
 
@@ -68,7 +71,7 @@ def test_what_a_config_leaves_to_the_optimizers_defaults_moves_from_there() -> N
     found, changes = moved(TunedConfig("shampoo", {"epsilon_type": "absolute"}, {}), situation(), wide)
     assert {change.name for change in changes} == {"lr", "betas[0]", "betas[1]", "epsilon"}
     assert found.arguments["epsilon"] == pytest.approx(5e-7)
-    assert found.arguments["lr"] == pytest.approx(0.0015 * 2**0.5 / 8, rel=1e-3)
+    assert found.arguments["lr"] == pytest.approx(0.0015 * 2**0.5 / 8 * 2**-0.32, rel=1e-3)
     assert "weight_decay" in moved(TunedConfig("adamw", {}, {}), situation(), wide)[0].arguments
 
 
@@ -92,6 +95,8 @@ def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_width() -> None
     assert independent.arguments["weight_decay"] == pytest.approx(0.1 / 8)
     larger_batch, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(batch_size=128))
     assert larger_batch.arguments["weight_decay"] == pytest.approx(0.05)
+    longer, changes = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(num_steps=8000))
+    assert (longer.arguments["weight_decay"], [change.name for change in changes]) == (0.1, ["lr"])
 
 
 def test_a_short_training_warms_up_for_fifty_steps_or_a_tenth() -> None:
