@@ -31,13 +31,8 @@ def whole_weights(model: nn.Module, *, keeps: bool = True) -> dict[str, Tensor]:
         if isinstance(value, Tensor):
             full = value.full_tensor() if is_dtensor(value) else value
             if keeps:
-                found[_plain_name(name)] = full.detach().to("cpu", copy=True).contiguous()
+                found[name] = full.detach().to("cpu", copy=True).contiguous()
     return found
-
-
-def _plain_name(name: str) -> str:
-    """The name without what SimpleFSDP's parametrizations put into it."""
-    return name.replace("parametrizations.", "").removesuffix(".original")
 
 
 def write_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
