@@ -18,7 +18,7 @@ from service.client import ApiError, Client
 from service.domain import JobState, TrialState
 from shampoo import WeightAveraging
 from tests.support.readmes import ROOT, text
-from tests.support.service.answers import assert_measured, train_with_snippet
+from tests.support.service.answers import assert_measured, assert_winners_are_downloaded, train_with_snippet
 from tests.support.trainers import small_data
 from tests.support.waiting import LONG_PATIENCE_SECONDS, run_in_a_session
 from trainers.config import TargetConfig, TrialConfig
@@ -110,8 +110,9 @@ SHARDED: dict[str, Any] = {
     "objectives": [{"metric": "best_validation_loss"}],
     "budget": {"num_trials": 3},
     "baseline": {"search_space": "adamw"},
+    "confirmation": {"top_k": 1, "num_seeds": 2},
 }
-"""The parts of a job that shards a model, in 16 bits, and averages its weights."""
+"""The parts of a job that shards a model, in 16 bits, averages its weights and keeps those of its winners."""
 
 COMPRESSED: dict[str, Any] = {
     "resources": TWO_RANKS,
@@ -178,11 +179,11 @@ def test_it_trains_as_trials_of_a_job(
 
 
 def test_a_job_shards_and_averages_in_16_bits(
-    client: Client, jobs: dict[str, str], options: dict[str, dict[str, Any]]
+    client: Client, jobs: dict[str, str], options: dict[str, dict[str, Any]], tmp_path: Path
 ) -> None:
     client.wait(jobs["text-lm"], timeout_seconds=LONG_PATIENCE_SECONDS)
     trials = list(client.trials(jobs["text-lm"]))
-    assert sorted(trial.phase for trial in trials) == ["baseline", "search", "search"]
+    assert sorted(trial.phase for trial in trials) == ["baseline", *["confirmation"] * 4, "search", "search"]
     for trial in trials:
         assert trial.config["parallelism"] == {"mode": "fsdp2", "shard_size": None}
         losses = [one.metrics["validation_loss"] for one in client.measurements(jobs["text-lm"], trial.number)]
@@ -194,6 +195,7 @@ def test_a_job_shards_and_averages_in_16_bits(
     optimizer = train_with_snippet(found.python, "text-lm", options["text-lm"])
     assert isinstance(optimizer, WeightAveraging)
     assert optimizer.arguments.in_use()["decay"] == 0.9
+    assert_winners_are_downloaded(client, jobs["text-lm"], tmp_path)
 
 
 def test_a_job_searches_the_schedules_length_and_the_compression(client: Client, jobs: dict[str, str]) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from service.domain import JobState, Phase, TrialState
 from service.scheduler.policy.searching.rungs import SHARES
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, RecommendationRepository
 from tests.service.scheduler.test_job_run import specification
+from tests.support.service.answers import assert_has_loss
 from tests.support.service.service_process import ServiceProcesses
-from trainers.workloads.registry import load
+from trainers.storage import WEIGHTS_FILE
 
 pytestmark = pytest.mark.patient
 
@@ -98,14 +97,7 @@ def _check_weights(service: ServiceProcesses, repeated: list[Trial]) -> None:
     expected = sorted(str(trial.number) for trial in best)
     service.wait_for("the others' weights to go", lambda: sorted(path.name for path in kept.iterdir()) == expected)
     for trial in best:
-        workload = load(trial.config["workload"], trial.config["workload_options"])
-        model = workload.build_model()
-        model.load_state_dict(load_file(kept / str(trial.number) / "model.safetensors"))
-        model.eval()
-        with torch.no_grad():
-            sums = workload.evaluate(model, rank=0, world_size=1, device="cpu")
-        total, count = sums["validation_loss"]
-        assert total / count == pytest.approx(trial.value, rel=1e-6)
+        assert_has_loss(kept / str(trial.number) / WEIGHTS_FILE, trial.config, trial.value)
 
 
 def test_the_best_configs_are_trained_again_with_new_seeds_though_the_run_is_killed(service: ServiceProcesses) -> None:

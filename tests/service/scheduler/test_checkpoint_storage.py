@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import threading
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from service.checkpoint_files import WEIGHTS_DIRECTORY, weights_of
+from service.client import Client
+from service.clock import utc_now
 from service.domain import DEFAULT_PROJECT, JobState, TrialState
 from service.scheduler.checkpoint_storage import (
     CheckpointsUnusable,
@@ -18,13 +22,16 @@ from service.scheduler.checkpoint_storage import (
     remove_of_ended_trials,
     try_out,
 )
-from service.scheduler.removal import remove_checkpoints_of_finished_jobs
+from service.scheduler.removal import remove_checkpoints_of_finished_jobs, remove_next
+from service.settings import Settings
 from service.specification.job import JobSpecification
 from service.store.session import Database
 from service.use_cases.steer import cancel_job
 from service.use_cases.submit import create_job
 from tests.service.scheduler.test_job_run import specification
 from tests.support.s3_server import SECRET, S3Server
+from tests.support.service.answers import assert_winners_are_downloaded
+from tests.support.service.live import running
 from tests.support.service.service_process import ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from trainers.storage import Place, place_of
@@ -142,13 +149,19 @@ def test_a_worker_does_not_start_where_no_checkpoint_can_be_kept(
 
 
 @pytest.mark.patient
-def test_a_job_with_checkpoints_in_s3_goes_on_where_it_was(
-    service: ServiceProcesses, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+def test_a_job_with_checkpoints_in_s3_goes_on_where_it_was_and_its_winners_weights_stay_there(
+    service: ServiceProcesses, s3: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     place = place_of(s3.uri("jobs"))
     monkeypatch.setenv("SHAMPOO_TUNER_CHECKPOINT_DIRECTORY", s3.uri("jobs"))
     service.start_worker()
-    job = specification(num_trials=2, options=service.slowly(0.2), resources={"parallel_trials": 1})
+    job = specification(
+        num_trials=2,
+        options=service.slowly(0.2),
+        resources={"parallel_trials": 1},
+        baselines=[{"search_space": "sgd"}],
+        confirmation={"top_k": 1, "num_seeds": 2},
+    )
     job_id = service.submit(job)
     service.wait_for(
         "a trial to be past its first checkpoint",
@@ -169,7 +182,15 @@ def test_a_job_with_checkpoints_in_s3_goes_on_where_it_was(
     for trial in resumed:
         # Its first measurement was not made anew, on another clock: it began at a checkpoint.
         assert trial.measurements[0].seconds == before[trial.number].measurements[0].seconds
-    service.wait_for("the end of its checkpoints", lambda: directories_in(place) == [])
+    service.wait_for("the end of its checkpoints", lambda: directories_in(place) == [WEIGHTS_DIRECTORY])
+    service.wait_for("the others' weights to go", lambda: len(directories_in(weights_of(place, job_id))) == 2)
+    with running(service.database, checkpoint_directory=s3.uri("jobs")) as url, Client(url) as client:
+        assert_winners_are_downloaded(client, job_id, tmp_path)
+        client.delete(job_id)
+    late = utc_now() + timedelta(minutes=1)
+    settings = Settings(data_dir=tmp_path, checkpoint_directory=s3.uri("jobs"))
+    assert remove_next(service.database, settings, gone=threading.Event(), clock=lambda: late) == job_id
+    assert checkpoint_bytes(place) == 0
     assert not (service.data_dir / "checkpoints").exists()
     written = [file for file in service.data_dir.rglob("*") if file.is_file()]
     assert len(written) >= 3  # the database, the worker's log and the job's
