@@ -14,6 +14,7 @@ from search_spaces.shipped.family import FAMILY, FAMILY_PRESETS
 from search_spaces.shipped.muon import MUON
 from search_spaces.shipped.sgd import SGD
 from search_spaces.shipped.shampoo import SHAMPOO, SHAMPOO_SGD
+from search_spaces.shipped.shared import begun_for
 from search_spaces.shipped.soap import KL, SOAP, SOAP_PEER
 from search_spaces.shipped.spectral import COSMOS, SPECTRAL
 from search_spaces.space import Assignment, SearchSpace
@@ -54,8 +55,11 @@ def presets() -> dict[str, SearchSpace]:
     }
 
 
-def preset(name: str) -> SearchSpace:
+def preset(name: str, *, num_steps: int | None = None) -> SearchSpace:
     """The preset `name`.
+
+    Args:
+        num_steps: of a training, if its first learning rate is to follow from that; the default is for long ones.
 
     Raises:
         SpaceError: there is none; the message lists those there are.
@@ -63,4 +67,4 @@ def preset(name: str) -> SearchSpace:
     found = presets()
     if name not in found:
         raise SpaceError("preset", f"unknown preset {name!r} (known: {', '.join(found)}){did_you_mean(name, found)}")
-    return found[name]
+    return found[name] if num_steps is None else begun_for(found[name], num_steps)

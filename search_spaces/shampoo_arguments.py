@@ -1,6 +1,7 @@
 """The arguments of `shampoo.Shampoo`, as its hyperparameters are declared.
 
-Written by `python -m tests.support.shampoo.generate` from `shampoo/hyperparameters.py`: change them there.
+Written by `python -m tests.support.shampoo.generate` from `shampoo/hyperparameters.py` and, what comes last, from
+`shampoo/starting_values.py`: change them there.
 """
 
 from __future__ import annotations
@@ -74,3 +75,12 @@ SHAMPOO_IN_FLIGHT = frozenset(
     }
 )
 """Numbers that may change between two steps of a training run; see `search_spaces.optimizers.IN_FLIGHT`."""
+
+LR_OF_ONE_STEP = 0.125
+LARGEST_LR = 0.016
+
+
+def starting_lr(num_steps: int) -> float:
+    """The peak of the learning rate for a training of so many steps, >= 1, with steps of Adam's length; the longer, the
+    smaller, without a least one."""
+    return float(f"{min(LARGEST_LR, LR_OF_ONE_STEP / num_steps**0.5):.2g}")

@@ -23,6 +23,12 @@ REFRESHES_IN_A_RUN = 50
 SHORTEST_PERIOD = 10
 
 
+def starting_lr(num_steps: int) -> float:
+    """The peak of the learning rate for a training of so many steps, >= 1, with steps of Adam's length; the longer, the
+    smaller, without a least one."""
+    return float(f"{min(LARGEST_LR, LR_OF_ONE_STEP / num_steps**0.5):.2g}")
+
+
 def starting_values(num_steps: int, *, preconditioner: Preconditioner = "shampoo") -> dict[str, Any]:
     """Keyword arguments for `Shampoo(params, **starting_values(num_steps))`: a first guess, not a tuned config.
 
@@ -40,10 +46,9 @@ def starting_values(num_steps: int, *, preconditioner: Preconditioner = "shampoo
         raise ValueError(f"num_steps must be an integer >= 1, got {num_steps!r}")
     if preconditioner not in get_args(Preconditioner):
         raise ValueError(f"preconditioner must be one of {get_args(Preconditioner)}, got {preconditioner!r}")
-    lr = min(LARGEST_LR, max(DEFAULTS["lr"], LR_OF_ONE_STEP / num_steps**0.5))
     values: dict[str, Any] = {
         "preconditioner": preconditioner,
-        "lr": float(f"{lr:.2g}"),
+        "lr": max(DEFAULTS["lr"], starting_lr(num_steps)),
         "betas": BETAS.get(preconditioner, DEFAULTS["betas"]),
     }
     if preconditioner == "shampoo":

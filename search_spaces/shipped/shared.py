@@ -5,7 +5,11 @@ Defaults differ, as each method's authors found its own; where the reason is ano
 
 from __future__ import annotations
 
+import dataclasses
+
 from search_spaces.parameters import Float, Integer
+from search_spaces.shampoo_arguments import starting_lr
+from search_spaces.space import SearchSpace
 
 ALGOPERF = "AlgoPerf, AdamW and Shampoo search spaces"
 OWN_SEARCHES = "searches on the shipped workloads (preset_ranges)"
@@ -16,6 +20,21 @@ def adam_lr(*, default: float, reason: str, source: str = ALGOPERF) -> Float:
     """The learning rate of all that take steps of Adam's length."""
     source = f"{source}; {OWN_SEARCHES}"
     return Float("lr", 1e-4, 1e-1, scale="log", default=default, reason=reason, source=source)
+
+
+def begun_for(space: SearchSpace, num_steps: int) -> SearchSpace:
+    """The preset with a first learning rate for trainings of so many steps, all else as it is: where steps have the
+    length of Adam's, that of `shampoo.starting_values`, and never less than the preset's own, which is for long ones.
+
+    The rule holds for AdamW, too: it was chosen on it as on all members of the family.
+    """
+    parameters = (
+        dataclasses.replace(one, default=one.clipped(max(one.default or 0.0, starting_lr(num_steps))))
+        if isinstance(one, Float) and one.domain == _ADAM_LR.domain
+        else one
+        for one in space.parameters
+    )
+    return dataclasses.replace(space, parameters=tuple(parameters))
 
 
 def sgd_lr(*, reason: str) -> Float:
@@ -55,6 +74,8 @@ def sgd_weight_decay(*, default: float, reason: str, source: str) -> Float:
     """The weight decay of all that take steps of SGD's length."""
     return Float("weight_decay", 1e-6, 1e-3, scale="log", default=default, reason=reason, source=source)
 
+
+_ADAM_LR = adam_lr(default=1.5e-3, reason="")
 
 DECOUPLED_DECAY = Float(
     "weight_decay",

@@ -18,6 +18,7 @@ from service.errors import InvalidInput
 from service.evidence.comparison.finalists import num_choosing
 from service.evidence.types import MIN_TRIED
 from service.faults import Faults, one_of
+from service.specification.external.trials import EXTERNAL
 from service.specification.job import (
     ConfirmationChoice,
     EarlierWinner,
@@ -78,8 +79,12 @@ def fields_of(specification: JobSpecification) -> dict[Side, SideFields]:
     return fields
 
 
-def spaces_of(specification: JobSpecification) -> dict[Side, SearchSpace]:
+def spaces_of(specification: JobSpecification, *, num_steps: int | None = None) -> dict[Side, SearchSpace]:
     """The search spaces of the sides.
+
+    Args:
+        num_steps: of a trial, if presets are to begin with a learning rate for that length, on all sides alike. Not
+            where clients train what only they know: their steps may be epochs.
 
     Raises:
         InvalidInput: one is none, or two baselines have the same optimizer; names what is wrong.
@@ -92,7 +97,8 @@ def spaces_of(specification: JobSpecification) -> dict[Side, SearchSpace]:
         fields_of(specification)
     faults.tell()
     fields = {side: own.space for side, own in fields_of(specification).items()}
-    own = {side: _space(field, space) for (side, field), space in zip(fields.items(), given, strict=True)}
+    num_steps = None if specification.workload.name == EXTERNAL else num_steps
+    own = {side: _space(field, space, num_steps) for (side, field), space in zip(fields.items(), given, strict=True)}
     return with_batch_size_of_search(own, fields)
 
 
@@ -247,13 +253,13 @@ def check_workload_options(
             )
 
 
-def _space(field: str, given: str | dict[str, JsonValue]) -> SearchSpace:
+def _space(field: str, given: str | dict[str, JsonValue], num_steps: int | None = None) -> SearchSpace:
     if isinstance(given, str):
         if given not in presets():
             known = sorted(presets())
             hint = did_you_mean(given, known)
             raise InvalidInput(field, f"unknown preset {given!r} (known: {', '.join(known)}){hint}")
-        return preset(given)
+        return preset(given, num_steps=num_steps)
     try:
         return SearchSpace.from_json(given)
     except SpaceError as error:

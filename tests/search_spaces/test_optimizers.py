@@ -21,7 +21,7 @@ from search_spaces.optimizers import (
     TRAINING,
 )
 from search_spaces.shampoo_arguments import SHAMPOO
-from shampoo import Shampoo, WeightAveraging
+from shampoo import Shampoo, WeightAveraging, starting_values
 from shampoo.averaging.arguments import AveragingMethod
 from tests.support.shampoo.generate import table
 from trainers.config import CompressionConfig, Decay, OptimizerName, Precision, ScheduleConfig, TrialConfig
@@ -121,6 +121,17 @@ def test_presets_with_steps_of_one_length_search_what_they_share_in_the_same_ran
                     ranges.setdefault(parameter.name, set()).add((parameter.low, parameter.high, parameter.scale))
         assert {name: found for name, found in ranges.items() if len(found) > 1} == {}
     assert preset("adamw").defaults()["lr"] == preset("shampoo").defaults()["lr"]
+
+
+@pytest.mark.parametrize("num_steps", [1, 60, 400, 5_000, 10**6])
+def test_presets_begin_with_a_learning_rate_for_the_length_of_the_training_on_both_sides(num_steps: int) -> None:
+    rule = starting_values(num_steps)["lr"]
+    for name, space in presets().items():
+        begun = preset(name, num_steps=num_steps)
+        for one, before in zip(begun.branch_defaults(), space.branch_defaults(), strict=True):
+            is_of_sgd = name in ("sgd", "shampoo-sgd") or before.get("grafting") == "sgd"
+            assert one == {**before, "lr": before["lr"] if is_of_sgd else max(rule, before["lr"])}, name
+        assert [p.domain for p in begun.parameters] == [p.domain for p in space.parameters]
 
 
 @pytest.mark.slow

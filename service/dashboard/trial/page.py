@@ -177,7 +177,7 @@ def _measurements(session: Session, trial: Trial) -> list[StoredMeasurement]:
 
 
 def _space(job: Job, origin: Origin) -> SearchSpace | None:
-    return spaces_of(job.specification).get(side_of(origin.phase, origin.optimizer))
+    return spaces_of(job.specification, num_steps=job.num_steps).get(side_of(origin.phase, origin.optimizer))
 
 
 def _costs(session: Session, job: Job, trial: Trial, origin: Origin, baseline: str | None) -> list[view.CostRow]:

@@ -107,6 +107,7 @@ def _planned(
     spaces = spaces_of(specification)
     fields = {side: own.space for side, own in fields_of(specification).items()}
     length = job_length(specification, workload, spaces, fields, pruner=None if pruner == "auto" else pruner)
+    spaces = spaces_of(specification, num_steps=length.num_steps)
     side_allotments = allot_sides(specification)
     return JobPlan(
         specification=specification,

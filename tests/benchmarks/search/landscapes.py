@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from search_spaces import FAMILY_PRESETS, Scalar, SearchSpace, preset
+from search_spaces.shipped.shared import begun_for
 from tests.benchmarks.search.curve_families import NUM_UNITS, Family, task
 from tests.benchmarks.search.curve_tables import Row, Table, TableObjective
 from tests.benchmarks.search.seed_tables import SIDES, SeedTable, read_seed_table
@@ -58,11 +59,16 @@ class TableSide:
 
 
 class TableFamily:
-    """All members of Shampoo's family in a table as one landscape: each config has the curves of its own preset's."""
+    """All members of Shampoo's family in a table as one landscape: each config has the curves of its own preset's.
 
-    def __init__(self, table: SeedTable) -> None:
-        self.space = preset("family")
+    Searches begin as jobs do, with a learning rate for the length of the table's trainings.
+    """
+
+    def __init__(self, table: SeedTable, *, num_steps: int) -> None:
+        self.space = preset("family", num_steps=num_steps)
         self._sides = {name: TableSide(table, name) for name in FAMILY_PRESETS}
+        for side in self._sides.values():
+            side.space = begun_for(side.space, num_steps)
         self.num_units = max(side.num_units for side in self._sides.values())
 
     def curve(self, config: Mapping[str, Scalar], seed: int) -> list[float]:

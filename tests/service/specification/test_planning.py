@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from search_spaces import preset
 from service.domain import Phase
 from service.errors import InvalidInput
 from service.specification.job import JobSpecification
@@ -43,6 +44,22 @@ def test_pinned_trials_are_completed_with_defaults() -> None:
     assert [point["lr"] for point in search] == [1.308e-3, 1.749e-3, 1.2e-3, 1.438e-3, 2e-3]
     assert search[-1] == {**plan.spaces[Phase.SEARCH].defaults(), "lr": 2e-3}
     assert baseline == ({**plan.spaces["adamw"].defaults(), "lr": 1e-2},)
+
+
+def test_presets_begin_with_a_learning_rate_for_the_length_and_a_space_of_ones_own_with_its_own() -> None:
+    training = {"num_steps": 100}
+    plan = plan_job(specification(training=training))
+    assert [space.defaults()["lr"] for space in plan.spaces.values()] == [0.013, 0.013]
+    longer = plan_job(specification(training={"num_steps": 10_000}))
+    assert [space.defaults()["lr"] for space in longer.spaces.values()] == [0.0015, 0.0015]
+    own = plan_job(specification(training=training, search_space=preset("shampoo").to_json()))
+    assert [space.defaults()["lr"] for space in own.spaces.values()] == [0.0015, 0.013]
+    theirs = plan_job(
+        specification(
+            training=training, workload={"name": "external"}, external={"metrics": {"validation_loss": "minimize"}}
+        )
+    )
+    assert [space.defaults()["lr"] for space in theirs.spaces.values()] == [0.0015, 0.0015]
 
 
 @pytest.mark.parametrize(

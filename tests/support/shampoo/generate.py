@@ -1,7 +1,8 @@
 """Text that follows from the declarations of Shampoo's hyperparameters: `python -m tests.support.shampoo.generate`.
 
 Writes the keyword arguments of `Shampoo`, which users, editors and type checkers read; what `help` says of them; the
-table of what a search may set, which the API reads without importing torch; and the table of the manual.
+table of what a search may set and the rule for a first learning rate, which the API reads without importing torch; and
+the table of the manual.
 `tests/shampoo/test_hyperparameters.py` and `tests/search_spaces/test_optimizers.py` hold them against the declarations.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import itertools
 import re
 import subprocess
@@ -20,6 +22,7 @@ from pathlib import Path
 from shampoo import hyperparameters, optimizer
 from shampoo.declarations import Declaration, Kind, Range
 from shampoo.hyperparameters import DECLARATIONS
+from shampoo.starting_values import LARGEST_LR, LR_OF_ONE_STEP, starting_lr
 
 CONSTRUCTOR = Path(optimizer.__file__)
 # Not imported: the presets are checked against the table that is to be written.
@@ -96,7 +99,8 @@ def table() -> str:
     in_flight = "".join(f'        "{name}",\n' for name, one in DECLARATIONS.items() if one.in_flight)
     return f'''"""The arguments of `shampoo.Shampoo`, as its hyperparameters are declared.
 
-Written by `python -m tests.support.shampoo.generate` from `shampoo/hyperparameters.py`: change them there.
+Written by `python -m tests.support.shampoo.generate` from `shampoo/hyperparameters.py` and, what comes last, from
+`shampoo/starting_values.py`: change them there.
 """
 
 from __future__ import annotations
@@ -113,7 +117,12 @@ SHAMPOO_IN_FLIGHT = frozenset(
 {in_flight}    }}
 )
 """Numbers that may change between two steps of a training run; see `search_spaces.optimizers.IN_FLIGHT`."""
-'''
+
+LR_OF_ONE_STEP = {LR_OF_ONE_STEP}
+LARGEST_LR = {LARGEST_LR}
+
+
+{inspect.getsource(starting_lr)}'''
 
 
 def _prose() -> dict[str, str]:

@@ -122,7 +122,7 @@ def test_a_job_that_a_fork_wins_recommends_its_config_with_the_way_there(databas
     assert [s["config"]["lr"] for s in stages][1:] == [2e-3, 1e-3]
     assert recommendation.content["config"]["lr"] == 1e-3
     [caveat] = [caveat for caveat in evidence["caveats"] if "changed in training" in caveat]
-    assert "steps 11 to 30 trial 1 (lr 0.0015 to 0.002); steps 31 to 40 trial 2 (lr 0.002 to 0.001)" in caveat
+    assert "steps 11 to 30 trial 1 (lr 0.016 to 0.002); steps 31 to 40 trial 2 (lr 0.002 to 0.001)" in caveat
     assert "changed in training" in python_snippet(recommendation_from_json(recommendation.content))
 
 
