@@ -10,6 +10,15 @@ from service.store.repositories.of_trials.chart_rows import CurvePoint
 
 MAX_POINTS = 300
 """Of one curve."""
+MAX_POINTS_TOGETHER = 6000
+"""Of all curves of a chart: a browser is busy for as long as there are many, and nobody can tell them apart."""
+FEWEST_POINTS = 40
+"""Of one curve, however many there are."""
+
+
+def points_of_each(num_curves: int) -> int:
+    """The points that each of so many curves may have."""
+    return min(MAX_POINTS, max(FEWEST_POINTS, MAX_POINTS_TOGETHER // max(1, num_curves)))
 
 
 def rounded(value: float | None, digits: int = 5) -> float | int | None:

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from service.api.figures import MAX_CURVES, choose_curves
-from service.dashboard.charts.columns import rounded, rounded_all, thinned
+from service.dashboard.charts.columns import points_of_each, rounded, rounded_all, thinned
 from service.dashboard.charts.sides import group_of
 from service.domain import Direction, Phase, Side, TrialState
 from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTrial, CurvePoint
@@ -106,7 +106,8 @@ def curve_columns(
     `grid` are the steps of the longest; `steps` of a curve is null where its own are the beginning of these, and `x` is
     null where it is drawn over its steps.
     """
-    thin = [thinned(points.get(trial.id, ())) for trial in trials]
+    limit = points_of_each(len(trials))
+    thin = [thinned(points.get(trial.id, ()), limit) for trial in trials]
     steps = [[point.step for point in own] for own in thin]
     grid = max(steps, key=len, default=[])
     names = list(dict.fromkeys(chain.from_iterable(configs[trial.number].parameters for trial in trials)))

@@ -3,7 +3,7 @@
 
 import { choose, chosen } from "../shared/address.js";
 import { CONFIG, dark, themed } from "../shared/charts.js";
-import { plotly } from "../shared/plotly.js";
+import { inTurn, plotly } from "../shared/plotly.js";
 
 const AXES = ["xaxis", "yaxis"];
 
@@ -108,7 +108,7 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
       if (zoom[index]) Object.assign(drawn[axis], { range: [...zoom[index]], autorange: false });
     });
     const Plotly = await plotly();
-    await Plotly.react(element, data, drawn, CONFIG);
+    await inTurn(() => Plotly.react(element, data, drawn, CONFIG));
     if (isBound) return;
     isBound = true;
     element.on("plotly_relayout", (change) => {

@@ -27,3 +27,12 @@ export function plotly() {
   );
   return loading;
 }
+
+let last = Promise.resolve();
+
+/** Draws after what was asked for before, and lets the reader click in between: each chart takes long by itself. */
+export function inTurn(draw) {
+  const mine = last.then(() => new Promise((resolve) => setTimeout(resolve))).then(draw);
+  last = mine.catch(() => {});
+  return mine;
+}
