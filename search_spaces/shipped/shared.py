@@ -18,7 +18,7 @@ GRAFTED = "AlgoPerf, the SGD-grafted point of the Shampoo submission; SGD settin
 
 def adam_lr(*, default: float, reason: str, source: str = ALGOPERF) -> Float:
     """The learning rate of all that take steps of Adam's length."""
-    source = f"{source}; {OWN_SEARCHES}"
+    reason, source = f"{reason}; short trainings begin higher", f"{source}; {OWN_SEARCHES}"
     return Float("lr", 1e-4, 1e-1, scale="log", default=default, reason=reason, source=source)
 
 
