@@ -8,7 +8,7 @@ that, and whoever reads requests or writes a schema does so from the same declar
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
@@ -34,6 +34,11 @@ DEFAULT_DECAY_FRACTION = 0.2
 
 SUMMARY_PREFIXES = ("best_", "mean_of_last_")
 """Of the metrics that sum up a trial's curve so far: `best_validation_loss`."""
+
+_ONE_INTERVAL = (
+    "exactly one of evaluate_every, evaluate_every_examples, evaluate_every_epochs and evaluate_every_seconds must be "
+    "given"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +173,28 @@ class TrainingSettings(ConfigPart):
     keep_checkpoints: Count = 2
     """Number of checkpoints of a trial that are kept, the newest ones."""
 
+    def contradictions(self) -> Iterator[InvalidConfig]:
+        """The fields whose values do not go with others of these settings."""
+        mode, steps, every = self.parallelism.mode, self.evaluate_every, self.checkpoint_every
+        if self.compression is not None and mode != "ddp":
+            yield InvalidConfig("compression", f"is for parallelism mode ddp, got {mode!r}")
+        if len(self.intervals) > 1:
+            yield InvalidConfig("evaluate_every", f"{_ONE_INTERVAL}, got {list(self.intervals)!r}")
+        if every is not None and steps is not None and every % steps:
+            rule = f"must be null or a positive integer multiple of evaluate_every ({steps})"
+            yield InvalidConfig("checkpoint_every", f"{rule}, got {every!r}")
+
+    @property
+    def intervals(self) -> tuple[float, ...]:
+        """Those between measurements that are given."""
+        of_all = (
+            self.evaluate_every,
+            self.evaluate_every_examples,
+            self.evaluate_every_epochs,
+            self.evaluate_every_seconds,
+        )
+        return tuple(interval for interval in of_all if interval is not None)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialConfig(TrainingSettings):
@@ -189,31 +216,19 @@ class TrialConfig(TrainingSettings):
 
     def __post_init__(self) -> None:
         ConfigPart.__post_init__(self)
+        for contradiction in self.contradictions():
+            raise contradiction
         if self.compression is not None:
-            mode, precision = self.parallelism.mode, self.precision
-            require(mode == "ddp", "compression", mode, "is for parallelism mode ddp")
             # Its error memory would keep what overflowed once for ever.
-            require(precision != "float16", "compression", precision, "is for the precisions float32 and bfloat16")
+            is_legal, rule = self.precision != "float16", "is for the precisions float32 and bfloat16"
+            require(is_legal, "compression", self.precision, rule)
         if self.optimizer.name in NEED_WHOLE_PARAMETERS:
             mode, rule = self.parallelism.mode, f"must be ddp with {self.optimizer.name}, which steps whole parameters"
             require(mode == "ddp", "parallelism.mode", mode, rule)
         passes = self.accumulation_steps
         divides = self.batch_size % passes == 0
         require(divides, "accumulation_steps", passes, f"must divide batch_size ({self.batch_size})")
-        self._check_measurements()
-
-    def _check_measurements(self) -> None:
-        steps, every = self.evaluate_every, self.checkpoint_every
-        intervals = (steps, self.evaluate_every_examples, self.evaluate_every_epochs, self.evaluate_every_seconds)
-        given = [interval for interval in intervals if interval is not None]
-        rule = (
-            "exactly one of evaluate_every, evaluate_every_examples, evaluate_every_epochs and evaluate_every_seconds "
-            "must be given"
-        )
-        require(len(given) == 1, "evaluate_every", given, rule)
-        if every is not None and steps is not None:
-            rule = f"must be null or a positive integer multiple of evaluate_every ({steps})"
-            require(every % steps == 0, "checkpoint_every", every, rule)
+        require(bool(self.intervals), "evaluate_every", list(self.intervals), _ONE_INTERVAL)
         is_list = isinstance(self.summaries, list | tuple)
         require(is_list, "summaries", self.summaries, "must be a list of names")
         for summary in self.summaries:

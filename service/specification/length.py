@@ -171,7 +171,7 @@ def job_length(
     else:
         num_steps = training.num_steps or workload.default_num_steps
     evaluate_every = training.evaluate_every
-    if _has_no_interval(specification):
+    if not training.intervals:
         evaluate_every = min(workload.default_evaluate_every, num_steps)
     if evaluate_every is not None and evaluate_every > num_steps:
         raise InvalidInput("training.evaluate_every", f"{evaluate_every} exceeds the trial's {num_steps} steps")
@@ -204,17 +204,6 @@ def _examples(
 ) -> _Examples | None:
     """The examples that every trial is to see; None: the steps are said, or the workload's default."""
     training = specification.training
-    said = [
-        (name, value)
-        for name, value in (
-            ("training.num_steps", training.num_steps),
-            ("training.num_examples", training.num_examples),
-            (NUM_TOKENS, training.num_tokens),
-        )
-        if value is not None
-    ]
-    if len(said) > 1:
-        raise InvalidInput(said[1][0], f"says how long trials are, and so does {said[0][0]} = {said[0][1]}")
     if training.num_tokens is not None:
         num = examples_of_tokens(training.num_tokens, specification, workload, spaces, fields)
         return _Examples(num, NUM_TOKENS, f"{NUM_TOKENS} = {training.num_tokens} ({num} examples)")
@@ -267,7 +256,7 @@ def _by_examples(
         for side, space in spaces.items()
     )
     every = training.evaluate_every_examples
-    if _has_no_interval(specification):
+    if not training.intervals:
         every = min(workload.default_evaluate_every * workload.default_batch_size, examples.num)
     if every is not None and every > examples.num:
         raise InvalidInput("training.evaluate_every_examples", f"{every} exceeds the trial's {examples.num} examples")
@@ -322,14 +311,3 @@ def _says_batch_size(space: SearchSpace) -> bool:
 def _require_a_batch(field: str, examples: _Examples, batch_size: int) -> None:
     if batch_size > examples.num:
         raise InvalidInput(field, f"a batch of {batch_size} exceeds {examples.told}")
-
-
-def _has_no_interval(specification: JobSpecification) -> bool:
-    training = specification.training
-    given = (
-        training.evaluate_every,
-        training.evaluate_every_examples,
-        training.evaluate_every_epochs,
-        training.evaluate_every_seconds,
-    )
-    return all(interval is None for interval in given)

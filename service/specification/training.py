@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -14,11 +14,13 @@ from pydantic import (
     WrapValidator,
     field_validator,
 )
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from search_spaces import Assignment, SearchSpace, SpaceError
 from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import AVERAGING
 from service.errors import InvalidInput
+from service.faults import one_of
 from service.specification.strict_model import StrictModel
 from trainers.config import AveragingConfig, CompressionConfig, Count, InvalidConfig, Positive, TrainingSettings
 
@@ -60,6 +62,24 @@ class Training(TrainingSettings):
             averaging=_with_assigned_averaging(self.averaging, assignment.averaging),
         )
 
+    def contradictions(self) -> Iterator[InvalidConfig]:
+        yield from TrainingSettings.contradictions(self)
+        lengths = {name: getattr(self, name) for name in ("num_steps", "num_examples", "num_tokens")}
+        said = [(name, value) for name, value in lengths.items() if value is not None]
+        if len(said) > 1:
+            told = f"says how long trials are, and so does training.{said[0][0]} = {said[0][1]}"
+            yield InvalidConfig(said[1][0], told)
+
+    def check_contradictions(self) -> None:
+        """Checks that the settings go with each other.
+
+        Raises:
+            InvalidInput: names every field that does not.
+        """
+        found = [InvalidInput(f"training.{one.field}", one.message) for one in self.contradictions()]
+        if found:
+            raise one_of(found)
+
     def check_averaging(self) -> None:
         """Checks the averaging's arguments as a search space's values are; which of them a method takes, its trials
         tell.
@@ -99,14 +119,24 @@ def _with_assigned_averaging(given: AveragingConfig | None, assigned: Mapping[st
 
 
 def _naming_fields(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Validates, and turns what settings say of themselves into an error that names their field in the request."""
+    """Validates, and turns what settings say of each other into an error at the field that they name, among those of
+    all other fields."""
     try:
         return validate(value)
     except ValidationError as error:
-        causes = [details.get("ctx", {}).get("error") for details in error.errors()]
-        if isinstance(causes[0], InvalidConfig):
-            raise InvalidInput(f"training.{causes[0].field}", causes[0].message) from error
-        raise
+        details = error.errors(include_url=False)
+        raise ValidationError.from_exception_data(error.title, [_at_its_field(one) for one in details]) from error
+
+
+def _at_its_field(details: ErrorDetails) -> InitErrorDetails:
+    cause, path, given = details.get("ctx", {}).get("error"), details["loc"], details["input"]
+    if not isinstance(cause, InvalidConfig):
+        return InitErrorDetails(type=details["type"], loc=path, input=given, ctx=details.get("ctx", {}))
+    field = cause.field.split(".")
+    for name in field[len(path) :]:
+        given = given.get(name) if isinstance(given, Mapping) else None
+    told = PydanticCustomError("impossible_setting", "{message}", {"message": cause.message})
+    return InitErrorDetails(type=told, loc=tuple(field), input=given)
 
 
 class _OfTrials(StrictModel):

@@ -1,4 +1,5 @@
-"""What else is wrong with a job some of whose fields cannot be read: the names in the others."""
+"""What else is wrong with a job some of whose fields cannot be read: the names in the others, and training settings
+that do not go with each other."""
 
 from __future__ import annotations
 
@@ -43,22 +44,36 @@ async def further_errors(request: Request, body: object, errors: Sequence[FieldE
 
 
 def errors_of_names(body: dict[str, JsonValue], errors: Sequence[FieldError]) -> list[FieldError]:
-    """The errors of what a job names, as far as the fields that cannot be read have no part in them.
+    """The errors of what `check_names` checks, as far as the fields that cannot be read have no part in them.
 
     Args:
         errors: of all fields that cannot be read.
     """
     rest = copy.deepcopy(body)
     removed = [_remove(rest, names_of(error.pointer or "")) for error in errors]
-    rest.setdefault("workload", {"name": EXTERNAL})  # of which no options and metrics are known
+    specification = _read(rest)
+    if isinstance(specification, ValidationError):  # as what is left lacks what was removed
+        removed += [_remove(rest, tuple(map(str, one["loc"][:1]))) for one in specification.errors(include_url=False)]
+        specification = _read(rest)
+    if isinstance(specification, ValidationError):
+        return []
     try:
-        check_names(JobCreate.model_validate(rest))
+        check_names(specification)
     except InvalidInput as error:
         found = invalid_fields(error, body)
         return [one for one in found if all(_is_apart(names_of(one.pointer or ""), place, rest) for place in removed)]
-    except (ValidationError, WorkloadNotDescribed):
+    except WorkloadNotDescribed:
         pass
     return []
+
+
+def _read(body: dict[str, JsonValue]) -> JobCreate | ValidationError:
+    """The job of a body, to which a workload is added where it has none; or what is wrong with it."""
+    body.setdefault("workload", {"name": EXTERNAL})  # of which no options and metrics are known
+    try:
+        return JobCreate.model_validate(body)
+    except ValidationError as error:
+        return error
 
 
 def _remove(body: JsonValue, place: Names) -> Names:

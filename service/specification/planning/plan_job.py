@@ -47,6 +47,7 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
             objectives = _checked_objectives(specification, own_workload)
     for check in (
         specification.resources.check,
+        specification.training.check_contradictions,
         specification.training.check_averaging,
         functools.partial(agreement.check_external, specification),
         functools.partial(agreement.check_code, specification),
@@ -70,7 +71,8 @@ def plan_job(specification: JobSpecification, workload: WorkloadDescription | No
 
 def check_names(specification: JobSpecification) -> None:
     """Checks what a specification names: its search spaces, and the workload with its options and metrics, unless that
-    is the user's own code or trained by clients. It is for one of which some fields could not be read.
+    is the user's own code or trained by clients; and that its training settings go with each other. It is for one of
+    which some fields could not be read.
 
     Raises:
         InvalidInput: names every field.
@@ -80,8 +82,9 @@ def check_names(specification: JobSpecification) -> None:
     if name != EXTERNAL and not is_reference(name):
         with faults.noted():
             _checked_objectives(specification, described(name))
-    with faults.noted():
-        spaces_of(specification)
+    for check in (functools.partial(spaces_of, specification), specification.training.check_contradictions):
+        with faults.noted():
+            check()
     faults.tell()
 
 

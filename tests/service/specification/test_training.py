@@ -176,11 +176,6 @@ def test_a_target_is_reached_in_the_direction_of_its_metric(
             "exactly one of",
         ),
         (
-            {"training": {"parallelism": {"mode": "hsdp"}}},
-            "training.parallelism.shard_size",
-            "with mode hsdp, got None",
-        ),
-        (
             {"training": {"parallelism": {"mode": "hsdp", "shard_size": 3}}, "resources": {"workers_per_trial": 4}},
             "training.parallelism.shard_size",
             "3 does not divide workers_per_trial = 4",

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from search_spaces.optimizers import AVERAGING
 from service.errors import InvalidInput
+from service.faults import all_of
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
 from tests.support.service.scenarios import specification
@@ -33,9 +34,7 @@ WITH_DROPOUT = {"workload": {"name": "digits-mlp", "options": {"dropout": 0.25}}
 @pytest.mark.parametrize(
     ("fields", "field", "said"),
     [
-        (training(parallelism={"mode": "hsdp"}), "training.parallelism.shard_size", "with mode hsdp, got None"),
         (training(parallelism={"mode": "hsdp", "shard_size": 3}), "training.parallelism.shard_size", "3 does not"),
-        (training(parallelism={"mode": "ddp", "shard_size": 2}), "training.parallelism.shard_size", "with ddp, got 2"),
         (training(batch_size=126, accumulation_steps=4), "training.batch_size", "126 is not divisible by workers_per"),
         (training(parallelism={"mode": "fsdp2"}, compression={}), "training.compression", "ddp"),
         (training(evaluate_every=5, evaluate_every_epochs=1.0), "training.evaluate_every", "exactly one of"),
@@ -81,6 +80,7 @@ def test_an_impossible_training_is_refused_naming_field_and_value(
         training(averaging={"method": "swa"}),
         training(compression={"start_step": 1}),
         training(epochs=3),
+        training(parallelism={"mode": "hsdp"}),
         {"objectives": [{"metric": "seconds_to_target"}], "target": {"metric": "validation_loss"}},
     ],
 )
@@ -100,3 +100,25 @@ def test_sound_arguments_of_averaging_reach_the_trials() -> None:
         config = plan.trial_config(phase, found.defaults())
         assert config.averaging is not None
         assert config.averaging.arguments == {"decay": 0.9, "warm_up": "ramp"}
+
+
+def test_settings_that_do_not_go_with_each_other_are_told_beside_all_other_faults() -> None:
+    contradicting = {
+        "parallelism": {"mode": "fsdp2"},
+        "compression": {},
+        "evaluate_every": 5,
+        "evaluate_every_epochs": 1.0,
+        "checkpoint_every": 7,
+        "num_steps": 20,
+        "num_examples": 100,
+    }
+    with pytest.raises(InvalidInput) as refused:
+        plan_job(specification(**training(**contradicting), search_space="shampo", constraints=[{"metric": "x"}]))
+    assert [one.field for one in all_of(refused.value)] == [
+        "constraints[0].metric",
+        "training.compression",
+        "training.evaluate_every",
+        "training.checkpoint_every",
+        "training.num_examples",
+        "search_space",
+    ]

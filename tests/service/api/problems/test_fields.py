@@ -218,6 +218,32 @@ def test_a_misspelt_field_hides_no_misspelt_name(
 
 
 @pytest.mark.parametrize(
+    ("training", "pointers"),
+    [
+        ({"parallelism": {"mode": "hsdp"}}, ["/training/parallelism/shard_size"]),
+        (
+            {"parallelism": {"mode": "ddp", "shard_size": 2}, "batch_size": "big"},
+            ["/training/batch_size", "/training/parallelism/shard_size"],
+        ),
+        ({"evaluate_every": 5, "evaluate_every_epochs": 1.0}, ["/training/evaluate_every"]),
+        (
+            {"num_steps": 5, "num_tokens": 9, "evaluate_evry": 5, "parallelism": {"mode": "fsdp2"}, "compression": {}},
+            ["/training/compression", "/training/evaluate_evry", "/training/num_tokens"],
+        ),
+        ({"parallelism": {"mode": "hsdp", "shard_sise": 2}}, ["/training/parallelism/shard_sise"]),
+    ],
+)
+def test_settings_that_do_not_go_with_each_other_hide_no_other_fault(
+    sqlite_http: httpx.Client, training: dict[str, Any], pointers: list[str]
+) -> None:
+    body = {**WORKLOAD, "training": training, "search_space": "shampo", "budget": {"num_trial": 3}}
+    errors = {error["pointer"]: error for error in sqlite_http.post("/v1/jobs", json=body).json()["errors"]}
+    assert sorted(errors) == sorted([*pointers, "/search_space", "/budget/num_trial"])
+    told = errors.get("/training/parallelism/shard_size", {})
+    assert told.get("value") == training.get("parallelism", {}).get("shard_size")
+
+
+@pytest.mark.parametrize(
     ("body", "field", "pointer", "value"),
     [
         ({"a": {"b/c": [1, {"~": 2}]}}, "a.b/c[1].~", "/a/b~1c/1/~0", 2),
