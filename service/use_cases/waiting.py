@@ -97,11 +97,11 @@ def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None
         not_before: when a job whose run died is tried again, if that is so.
     """
     if not workers.num_alive:
-        if workers.last_heard_of is None:
-            return "no worker has been started"
-        return f"no worker is alive; the last was heard of at {_iso(workers.last_heard_of)}"
+        heard = workers.last_heard_of
+        told = "has been started" if heard is None else f"is alive, the last was heard of at {_moment(heard)}"
+        return f"no worker {told}; `shampoo-tuner worker` starts one"
     if not_before is not None and not_before > now:
-        return f"its run died; it is tried again at {_iso(not_before)}"
+        return f"its run died; it is tried again at {_moment(not_before)}"
     parts = []
     if num_before:
         parts.append(f"{num_before} jobs are before it" if num_before > 1 else "1 job is before it")
@@ -112,5 +112,5 @@ def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None
     return ", and ".join(parts) or "a worker is about to take it"
 
 
-def _iso(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def _moment(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

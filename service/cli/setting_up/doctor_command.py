@@ -141,7 +141,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
     elif last is None:
         yield Finding("worker", Health.ABSENT, "none has been started: `shampoo-tuner serve` or `worker` starts one")
     else:
-        yield Finding("worker", Health.ABSENT, f"none is alive; the last was heard of at {last:%Y-%m-%dT%H:%M:%SZ}")
+        yield Finding("worker", Health.ABSENT, f"none is alive; the last was heard of at {last:%Y-%m-%d %H:%M:%S} UTC")
 
 
 def _gpu() -> Finding:

@@ -47,8 +47,8 @@ def finished_of(
 def side_columns(finished: Sequence[Finished], direction: Direction) -> dict[str, Any]:
     """A side's line and dots: each with place among its finished trials, seconds, value and number of the trial.
 
-    A line has a point where the best value changed. Dots are the best and the worst of equal stretches, if there are
-    more than can be told apart.
+    A line has a point where the best value changed; its values are told in words, too, and so not rounded twice. Dots
+    are the best and the worst of equal stretches, if there are more than can be told apart.
     """
     places = [(place, one, one.value) for place, one in enumerate(finished, start=1) if one.value is not None]
     line: list[tuple[int, Finished, float]] = []
@@ -58,14 +58,14 @@ def side_columns(finished: Sequence[Finished], direction: Direction) -> dict[str
     return {
         "count": len(finished),
         "end": rounded(finished[-1].seconds) if finished else 0,
-        "line": _columns(line),
+        "line": {**_columns(line), "y": [value for _, _, value in line]},
         "dots": _columns(_thinned(places)),
     }
 
 
 def changed_rows(finished: Sequence[Finished]) -> list[list[Any]]:
     """Trials that have ended since: number, side, seconds, value."""
-    return [[one.number, one.side, rounded(one.seconds), rounded(one.value)] for one in finished]
+    return [[one.number, one.side, rounded(one.seconds), one.value] for one in finished]
 
 
 def _columns(points: Sequence[tuple[int, Finished, float]]) -> dict[str, list[Any]]:

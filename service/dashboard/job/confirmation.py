@@ -163,7 +163,7 @@ def confirmation_of(evidence: Evidence | None) -> Confirmation | None:
             ConfigLane(row, _lane(config, result, seeds, scale), _failures(config))
             for row, config in zip(table.rows, result.configs, strict=True)
         ],
-        ticks=scale.ticks(number),
+        ticks=scale.ticks(lambda value: f"{value:.4g}"),
         differences=_differences(evidence, result),
         branches=evidence.branches,
     )

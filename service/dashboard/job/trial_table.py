@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from urllib.parse import urlencode
 
 from search_spaces import SearchSpace
 from search_spaces.nearest import did_you_mean
-from service.domain import Direction, Side
+from service.domain import Direction, Phase, Side
 from service.errors import InvalidInput
 from service.store.repositories import (
     ListedTrial,
@@ -150,6 +150,12 @@ class TrialTable:
     """True if the trial whose page was asked for is not among those that are found."""
     printing: Collection[int] = ()
     """The trials whose ranks printed something."""
+    repeated: Mapping[int, Phase] = field(default_factory=dict)
+    """The phase of each trial that one of the confirmation repeats, by number."""
+
+    def trained_as(self, trial: ListedTrial) -> Phase:
+        """Whether a trial is one of the search or of a baseline, those of the confirmation too."""
+        return trial.phase if trial.confirms is None else self.repeated.get(trial.confirms, trial.phase)
 
     @property
     def heads(self) -> list[Column]:

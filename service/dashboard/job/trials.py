@@ -114,6 +114,8 @@ def table_of(
         found = _numbers(lists, job.id, query, asked.order, page)
     numbers = held_numbers(held, found.numbers)
     listed = TrialColumnsRepository(session).listed(job.id, {*numbers, *best})
+    sources = {trial.confirms for trial in listed.values() if trial.confirms is not None}
+    repeated = listed | TrialColumnsRepository(session).listed(job.id, sources - listed.keys())
     objective = job.objectives[0]
     return TrialTable(
         best=[listed[number] for number in best],
@@ -134,6 +136,7 @@ def table_of(
         is_reordered=numbers != found.numbers,
         is_missing=trial is not None and before is None,
         printing=OutputRepository(session).printing(job.id, {*numbers, *best}),
+        repeated={number: repeated[number].phase for number in sources if number in repeated},
     )
 
 

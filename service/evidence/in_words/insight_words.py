@@ -36,13 +36,16 @@ def side_words(side: SideInsights) -> str:
 
 def too_few_words(num_trials: int) -> str:
     """Why nothing is said."""
-    counted = f"Only {_trials(num_trials)} can be compared so far" if num_trials else "No trial can be compared yet"
+    counted = f"Only {_trials(num_trials)} can be compared" if num_trials else "No trial can be compared"
     return f"{counted}: from {MIN_TRIALS} on, importance is told here. Among fewer, any parameter seems to matter."
 
 
 def not_computed_words(num_trials: int) -> str:
-    """Why nothing is said of trials that are enough: the job's run computes it, now and then and when it ends."""
-    return f"{_trials(num_trials)} have ended, and what mattered is not computed yet: the job's run does so."
+    """Why nothing is said of trials that are enough; a run that is cancelled may never say it."""
+    return (
+        f"{_trials(num_trials)} have ended, and what mattered is not computed: the job's run does that now and then, "
+        "and when it comes to its end."
+    )
 
 
 def importance_words(importance: Importance | None) -> str:

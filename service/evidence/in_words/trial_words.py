@@ -153,8 +153,10 @@ def _completed(standing: Standing | None, repeated: Repeated | None) -> list[str
         return ["It is the only trial of its side that has completed."]
     value = f"Its {standing.metric} is {number(standing.value)}"
     if not standing.num_better:
-        others = f"the {standing.num_others} other trials" if standing.num_others > 1 else "the other trial"
-        return [f"{value}: none of {others} of its side that completed is better. The best of many is partly luck."]
+        others = f"none of the {standing.num_others} other trials of its side that completed is better"
+        if standing.num_others == 1:
+            others = "the one other trial of its side that completed is no better"
+        return [f"{value}: {others}. The best of many is partly luck."]
     place = f"{standing.num_better + 1} of the {standing.num_others + 1}"
     return [f"{value}, place {place} of its side that completed; the best has {number(standing.best)}."]
 

@@ -90,7 +90,7 @@ def test_jobs_are_listed_with_their_progress(sqlite_database: Database) -> None:
     assert listed.index(waiting) < listed.index(done)
     assert "4/4" in listed
     assert "0.2" in listed
-    assert "no worker is alive; the last was heard of at 2026-03-01T12:00:00Z" in listed
+    assert "no worker is alive, the last was heard of at 2026-03-01 12:00:00 UTC" in listed
     succeeded = run("jobs", "--state", "succeeded").stdout
     assert waiting not in succeeded
     assert "waiting" not in succeeded
@@ -242,7 +242,8 @@ def test_a_queued_job_that_is_watched_says_what_it_waits_for(
     meanwhile(lambda: run("cancel", job_id))
     lines = run("watch", job_id).stdout.splitlines()
     assert lines[0] == (
-        "queued · 0/4 trials (none started) · no worker has been started (waiting since 2026-03-01 12:00:00 UTC)"
+        "queued · 0/4 trials (none started) · no worker has been started; `shampoo-tuner worker` starts one "
+        "(waiting since 2026-03-01 12:00:00 UTC)"
     )
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from service.dashboard.charts.best import finished_of, side_columns
-from service.dashboard.charts.columns import MAX_POINTS, rounded, thinned
+from service.dashboard.charts.best import changed_rows, finished_of, side_columns
+from service.dashboard.charts.columns import MAX_POINTS, MAX_POINTS_TOGETHER, rounded, thinned
 from service.dashboard.charts.curves import chosen, curve_columns, rungs_of
 from service.dashboard.charts.page import MAX_EVENTS
 from service.dashboard.charts.sides import groups_of, sides_of
@@ -65,6 +65,15 @@ def test_a_long_curve_keeps_its_peak() -> None:
     assert len(drawn) <= MAX_POINTS
     assert max(point.value or 0.0 for point in drawn) == 9.0
     assert [drawn[0].step, drawn[-1].step] == [10, 10010]
+
+
+def test_many_long_curves_have_few_points_each_and_keep_their_peaks() -> None:
+    trials = [_trial(number) for number in range(100)]
+    points = {trial.id: _points([1.0] * 500 + [9.0 + trial.number] + [1.0] * 500) for trial in trials}
+    configs, sides = dict.fromkeys(range(100), ChartConfig("shampoo", 32, {})), dict.fromkeys(range(100), "search")
+    columns = curve_columns(trials, points, configs, sides, axis="step", num_ranks=1)
+    assert sum(map(len, columns["y"])) <= MAX_POINTS_TOGETHER
+    assert [max(y) for y in columns["y"]] == [9 + trial.number for trial in trials]
 
 
 def test_of_many_curves_the_best_half_is_drawn_and_those_that_train() -> None:
@@ -134,6 +143,12 @@ def test_the_line_of_the_best_has_a_point_where_it_changed() -> None:
     assert columns["count"] == 4
     assert columns["line"] == {"n": [1, 4], "seconds": [0, 3], "y": [3, 2], "number": [0, 3]}
     assert columns["dots"]["number"] == [0, 1, 3]
+
+
+def test_the_best_value_is_not_rounded_twice() -> None:
+    finished = finished_of([_trial(0, value=0.126853445)], {0: "search"}, started_at=NOW)
+    assert side_columns(finished, Direction.MINIMIZE)["line"]["y"] == [0.126853445]
+    assert changed_rows(finished) == [[0, "search", 0, 0.126853445]]
 
 
 def test_of_many_dots_the_best_and_the_worst_of_stretches_stay() -> None:

@@ -43,7 +43,9 @@ def test_the_queue_stands_in_the_order_in_which_workers_take_it(database: Databa
         change_job(session, urgent, priority=5, now=NOW)
     state = _state(database, None)
     assert [place.job and place.job.id for place in state.queue] == [urgent, first, second]
-    assert {place.waiting and place.waiting.reason for place in state.queue} == {"no worker has been started"}
+    assert {place.waiting and place.waiting.reason for place in state.queue} == {
+        "no worker has been started; `shampoo-tuner worker` starts one"
+    }
     for expected in (urgent, first):
         lease = claim(database, add_worker(database))
         assert lease is not None

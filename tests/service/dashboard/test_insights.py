@@ -56,12 +56,12 @@ def test_the_section_tells_each_side_and_the_strongest_parameter_first() -> None
     ]
     assert search.prices[1].objective == "cannot be told: too few trials"
     assert (section.metric, baseline.prices, baseline.cheaper_than) == ("validation_loss", [], "")
-    assert baseline.too_few.startswith("Only 3 trials can be compared so far")
+    assert baseline.too_few.startswith("Only 3 trials can be compared")
 
 
 @pytest.mark.parametrize(
     ("stored", "words"),
-    [(None, "Only 3 trials can"), (row(dataclasses.replace(INSIGHTS, sides=[])), "No trial can be compared yet")],
+    [(None, "Only 3 trials can"), (row(dataclasses.replace(INSIGHTS, sides=[])), "No trial can be compared")],
 )
 def test_a_job_without_enough_trials_says_so_in_a_sentence(stored: JobInsightsRow | None, words: str) -> None:
     section = insights_section(stored, TITLES, num_ended=3)
@@ -104,7 +104,7 @@ def test_a_reader_sees_what_mattered_looks_closer_and_finds_it_again_by_its_addr
     lease = claimed_job(sqlite_database, budget={"num_trials": 80})
     page.goto(f"/jobs/{lease.job_id}")
     section = page.locator("#insights")
-    expect(section).to_contain_text("No trial can be compared yet: from 12 on")
+    expect(section).to_contain_text("No trial can be compared: from 12 on")
     expect(page.locator("#insight-charts")).to_be_hidden()
 
     fill(sqlite_database, lease, 80)

@@ -12,6 +12,7 @@ from service.dashboard.job_list.view import ORDERS
 from service.domain import Phase
 from service.store.repositories import JobListRepository, JobOrder, JobQuery, JobRepository
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job, change_job
 from tests.service.dashboard.test_http import get
 from tests.support.service.live import finished_job
@@ -54,6 +55,17 @@ def test_addresses_keep_what_was_asked_and_begin_anew_where_that_changes() -> No
         (False, [("archived", "false"), ("text", ""), ("order_by", "name"), ("before", "T")]),
     ):
         assert ListAddress(pairs).is_narrowed is narrows
+
+
+def test_a_failed_job_says_why_in_the_list_and_draws_no_lines_of_no_trials(
+    address: str, sqlite_database: Database
+) -> None:
+    lease = claimed_job(sqlite_database)
+    assert 'id="parallel-section"' in get(f"{address}/jobs/{lease.job_id}").text
+    with sqlite_database.writing() as session:
+        finish_job(session, lease, failure="there is no module 'gone'", now=NOW + timedelta(seconds=9))
+    assert "Failed: there is no module &#39;gone&#39;" in get(address + "/").text
+    assert 'id="parallel-section"' not in get(f"{address}/jobs/{lease.job_id}").text
 
 
 def test_pages_lead_forth_and_back(address: str, sqlite_database: Database) -> None:

@@ -29,6 +29,10 @@ def test_a_completed_trial_has_its_place_among_the_others() -> None:
         "Its validation_loss is 0.08000, place 3 of the 9 of its side that completed; the best has 0.07000."
     ]
     assert "partly luck" in told(dataclasses.replace(place, num_better=0)).why[0]
+    assert told(dataclasses.replace(place, num_others=1, num_better=0)).why == [
+        "Its validation_loss is 0.08000: the one other trial of its side that completed is no better. The best of many "
+        "is partly luck."
+    ]
     assert told(dataclasses.replace(place, num_others=0, num_better=0, best=None)).why == [
         "It is the only trial of its side that has completed."
     ]

@@ -18,6 +18,8 @@ from service.use_cases.waiting import FIRST_MEASUREMENT, Waiting, Workers, waiti
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, measure, submit
 
 CLUSTER = "10.0.0.1:6379"
+NEVER_STARTED = "no worker has been started; `shampoo-tuner worker` starts one"
+NONE_ALIVE = "no worker is alive, the last was heard of at 2026-03-01 12:00:00 UTC; `shampoo-tuner worker` starts one"
 
 
 def _waiting(database: Database, job_id: str, *, after_seconds: float = 0.0) -> Waiting | None:
@@ -45,13 +47,13 @@ def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str
 @pytest.mark.parametrize(
     ("num_before", "workers", "retried_after", "expected"),
     [
-        (0, Workers(0, 0, None), None, "no worker has been started"),
-        (3, Workers(0, 0, NOW), None, "no worker is alive; the last was heard of at 2026-03-01T12:00:00Z"),
+        (0, Workers(0, 0, None), None, NEVER_STARTED),
+        (3, Workers(0, 0, NOW), None, NONE_ALIVE),
         (0, Workers(1, 1, NOW), None, "the only worker is busy"),
         (1, Workers(2, 2, NOW), None, "1 job is before it, and all 2 workers are busy"),
         (2, Workers(2, 1, NOW), None, "2 jobs are before it"),
         (0, Workers(2, 1, NOW), None, "a worker is about to take it"),
-        (0, Workers(1, 0, NOW), 8, "its run died; it is tried again at 2026-03-01T12:00:08Z"),
+        (0, Workers(1, 0, NOW), 8, "its run died; it is tried again at 2026-03-01 12:00:08 UTC"),
         (0, Workers(1, 1, NOW), -1, "the only worker is busy"),
     ],
 )
@@ -66,7 +68,7 @@ def test_a_job_waits_from_its_submission_until_it_is_claimed_and_again_when_it_i
     database: Database,
 ) -> None:
     job_id = submit(database)
-    assert _waiting(database, job_id, after_seconds=5) == Waiting(NOW, "no worker has been started")
+    assert _waiting(database, job_id, after_seconds=5) == Waiting(NOW, NEVER_STARTED)
     worker = add_worker(database)
     lease = claim(database, worker, now=NOW + timedelta(seconds=6))
     assert lease is not None
@@ -74,8 +76,7 @@ def test_a_job_waits_from_its_submission_until_it_is_claimed_and_again_when_it_i
     later = NOW + timedelta(seconds=60)
     with database.writing() as session:
         release_job(session, lease, now=later, crash=None)
-    last = "no worker is alive; the last was heard of at 2026-03-01T12:00:00Z"
-    assert _waiting(database, job_id, after_seconds=61) == Waiting(later, last)
+    assert _waiting(database, job_id, after_seconds=61) == Waiting(later, NONE_ALIVE)
     with database.writing() as session:
         beat(session, worker, lease_seconds=30, now=later)
     assert _waiting(database, job_id, after_seconds=61) == Waiting(later, "a worker is about to take it")

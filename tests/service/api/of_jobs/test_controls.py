@@ -127,7 +127,10 @@ def test_a_job_is_submitted_with_a_priority(sqlite_http: httpx.Client) -> None:
 def test_a_job_says_what_it_waits_for(http: httpx.Client, database: Database) -> None:
     first, second = (submit(database, now=NOW + timedelta(seconds=seconds)) for seconds in (0, 1))
     waiting = http.get(f"/v1/jobs/{second}").json()["waiting"]
-    assert waiting == {"since": "2026-03-01T12:00:01Z", "for": "no worker has been started"}
+    assert waiting == {
+        "since": "2026-03-01T12:00:01Z",
+        "for": "no worker has been started; `shampoo-tuner worker` starts one",
+    }
     now = datetime.now(UTC)  # the API's clock is the real one
     lease = claim(database, add_worker(database, now=now), now=now)
     assert lease is not None

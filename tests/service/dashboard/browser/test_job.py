@@ -107,6 +107,8 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#trial-8")).to_contain_class("best")
     expect(rows.nth(2)).to_contain_text("baseline")
     expect(page.locator("#trial-33")).to_contain_text("confirms #8, seed 1")
+    expect(page.locator("#trial-33 .phase")).to_have_attribute("data-phase", "search")
+    expect(page.locator("#trial-34 .phase")).to_have_attribute("data-phase", "baseline")
     # The confirmation seeks nothing: it has no line of its own, but curves.
     assert drawn_trials(page, "best-so-far") < set(range(32))
     assert drawn_trials(page, "learning-curves") == set(range(41))

@@ -69,8 +69,8 @@ def test_several_objectives_and_baselines_stand_on_the_page(address: str, sqlite
         measure(sqlite_database, lease, number, 40, loss)
         end_trial(sqlite_database, lease, number)
     page = page_of(address, lease.job_id, 0)
-    assert "validation_accuracy <span" in page
-    assert "Best of Muon" in page
+    assert "validation_accuracy, <span" in page
+    assert "Best of the Muon" in page
     assert "The dots are the only completed Muon trial." in page
     assert "<h1>Trial 1 " in page_of(address, lease.job_id, 1)  # the best of AdamW, if not of all baselines
 
