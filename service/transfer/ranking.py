@@ -20,6 +20,8 @@ LR_SPREAD = (0.5, 0.15)
 each octave of distance adds (in squares). `python -m tests.benchmarks.transfer` prints how often the interval holds."""
 OF_DEPTH = 0.35
 """The spread that each octave of depth adds beside, as half an exponent: rules for it differ by that much."""
+OF_LENGTH = 0.2
+"""The same of each octave of steps, whose exponents run from 0 (on `stdlib-gpt`) to -0.77 (on the digits)."""
 DECAY_SPREAD = (2.0, 0.3)
 """The same of the weight decay, which short trainings hardly tell."""
 CONFIDENCE = 0.8
@@ -96,7 +98,8 @@ def transferred(config: TunedConfig, origin: Candidate, target: Situation) -> Tr
 
 def spread_of_lr(apart: Distance) -> float:
     """The standard deviation of ln lr at a distance."""
-    return math.hypot(LR_SPREAD[0], LR_SPREAD[1] * apart.total, OF_DEPTH * apart.depth)
+    of_rules = OF_DEPTH * apart.depth, OF_LENGTH * apart.num_steps
+    return math.hypot(LR_SPREAD[0], LR_SPREAD[1] * apart.total, *of_rules)
 
 
 def with_lr(found: Transferred, factor: float) -> Transferred:
@@ -107,7 +110,8 @@ def with_lr(found: Transferred, factor: float) -> Transferred:
 
 
 def _moved(target: Situation, stored: Sequence[Candidate]) -> Iterator[Transferred]:
-    for candidate in (*stored, *(member.candidate() for member in shipped_members())):
+    shipped = (member.candidate() for member in shipped_members())
+    for candidate in (*stored, *(one for one in shipped if one.config.optimizer == "shampoo")):
         yield transferred(candidate.config, candidate, target)
 
 

@@ -1,19 +1,21 @@
 """Tunes small members of shipped families, one axis at a time, and keeps the trials as the table that ships.
 
 A member is a workload with a width, a depth and a batch size; the members of a family differ in one of them alone, so
-that the table shows how good settings move. Each is tuned with Shampoo's preset by the service's own `auto` search,
-with whole trainings only. A service without jobs of its own answers from the table (`service.transfer.shipped`), and
-`python -m tests.benchmarks.transfer` judges the rules by it.
+that the table shows how good settings move. Each is tuned with Shampoo's preset and with AdamW's, alike, by the
+service's own `auto` search, with whole trainings only. A service without jobs of its own answers from the table
+(`service.transfer.candidates`), and `python -m tests.benchmarks.transfer` judges the rules by it.
 
 One process, one thread; each finished trial is appended to a journal beside the benchmark's data, so a run that was
 killed goes on where it stopped, and members can be made in several runs.
 
-    python -m tests.benchmarks.make_knowledge --num-trials 24 --time-limit 3600
+    python -m tests.benchmarks.make_knowledge --num-trials 24 --time-limit 3600 --table service/transfer/knowledge.json
+    python -m tests.benchmarks.make_knowledge --presets adamw   # of this one alone; the table keeps the others' rows
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import math
 import time
@@ -36,7 +38,7 @@ from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workloads.registry import load
 
-PRESET = "shampoo"
+PRESETS = ("shampoo", "adamw")
 OBJECTIVE = "validation_loss"
 DATA = Path(__file__).parent / "data"
 JOURNAL = DATA / "knowledge.journal.jsonl"
@@ -52,10 +54,11 @@ class Member:
     batch_size: int
     num_steps: int
     options: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = "shampoo"
 
     def config(self, parameters: Mapping[str, Scalar], *, seed: int = 0) -> TrialConfig:
         """A whole training with these values of the preset's parameters."""
-        assigned = preset(PRESET).assign(parameters)
+        assigned = preset(self.preset).assign(parameters)
         return TrialConfig(
             workload=self.workload,
             workload_options=dict(self.options),
@@ -110,7 +113,9 @@ def outcome(value: float | None, step: int) -> TrialOutcome:
 def tune(member: Member, trained: list[dict[str, Any]], *, num_trials: int, journal: Path, until: float) -> None:
     """Adds trials of a member to the journal, up to `num_trials` of them or the time `until`; `trained` holds those
     that are there, which the search hears of first."""
-    search = AutoSearch(preset(PRESET), direction=Direction.MINIMIZE, max_steps=member.num_steps, pauses=False, seed=0)
+    search = AutoSearch(
+        preset(member.preset), direction=Direction.MINIMIZE, max_steps=member.num_steps, pauses=False, seed=0
+    )
     for number, row in enumerate(trained):
         search.begin(number, row["parameters"])
         _finish(search, number, row["value"], member)
@@ -121,7 +126,7 @@ def tune(member: Member, trained: list[dict[str, Any]], *, num_trials: int, jour
         assert isinstance(chosen, New), "without pauses there is nothing to go on with"
         value = train_value(member.config(chosen.parameters))
         _finish(search, number, value, member)
-        row = {"member": member.name, "parameters": dict(chosen.parameters), "value": value}
+        row = {"member": member.name, "preset": member.preset, "parameters": dict(chosen.parameters), "value": value}
         trained.append(row)
         with journal.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -133,17 +138,19 @@ def _finish(search: AutoSearch, number: int, value: float | None, member: Member
     search.finish(number, outcome(value, member.num_steps))
 
 
-def read_journal(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The finished trials by member; a last line that was cut off is left out, in the file, too."""
+def read_journal(path: Path) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """The finished trials by member and preset; a last line that was cut off is left out, in the file, too."""
     lines = path.read_text().split("\n")[:-1] if path.exists() else []
     path.write_text("".join(line + "\n" for line in lines))
-    found: dict[str, list[dict[str, Any]]] = {}
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in map(json.loads, lines):
-        found.setdefault(row["member"], []).append(row)
+        found.setdefault((row["member"], row["preset"]), []).append(row)
     return found
 
 
-def table_of(members: Sequence[Member], trained: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def table_of(
+    members: Sequence[Member], trained: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+) -> list[dict[str, Any]]:
     """The table that ships: each member that was tuned, with its trials."""
     return [
         {
@@ -152,7 +159,7 @@ def table_of(members: Sequence[Member], trained: Mapping[str, Sequence[Mapping[s
             "options": dict(member.options),
             "batch_size": member.batch_size,
             "num_steps": member.num_steps,
-            "preset": PRESET,
+            "preset": member.preset,
             "objective": OBJECTIVE,
             "shape": member.shape.to_json(),
             "trials": [
@@ -160,11 +167,11 @@ def table_of(members: Sequence[Member], trained: Mapping[str, Sequence[Mapping[s
                     "value": row["value"],
                     "parameters": {name: _short(value) for name, value in row["parameters"].items()},
                 }
-                for row in trained[member.name]
+                for row in trained[member.name, member.preset]
             ],
         }
         for member in members
-        if trained.get(member.name)
+        if trained.get((member.name, member.preset))
     ]
 
 
@@ -175,24 +182,29 @@ def _short(value: Scalar) -> Scalar:
 def main() -> None:
     """Runs the script."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
     arguments.add_argument("--num-trials", type=int, default=24, help="of each member")
     arguments.add_argument("--time-limit", type=float, default=3600.0, help="seconds")
     arguments.add_argument("--journal", type=Path, default=JOURNAL)
-    arguments.add_argument("--table", type=Path, help="where the table goes; by default nowhere")
+    arguments.add_argument("--table", type=Path, help="where rows go; by default nowhere")
     given = arguments.parse_args()
     torch.set_num_threads(1)
     until = time.monotonic() + given.time_limit
     trained = read_journal(given.journal)
-    for member in MEMBERS:
-        tune(
-            member, trained.setdefault(member.name, []), num_trials=given.num_trials, journal=given.journal, until=until
-        )
-        values = [row["value"] for row in trained[member.name] if row["value"] is not None]
+    members = [dataclasses.replace(member, preset=name) for name in given.presets for member in MEMBERS]
+    for member in members:
+        own = trained.setdefault((member.name, member.preset), [])
+        tune(member, own, num_trials=given.num_trials, journal=given.journal, until=until)
+        values = [row["value"] for row in own if row["value"] is not None]
         print(
-            f"{member.name}: {len(trained[member.name])} trials, best {min(values, default=math.nan):.5g}", flush=True
+            f"{member.preset}, {member.name}: {len(own)} trials, best {min(values, default=math.nan):.5g}", flush=True
         )
     if given.table is not None:
-        text = json.dumps(table_of(MEMBERS, trained), separators=(",", ":"))
+        rows = table_of(members, trained)
+        kept = json.loads(given.table.read_text()) if given.table.exists() else []
+        made = {(row["name"], row["preset"]) for row in rows}
+        rows = [*(row for row in kept if (row["name"], row["preset"]) not in made), *rows]
+        text = json.dumps(rows, separators=(",", ":"))
         given.table.write_text(text.replace('{"value"', '\n{"value"') + "\n")
         print(f"{given.table}: {given.table.stat().st_size} bytes")
 

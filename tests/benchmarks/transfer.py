@@ -3,6 +3,7 @@
     python -m tests.benchmarks.transfer                 # from the shipped table alone
     python -m tests.benchmarks.transfer --train         # and with trainings of the moved configs (minutes)
     python -m tests.benchmarks.transfer --train --seeded 8   # and searches of 8 trials that begin with them
+    python -m tests.benchmarks.transfer --preset adamw  # the same of AdamW
 
 The shipped table (`make_knowledge`) has families of which a small member and others, wider, deeper or with a larger
 batch, were tuned alike. Each other member is held out in turn, and the small one's best config is moved to it:
@@ -35,7 +36,7 @@ from service.transfer.candidates import ShippedMember, shipped_members
 from service.transfer.known import known_of
 from service.transfer.ranking import Transferred, transferred
 from service.transfer.rules import TunedConfig
-from tests.benchmarks.make_knowledge import MEMBERS, PRESET, Member, outcome, train_value
+from tests.benchmarks.make_knowledge import MEMBERS, PRESETS, Member, outcome, train_value
 from tests.benchmarks.report import Cell, report
 from trainers.config import OptimizerConfig, ScheduleConfig
 
@@ -71,8 +72,8 @@ def trained(member: Member, config: TunedConfig, *, num_seeds: int) -> float:
     for seed in range(1, num_seeds + 1):
         value = train_value(
             dataclasses.replace(
-                member.config(preset(PRESET).defaults(), seed=seed),
-                optimizer=OptimizerConfig("shampoo", dict(config.arguments)),
+                member.config(preset(member.preset).defaults(), seed=seed),
+                optimizer=OptimizerConfig(preset(member.preset).optimizer, dict(config.arguments)),
                 schedule=ScheduleConfig(**config.schedule),
             )
         )
@@ -83,7 +84,7 @@ def trained(member: Member, config: TunedConfig, *, num_seeds: int) -> float:
 def seeded_trials(member: Member, held_out: ShippedMember, others: list[ShippedMember], *, num_trials: int) -> float:
     """The trials that a search which begins with the other members takes to reach what the held-out one's own search
     found; infinite: more than `num_trials`."""
-    space = preset(PRESET)
+    space = preset(member.preset)
     found = known_of(space, [other.candidate() for other in others], held_out.situation)
     known = [KnownConfig(one.parameters, one.distance) for one in found]
     search = AutoSearch(
@@ -105,14 +106,15 @@ def seeded_trials(member: Member, held_out: ShippedMember, others: list[ShippedM
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=PRESETS, default="shampoo")
     parser.add_argument("--train", action="store_true", help="train the moved configs and the re-tuned ones")
     parser.add_argument("--seeds", type=int, default=2, help="of each of these trainings")
     parser.add_argument("--seeded", type=int, default=0, metavar="TRIALS", help="run searches of so many trials, too")
     parser.add_argument("--json", type=Path, help="file for the result")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    members = list(shipped_members())
-    made = {member.name: member for member in MEMBERS}
+    members = [member for member in shipped_members() if member.preset == given.preset]
+    made = {member.name: dataclasses.replace(member, preset=given.preset) for member in MEMBERS}
     rows: list[list[Cell]] = []
     factors, plain_factors, held, losses, trials = [], [], [], [], []
     for member in members:

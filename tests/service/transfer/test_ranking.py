@@ -8,6 +8,7 @@ import pytest
 
 from search_spaces import preset
 from service.transfer.candidates import Candidate, Source, SourceKind, published, shipped_members
+from service.transfer.known import known_of
 from service.transfer.ranking import rank, spread_of_lr
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Distance, Situation
@@ -60,8 +61,8 @@ def test_what_new_seeds_refuted_comes_last() -> None:
 
 
 def test_spreads_grow_with_the_distance() -> None:
-    near, wide, deep = (Distance(width, depth, 0, 0, 0, 0) for width, depth in ((0, 0), (2, 0), (0, 2)))
-    assert spread_of_lr(near) < spread_of_lr(wide) < spread_of_lr(deep)
+    near, wide, long, deep = (Distance(*of, 0, 0) for of in ((0, 0, 0, 0), (2, 0, 0, 0), (0, 0, 0, 2), (0, 2, 0, 0)))
+    assert spread_of_lr(near) < spread_of_lr(wide) < spread_of_lr(long) < spread_of_lr(deep)
 
 
 def test_the_shipped_table_is_of_its_presets_and_has_a_best_trial() -> None:
@@ -71,6 +72,19 @@ def test_the_shipped_table_is_of_its_presets_and_has_a_best_trial() -> None:
             space.check(dict(trial.parameters))
         assert member.best.value is not None
         assert member.candidate().config.arguments["lr"] == member.best.parameters["lr"]
+
+
+def test_adamws_members_of_the_shipped_table_are_no_answer_but_a_baseline_begins_with_them() -> None:
+    by_preset = {name: [one for one in shipped_members() if one.preset == name] for name in ("shampoo", "adamw")}
+    shampoos, adamws = by_preset.values()
+    assert [one.name for one in shampoos] == [one.name for one in adamws]
+    assert [len(one.trials) for one in shampoos] == [len(one.trials) for one in adamws]
+    target = adamws[0].situation
+    assert {one.config.optimizer for one in rank(target, [], num_configs=40)} == {"shampoo"}
+    candidates = [one.candidate() for one in shipped_members()]
+    for name, own in by_preset.items():
+        first, *_ = known_of(preset(name), candidates, target)
+        assert first.parameters == pytest.approx(own[0].best.parameters, rel=1e-3)
 
 
 def test_points_are_whole() -> None:
