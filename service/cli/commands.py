@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,6 +59,17 @@ WATCH_OUTAGE_SECONDS = 600.0
 INTERRUPTED = 130
 
 
+_LISTS = {"job": "jobs", "trial": "trials JOB"}
+"""The commands that list what may be looked for in vain."""
+_NOT_FOUND = re.compile("no (job|trial) '[^']*'")
+
+
+def _hint(fault: str) -> str:
+    """Where to look for what there is not."""
+    found = _NOT_FOUND.fullmatch(fault)
+    return f"; `shampoo-tuner {_LISTS[found[1]]}` lists those there are" if found else ""
+
+
 class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Runs a command; an error meant for the user becomes a line on standard error for each of its faults, and exit
@@ -66,7 +78,10 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except ServiceError as error:
             first, *others = error.faults
-            say(f"shampoo-tuner: {len(others) + 1} faults:" if others else f"shampoo-tuner: {first}", err=True)
+            say(
+                f"shampoo-tuner: {len(others) + 1} faults:" if others else f"shampoo-tuner: {first}{_hint(first)}",
+                err=True,
+            )
             for fault in error.faults if others else ():
                 say(f"  {fault}", err=True)
             raise typer.Exit(1) from error

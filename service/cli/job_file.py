@@ -57,8 +57,15 @@ def read_job_file(path: Path) -> dict[str, Any]:
     """
     content = _parse(str(path), _read(path))
     if not isinstance(content, dict):
-        raise InvalidInput(str(path), f"must hold an object with a `workload`, got {content!r:.100}")
+        got = "it is empty" if content is None else f"got {content!r:.100}"
+        hint = "`shampoo-tuner init WORKLOAD` writes one"
+        raise InvalidInput(str(path), f"must hold an object with a `workload`, {got}; {hint}")
     return content
+
+
+_TEXTS = ("name", "model", "notes")
+"""Fields of a job that hold text, beside its tags."""
+_NOTHING = ("", "~", "null")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +120,8 @@ def settings_touch(settings: Sequence[str], field: str) -> bool:
 
 
 def apply_settings(content: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """A copy of `content` with settings like `budget.num_trials=8` applied; values are YAML.
+    """A copy of `content` with settings like `budget.num_trials=8` applied; values are YAML, but for those of fields
+    that hold text.
 
     Raises:
         InvalidInput: a setting has no `=`, or its path leads through something that is no object.
@@ -124,10 +132,16 @@ def apply_settings(content: dict[str, Any], settings: Sequence[str]) -> dict[str
         if not separator:
             raise InvalidInput(setting, "must be FIELD=VALUE, e.g. budget.num_trials=8")
         try:
-            set_at(result, path, _parse(path, text))
+            set_at(result, path, _setting(path, text))
         except InvalidConfig as error:
             raise InvalidInput(error.field, error.message) from error
     return result
+
+
+def _setting(path: str, text: str) -> Any:
+    """The value of a setting: of a field that holds text, as it stands, unless it is quoted or nothing."""
+    holds_text = path in _TEXTS or path.startswith("tags.")
+    return text if holds_text and text not in _NOTHING and text[0] not in "\"'" else _parse(path, text)
 
 
 def read_values(settings: Sequence[str]) -> dict[str, Any]:

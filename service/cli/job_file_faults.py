@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from service.api.schemas.common import FieldError
 
 
+_NAMED = ("workload", "sampler", "pruner")
+"""Objects that are known by a name, which people write in their places."""
+
+
 class FaultyJobFile(ServiceError):
     """A job is refused; each fault names its place."""
 
@@ -81,5 +85,17 @@ def _told(job_file: Path, errors: Sequence[FieldError], settings: Sequence[str] 
             place = place_of(fault.pointer, places)
         any_place |= place is not None
         where = "" if place is None else f"{job_file}:{place.line}:{place.column}: "
-        lines.append(f"{where}{fault.field}: {fault.message}")
+        lines.append(f"{where}{fault.field}: {fault.message}{_got(fault)}")
     return lines, any_place
+
+
+def _got(fault: FieldError) -> str:
+    """What stands there, where the message does not say it, and what was probably meant."""
+    got, message = fault.value, fault.message
+    if not message.startswith("must be ") or message.endswith("?") or not isinstance(got, str | int | float):
+        return ""
+    if message == "must be a valid string":
+        return f", got {got!r}: in quotes it is one"
+    if message == "must be an object" and fault.field in _NAMED:
+        return f', got {got!r}: write {fault.field}: {{name: "{got}"}}'
+    return f", got {got!r}"

@@ -148,9 +148,12 @@ def progress_panel(
     bar = ProgressBar(
         total=job.num_trials, completed=progress.num_finished, width=30, complete_style="cyan", finished_style="green"
     )
-    table.add_row("trials", bar)
-    table.add_row("", f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}")
-    table.add_row("steps", steps_words(job, steps_per_second))
+    if progress.num_finished:  # an empty bar is nothing where there are no colours
+        table.add_row("trials", bar)
+    count = f"{progress.num_finished} of {job.num_trials}: {trial_counts(job)}"
+    table.add_row("" if progress.num_finished else "trials", count)
+    if progress.max_steps:
+        table.add_row("steps", steps_words(job, steps_per_second))
     if len(progress.phases) > 1:
         table.add_row("phases", ", ".join(f"{p} {n.num_finished}/{n.num_trials}" for p, n in progress.phases.items()))
     table.add_row(f"best {job.objectives[0].metric}", described(progress.best) if progress.best else "none yet")

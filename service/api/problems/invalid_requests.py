@@ -18,6 +18,7 @@ from service.api.problems.unread_jobs import further_errors
 from service.api.request_body import field_of, fields_at, join_field, small, spot_of
 from service.api.schemas.common import FieldError
 from service.api.schemas.jobs import JobCreate
+from trainers.workload.user_workload import REFERENCE_PATTERN
 
 MAX_ERRORS_LOOKED_AT = 200
 """A value that is none of several kinds has an error for each of them."""
@@ -26,6 +27,8 @@ UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 ONE_OF_SOME = ("literal_error", "enum")
 """The names that it gives to a value which is none of those there are."""
 _QUOTED = re.compile("'([^']*)'")
+_CHOICES = re.compile("must be '[^']*'((, | or )'[^']*')*")
+"""What is said of a value that is none of those there are."""
 
 
 class InvalidClone(RequestValidationError):
@@ -75,16 +78,16 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
         if source == "body":
             of_body.add(field)
         given = messages.setdefault(field, [])
+        if one["type"] in ONE_OF_SOME:
+            choices.setdefault(field, []).extend(_QUOTED.findall(one["ctx"]["expected"]))
         message = _unknown_field(kind, path) if one["type"] in UNKNOWN_FIELD else _message(one)
         if message not in given:
             given.append(message)
-        if one["type"] in ONE_OF_SOME:
-            choices.setdefault(field, []).extend(_QUOTED.findall(one["ctx"]["expected"]))
         values[field] = None if one["type"] == "missing" else small(one.get("input"))
     return [
         FieldError(
             field=field,
-            message="; ".join(given) + did_you_mean(values[field], choices.get(field, ())),
+            message=", or ".join(_merged(given)) + did_you_mean(values[field], choices.get(field, ())),
             value=values[field],
             pointer=spot_of(body, field).pointer if field in of_body else None,
         )
@@ -120,9 +123,20 @@ def _message(error: Mapping[str, Any]) -> str:
             return "must not be empty" if error["ctx"]["min_length"] == 1 else error["msg"]
         case "too_long" | "string_too_long" if isinstance(error.get("input"), str):
             return f"must have at most {error['ctx']['max_length']} characters"
+        case "string_pattern_mismatch" if error["ctx"]["pattern"] == f"^{REFERENCE_PATTERN}$":
+            return "must be a class of your own as module:Class"
         case "value_error":
             return str(error["ctx"]["error"])
     return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])
+
+
+def _merged(messages: Sequence[str]) -> list[str]:
+    """The alternatives of a field, those that are lists of words as one list."""
+    lists = [message for message in messages if _CHOICES.fullmatch(message)]
+    if len(lists) < 2:
+        return list(messages)
+    *words, last = [word for each in lists for word in _QUOTED.findall(each)]
+    return [f"must be {', '.join(map(repr, words))} or {last!r}", *(one for one in messages if one not in lists)]
 
 
 def _unknown_field(kind: Any, path: Sequence[str | int]) -> str:

@@ -43,15 +43,18 @@ def show(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJso
             return
         console = terminal.new_console()
         terminal.show(console, terminal.progress_panel(found))
-        _say_best(client, found)
+        is_recommended = _say_best(client, found)
         _say_health(client, found)
         at = f"{url.rstrip('/')}/jobs/{found.id}"
         say("")
         say(f"page     {at}")
         say(f"trials   shampoo-tuner trials {found.id}")
-        if found.state.is_final:
+        if found.progress.trials.get(TrialState.FAILED):
+            say(f"failed   shampoo-tuner trials {found.id} --state failed")
+            say(f"why      shampoo-tuner trial {found.id} NUMBER")
+        if is_recommended:
             say(f"config   shampoo-tuner recommend --job {found.id}")
-        else:
+        if not found.state.is_final:
             say(f"follow   shampoo-tuner watch {found.id}")
 
 
@@ -101,7 +104,7 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
     """Shows one trial: its state, what it measured, its parameters, its curve."""
     from service.cli import terminal
     from service.cli.reading.trials_table import sparkline, trial_state
-    from service.evidence.in_words.wording import duration, number
+    from service.evidence.in_words.wording import duration, measured_words, number
 
     with client_at(url, token) as client:
         found = client.trial(job, trial)
@@ -120,7 +123,7 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
         ("phase", f"{found.phase}{', proposed' if found.proposed else ''}"),
         ("steps", f"{found.step}/{found.num_steps}"),
         ("time", duration(found.seconds) if found.seconds else "none yet"),
-        *((name, "not finite" if value is None else number(value)) for name, value in found.metrics.items()),
+        *((name, measured_words(name, value)) for name, value in found.metrics.items()),
     ]
     if found.confirms is not None:
         rows.append(("repeats", f"trial {found.confirms}, with a new seed"))
@@ -160,8 +163,8 @@ def _account(job: JobRead, trial: TrialRead) -> list[str]:
     return [f"{account.headline}.", *account.why, *account.advice]
 
 
-def _say_best(client: Client, job: JobRead) -> None:
-    """Prints the verdict once there is one, and the parameters of the best trial."""
+def _say_best(client: Client, job: JobRead) -> bool:
+    """Prints the verdict once there is one, and the parameters of the best trial. True: a config is recommended."""
     from service.cli.reading.trials_table import parameters_words
     from service.client import ApiError
     from service.evidence.in_words.words import evidence_lines
@@ -179,4 +182,6 @@ def _say_best(client: Client, job: JobRead) -> None:
     if job.progress.best is not None:
         best = client.trial(job.id, job.progress.best.number)
         say("")
-        say(f"best so far, trial {best.number}: {parameters_words(best)}")
+        so_far = "" if job.state.is_final else " so far"
+        say(f"best{so_far}, trial {best.number}: {parameters_words(best)}")
+    return bool(lines)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from service.api.figures import axis_type, thin
-from service.evidence.in_words.wording import DASH, duration, mebibytes, number
+from service.evidence.in_words.wording import measured_words
 from service.store.repositories.of_trials.measurements import StoredMeasurement
 
 WIDTH, HEIGHT = 120.0, 32.0
@@ -149,25 +149,3 @@ def spark_lines(curve: Sequence[tuple[float, float | None]], *, is_log: bool) ->
         up = 0.5 if high == low else (y - low) / (high - low)
         stretches[-1].append(f"{across:.1f},{1 + (HEIGHT - 2) * (1 - up):.1f}")
     return [" ".join(stretch if len(stretch) > 1 else stretch * 2) for stretch in stretches if stretch]
-
-
-def measured_words(metric: str, value: float | None) -> str:
-    """A value of a metric in the unit that its name tells."""
-    if value is None or not math.isfinite(value):
-        return "not finite"
-    if metric.endswith("_bytes"):
-        return mebibytes(value)
-    if metric == "step_seconds":
-        return seconds_words(value)
-    if metric.endswith("_seconds"):
-        return duration(value)
-    if metric.startswith(("num_", "optimizer_num_")) and value == int(value):
-        return f"{value:,.0f}"
-    return number(value)
-
-
-def seconds_words(seconds: float | None) -> str:
-    """A short time: `4.2 ms`, `1.30 s`."""
-    if seconds is None:
-        return DASH
-    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

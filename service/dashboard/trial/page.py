@@ -23,6 +23,7 @@ from service.dashboard.trial import metrics, view
 from service.dashboard.trial.address import trial_number
 from service.domain import Direction, FailureReason, Phase, TrialState, side_of
 from service.evidence.in_words.trial_words import Repeated, Standing, account_of, facts_of
+from service.evidence.in_words.wording import measured_words
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
@@ -113,7 +114,7 @@ def trial_page(
         "axes": get_args(CurveAxis),
         "scale": scale if scale in get_args(CurveScale) else "auto",
         "scales": get_args(CurveScale),
-        "measured_words": metrics.measured_words,
+        "measured_words": measured_words,
         "parameters": parameters,
         "extremes": view.edge_words(parameters) if trial.reason is FailureReason.DIVERGED else [],
         "costs": _costs(session, job, trial, origin, baseline.optimizer if baseline else None),

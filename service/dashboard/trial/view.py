@@ -11,8 +11,7 @@ from search_spaces import SearchSpace
 from search_spaces.edges import edges
 from search_spaces.parameters import Categorical, Parameter, is_same
 from service.dashboard.cells import parameter as short
-from service.dashboard.trial.metrics import seconds_words
-from service.evidence.in_words.wording import DASH, mebibytes
+from service.evidence.in_words.wording import DASH, mebibytes, seconds_words
 
 Scale = Literal["linear", "log", "reverse_log", "choices"]
 SCALES = {"log": "logarithmic", "reverse_log": "logarithmic in 1 - x", "linear": "linear", "choices": ""}

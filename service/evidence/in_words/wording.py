@@ -57,9 +57,11 @@ def times(ratio: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as at most two units: `8.3 s`, `2 min 05 s`, `1 h 04 min`, `3 d 02 h`."""
+    """Seconds as at most two units: `42 ms`, `8.3 s`, `2 min 05 s`, `1 h 04 min`, `3 d 02 h`."""
     if seconds is None:
         return DASH
+    if 0 < seconds < 0.0995:
+        return f"{1000 * seconds:.2g} ms"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
     whole = round(seconds)
@@ -76,6 +78,28 @@ def mebibytes(num_bytes: float) -> str:
     """An amount of memory: `3.2 MiB`, `1,204 MiB`."""
     mib = num_bytes / 2**20
     return f"{mib:,.0f} MiB" if mib >= 100 else f"{mib:.3g} MiB"
+
+
+def measured_words(metric: str, value: float | None) -> str:
+    """A value of a metric in the unit that its name tells."""
+    if value is None or not math.isfinite(value):
+        return "not finite"
+    if metric.endswith("_bytes"):
+        return mebibytes(value)
+    if metric == "step_seconds":
+        return seconds_words(value)
+    if metric.endswith("_seconds"):
+        return duration(value)
+    if metric.startswith(("num_", "optimizer_num_")) and value == int(value):
+        return f"{value:,.0f}"
+    return number(value) if value else "0"
+
+
+def seconds_words(seconds: float | None) -> str:
+    """A short time: `4.2 ms`, `1.30 s`."""
+    if seconds is None:
+        return DASH
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
 
 
 def device_hours(spent: float, limit: float) -> str:

@@ -32,7 +32,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("- 1", "must hold an object"),
-        ("", "must hold an object"),
+        ("", "must hold an object with a `workload`, it is empty; `shampoo-tuner init WORKLOAD` writes one"),
         ("a: [", "line 1, column 5: "),
         ("a: 1\nb: 2\na: 3", "line 3, column 1: 'a' is given twice"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
@@ -64,6 +64,13 @@ def test_settings_reach_nested_fields_and_leave_the_original_alone() -> None:
         "name": "a=b",
     }
     assert content == {"workload": {"name": "x"}, "baseline": None, "search_space": {"parameters": [{"low": 1}]}}
+
+
+def test_settings_of_text_are_text_unless_they_are_nothing() -> None:
+    changed = apply_settings({}, ["tags.run=1", "tags.b=no: x", "name=true", 'model="7"', "notes=null", "tags.c="])
+    assert changed == {
+        "tags": {"run": "1", "b": "no: x", "c": None}, "name": "true", "model": "7", "notes": None,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

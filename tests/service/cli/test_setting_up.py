@@ -45,10 +45,26 @@ def test_faults_of_a_job_file_name_line_and_column(tmp_path: Path) -> None:
     assert "did you mean 'digits-mlp'?" in refused.stderr
     assert f"{path}:4:3: budget.num_trials: must be greater than or equal to 1" in refused.stderr
     assert f"{path}:5:11: sampler.name" in refused.stderr
+    assert "must be 'auto', 'tpe', " in refused.stderr
     heading, *faults = refused.stderr.splitlines()
     assert heading == f"shampoo-tuner: {len(faults)} faults:"
     assert all(fault.startswith(f"  {path}:") for fault in faults)
     assert f"{path}:4" not in run("submit", str(path), "--set", "budget.num_trials=-2").stderr
+
+
+@pytest.mark.usefixtures("url")
+def test_faults_say_what_stands_there_and_what_was_meant(tmp_path: Path) -> None:
+    path = tmp_path / "job.yaml"
+    path.write_text("workload: digits-mlp\nbudget: {num_trials: lots}\ntags: {run: 7}\nsampler: {name: bayes}\n")
+    _, *faults = run("submit", str(path)).stderr.splitlines()
+    told = {fault.split(": ", 2)[1]: fault.split(": ", 2)[2] for fault in faults}
+    assert told["workload"] == "must be an object, got 'digits-mlp': write workload: {name: \"digits-mlp\"}"
+    assert told["budget.num_trials"] == "must be a valid integer, got 'lots'"
+    assert told["tags.run"] == "must be a valid string, got 7: in quotes it is one"
+    assert told["sampler.name"] == (
+        "must be 'auto', 'tpe', 'gp', 'cmaes', 'nsga2', 'nsga3', 'quasi', 'random' or 'grid', or must be a class of "
+        "your own as module:Class: did you mean 'cmaes'?"
+    )
 
 
 def test_doctor_has_a_line_for_each_part(sqlite_database: Database, tmp_path: Path) -> None:

@@ -42,7 +42,10 @@ def test_a_job_gets_another_priority(sqlite_database: Database) -> None:
     assert "greater than or equal to -1000" in run("priority", job_id, "-1001").stderr
     assert "No such option: --fast" in run("priority", job_id, "--fast", "5").stderr
     refused = run("priority", "job_nope", "1")
-    assert (refused.exit_code, refused.stderr) == (1, "shampoo-tuner: no job 'job_nope'\n")
+    assert (refused.exit_code, refused.stderr) == (
+        1,
+        "shampoo-tuner: no job 'job_nope'; `shampoo-tuner jobs` lists those there are\n",
+    )
 
 
 @pytest.mark.usefixtures("url")

@@ -12,7 +12,7 @@ from service.api import examples
 from service.api.schemas.jobs import JobRead
 from service.api.schemas.trials import TrialRead
 from service.cli.reading.trials_table import trials_table
-from service.cli.terminal import jobs_table, show
+from service.cli.terminal import jobs_table, progress_panel, show
 
 
 def printed(table: Table, *, width: int) -> list[str]:
@@ -41,3 +41,15 @@ def test_a_wide_terminal_has_all_columns() -> None:
     table = trials_table([trial], metric="validation_loss", width=200, curves={trial.number: [2.0, 1.0]})
     heading, *_ = printed(table, width=200)
     assert heading.split() == ["trial", "phase", "state", "steps", "time", "validation_loss", "curve", "parameters"]
+
+
+def test_a_job_of_which_nothing_has_finished_has_no_empty_lines() -> None:
+    job = JobRead.model_validate(examples.JOB)
+    none = job.progress.model_copy(update={"num_finished": 0, "max_steps": 0, "trials": {}, "num_paused": 0})
+    panel = progress_panel(job.model_copy(update={"progress": none}))
+    console = Console(file=io.StringIO(), width=100, force_terminal=False)
+    show(console, panel)
+    assert isinstance(console.file, io.StringIO)
+    names = [line[:8].strip() for line in console.file.getvalue().splitlines()]
+    assert "trials" in names
+    assert not {"", "steps"} & set(names)

@@ -10,6 +10,7 @@ from service.evidence.in_words.wording import (
     device_hours,
     device_time,
     duration,
+    measured_words,
     number,
     share,
     signed_share,
@@ -37,6 +38,8 @@ def test_what_is_no_number_is_a_dash(value: float | None) -> None:
     [
         (None, "–"),
         (0, "0.0 s"),
+        (0.0421, "42 ms"),
+        (0.0996, "0.1 s"),
         (9.96, "10 s"),
         (59.7, "1 min 00 s"),
         (125, "2 min 05 s"),
@@ -77,3 +80,12 @@ def test_shares_ratios_and_device_hours_are_rounded_in_one_way() -> None:
 )
 def test_an_interval_that_says_nothing_is_told_in_words(interval: tuple[float, float], told: str) -> None:
     assert luck_words(*interval) == f"With the luck of a search of this size, which that does not cover, {told}"
+
+
+def test_values_have_the_unit_of_their_metric() -> None:
+    assert measured_words("peak_memory_bytes", 2**20 * 412) == "412 MiB"
+    assert measured_words("step_seconds", 0.0124) == "12.4 ms"
+    assert measured_words("seconds_to_target_seconds", 90.0) == "1 min 30 s"
+    assert measured_words("optimizer_num_skipped", 3.0) == "3"
+    assert measured_words("validation_loss", None) == "not finite"
+    assert measured_words("optimizer_residual_max", 0.0) == "0"

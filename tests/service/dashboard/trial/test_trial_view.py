@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from search_spaces import preset
-from service.dashboard.trial.metrics import Group, group_of, measured_words, spark_lines, tile_groups
+from service.dashboard.trial.metrics import Group, group_of, spark_lines, tile_groups
 from service.dashboard.trial.view import cost_rows, edge_words, parameter_rows
 from service.store.packing import pack
 from service.store.repositories.of_trials.measurements import StoredMeasurement
@@ -68,14 +68,6 @@ def test_a_small_chart_has_a_gap_where_a_value_is_not_finite() -> None:
     assert spark_lines([(0, None)], is_log=False) == []
     assert spark_lines([(5, 3.0)], is_log=False) == ["60.0,16.0 60.0,16.0"]
     assert spark_lines([(0, 1.0), (1, 10.0), (2, 100.0)], is_log=True) == ["0.0,31.0 60.0,16.0 120.0,1.0"]
-
-
-def test_values_have_the_unit_of_their_metric() -> None:
-    assert measured_words("peak_memory_bytes", 2**20 * 412) == "412 MiB"
-    assert measured_words("step_seconds", 0.0124) == "12.4 ms"
-    assert measured_words("seconds_to_target_seconds", 90.0) == "1 min 30 s"
-    assert measured_words("optimizer_num_skipped", 3.0) == "3"
-    assert measured_words("validation_loss", None) == "not finite"
 
 
 def test_what_it_took_stands_beside_what_is_usual() -> None:
