@@ -11,8 +11,9 @@ from search_spaces import Categorical, Float, Parameter, Scalar, SearchSpace, Sp
 from service.domain import Currency, PrunerName, Side
 from service.errors import InvalidInput
 from service.specification.job import JobSpecification
+from service.specification.tokens import EVERY as EVERY_TOKENS
 from service.specification.tokens import FIELD as NUM_TOKENS
-from service.specification.tokens import examples_of_tokens
+from service.specification.tokens import IN_EXAMPLES, examples_of_tokens
 from trainers.workload.description import WorkloadDescription
 
 BATCH_SIZE = "training.batch_size"
@@ -49,6 +50,11 @@ class _Examples:
     """That says it in the request."""
     told: str
     """Field and value, and the examples if it counts tokens."""
+
+    def require_at_most(self, most: int) -> None:
+        """Raises: InvalidInput: they are more than the examples of a trial."""
+        if self.num > most:
+            raise InvalidInput(self.field, f"{self.told} exceeds the trial's {most} examples")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,17 +176,15 @@ def job_length(
         num_steps = TrialLength(examples.num, batch_size).num_steps
     else:
         num_steps = training.num_steps or workload.default_num_steps
+    every = _examples_between(specification, workload, spaces, fields)
     evaluate_every = training.evaluate_every
-    if not training.intervals:
+    if not training.intervals and every is None:
         evaluate_every = min(workload.default_evaluate_every, num_steps)
     if evaluate_every is not None and evaluate_every > num_steps:
         raise InvalidInput("training.evaluate_every", f"{evaluate_every} exceeds the trial's {num_steps} steps")
-    every_examples, num_examples = training.evaluate_every_examples, num_steps * batch_size
-    if every_examples is not None and every_examples > num_examples:
-        raise InvalidInput(
-            "training.evaluate_every_examples", f"{every_examples} exceeds the trial's {num_examples} examples"
-        )
-    return JobLength(num_steps, batch_size, None, evaluate_every, every_examples, batch_size)
+    if every is not None:
+        every.require_at_most(num_steps * batch_size)
+    return JobLength(num_steps, batch_size, None, evaluate_every, None if every is None else every.num, batch_size)
 
 
 def parts_of_batch(specification: JobSpecification) -> int:
@@ -210,6 +214,23 @@ def _examples(
     if training.num_examples is not None:
         num = training.num_examples
         return _Examples(num, "training.num_examples", f"training.num_examples = {num}")
+    return None
+
+
+def _examples_between(
+    specification: JobSpecification,
+    workload: WorkloadDescription,
+    spaces: Mapping[Side, SearchSpace],
+    fields: Mapping[Side, str],
+) -> _Examples | None:
+    """The examples between measurements; None: others are counted, or it is the workload's default."""
+    training = specification.training
+    if (tokens := training.evaluate_every_tokens) is not None:
+        num = examples_of_tokens(tokens, specification, workload, spaces, fields, asked=EVERY_TOKENS)
+        return _Examples(num, EVERY_TOKENS, f"{EVERY_TOKENS} = {tokens} ({num} examples)")
+    if (num_examples := training.evaluate_every_examples) is not None:
+        field = IN_EXAMPLES[EVERY_TOKENS]
+        return _Examples(num_examples, field, f"{field} = {num_examples}")
     return None
 
 
@@ -255,11 +276,12 @@ def _by_examples(
         min(_batch_sizes(specification, space, fields[side], examples), default=batch_size)
         for side, space in spaces.items()
     )
-    every = training.evaluate_every_examples
-    if not training.intervals:
+    between = _examples_between(specification, workload, spaces, fields)
+    if between is not None:
+        between.require_at_most(examples.num)
+    every = None if between is None else between.num
+    if not training.intervals and between is None:
         every = min(workload.default_evaluate_every * workload.default_batch_size, examples.num)
-    if every is not None and every > examples.num:
-        raise InvalidInput("training.evaluate_every_examples", f"{every} exceeds the trial's {examples.num} examples")
     longest = TrialLength(examples.num, smallest).num_steps
     return JobLength(longest, batch_size, examples.num, None, every, smallest)
 

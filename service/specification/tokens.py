@@ -11,6 +11,9 @@ from service.specification.job import JobSpecification
 from trainers.workload.description import WorkloadDescription
 
 FIELD = "training.num_tokens"
+EVERY = "training.evaluate_every_tokens"
+IN_EXAMPLES = {FIELD: "training.num_examples", EVERY: "training.evaluate_every_examples"}
+"""The field that says the same in examples."""
 
 
 def examples_of_tokens(
@@ -19,11 +22,14 @@ def examples_of_tokens(
     workload: WorkloadDescription,
     spaces: Mapping[Side, SearchSpace],
     fields: Mapping[Side, str],
+    *,
+    asked: str = FIELD,
 ) -> int:
     """The whole number, at least 1, of training examples that is nearest to so many tokens.
 
     Args:
         fields: where each side's space stands in the request.
+        asked: the field that asks for them.
 
     Raises:
         InvalidInput: nothing says how many tokens an example has, or the trials differ in that.
@@ -35,22 +41,22 @@ def examples_of_tokens(
     known = workload.tokens_per_example
     if known is None:
         raise InvalidInput(
-            FIELD,
-            f"workload {workload.name!r} does not say how many tokens an example has: give training.num_examples, got "
+            asked,
+            f"workload {workload.name!r} does not say how many tokens an example has: give {IN_EXAMPLES[asked]}, got "
             f"{num_tokens}",
         )
     deciding = known.deciding(options)
     per_example = known.with_options(options)
     if per_example is None:
         told = ", ".join(f"workload.options.{name} = {options.get(name)!r}" for name in deciding)
-        raise InvalidInput(FIELD, f"needs to know how many tokens an example has, which {told} does not say")
+        raise InvalidInput(asked, f"needs to know how many tokens an example has, which {told} does not say")
     for side, space in spaces.items():
         for name in deciding:
             parameter = f"workload.{name}"
             if parameter in space.fixed or any(own.name == parameter for own in space.parameters):
                 raise InvalidInput(
                     fields[side],
-                    f"says {parameter}, and with it how many tokens an example has, which {FIELD} = {num_tokens} needs "
-                    "to be the same in all trials: give training.num_examples",
+                    f"says {parameter}, and with it how many tokens an example has, which {asked} = {num_tokens} needs "
+                    f"to be the same in all trials: give {IN_EXAMPLES[asked]}",
                 )
     return max(1, round(num_tokens / per_example))

@@ -38,6 +38,9 @@ class Training(TrainingSettings):
     num_tokens: Count | None = None
     """The same in tokens: as many examples as make up about so many, at least one. For workloads whose options say how
     many tokens an example has: `stdlib-gpt`, `text-lm`, and `huggingface` on text with its `context_length` given."""
+    evaluate_every_tokens: Count | None = None
+    """Tokens between measurements, in place of `evaluate_every_examples`: as many examples as make up about so many.
+    For the same workloads."""
     batch_size: Count | None = None
     """Examples per step over all ranks, where no search space says them; null: the workload's default."""
     report_timeout_seconds: Positive | None = 7200.0
@@ -69,6 +72,12 @@ class Training(TrainingSettings):
         if len(said) > 1:
             told = f"says how long trials are, and so does training.{said[0][0]} = {said[0][1]}"
             yield InvalidConfig(said[1][0], told)
+        if self.evaluate_every_tokens is not None and self.intervals:
+            yield InvalidConfig(
+                "evaluate_every_tokens",
+                "says how often trials are measured, and so does another of the evaluate_every fields, got "
+                f"{self.evaluate_every_tokens} beside {list(self.intervals)!r}",
+            )
 
     def check_contradictions(self) -> None:
         """Checks that the settings go with each other.

@@ -95,6 +95,7 @@ SPECIFICATION: dict[str, Any] = {
         "num_tokens": None,
         "evaluate_every": None,
         "evaluate_every_examples": None,
+        "evaluate_every_tokens": None,
         "evaluate_every_epochs": None,
         "evaluate_every_seconds": None,
         "batch_size": None,

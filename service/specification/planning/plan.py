@@ -94,6 +94,7 @@ class JobPlan:
             requested.training.with_assigned(assignment),
             evaluate_every=length.evaluate_every,
             evaluate_every_examples=length.evaluate_every_examples,
+            evaluate_every_tokens=None,
         )
         batch_size = training.batch_size or length.batch_size
         if batch_size % parts_of_batch(requested):

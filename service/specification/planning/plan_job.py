@@ -22,6 +22,8 @@ from service.specification.planning.own_workload import described, workload_of
 from service.specification.planning.plan import JobPlan
 from service.specification.search.method import search_method
 from service.specification.search.population import PopulationPlan, plan_populations, refuse_without_pbt
+from service.specification.tokens import EVERY as EVERY_TOKENS
+from service.specification.tokens import IN_EXAMPLES
 from trainers.config import InvalidConfig
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import is_reference
@@ -148,9 +150,10 @@ def _population(
         return None
     every = length.evaluate_every_examples
     if every is not None and math.ceil(every / length.batch_size) >= length.num_steps:
+        in_tokens = specification.training.evaluate_every_tokens is not None
         raise InvalidInput(
-            "training.evaluate_every_examples",
-            f"{every} leaves 'pbt' no step to compare trials at before the last, {length.num_steps}",
+            EVERY_TOKENS if in_tokens else IN_EXAMPLES[EVERY_TOKENS],
+            f"{every} examples leave 'pbt' no step to compare trials at before the last, {length.num_steps}",
         )
     return plan_populations(
         specification, spaces, allotments, num_steps=length.num_steps, evaluate_every=length.evaluate_every

@@ -34,6 +34,7 @@ UNLIKE = {
     "num_tokens",
     "evaluate_every",
     "evaluate_every_examples",
+    "evaluate_every_tokens",
     "evaluate_every_epochs",
     "evaluate_every_seconds",
     "seed",

@@ -93,6 +93,16 @@ def test_tokens_are_as_many_examples_as_make_them_up(workload: str, options: dic
     assert currency_of(alone.specification, alone.spaces) is Currency.STEPS
 
 
+def test_measurements_are_as_many_examples_apart_as_make_up_the_tokens() -> None:
+    asked = {"workload": {"name": "stdlib-gpt", "options": {}}}  # 64 tokens an example
+    searched = plan(searching(CHOICES, training={"num_tokens": 64_000, "evaluate_every_tokens": 6_401}, **asked))
+    assert (searched.length.measured_every, searched.length.num_examples) == (100, 1000)
+    alone = plan({"training": {"num_steps": 20, "batch_size": 64, "evaluate_every_tokens": 8192}, **asked})
+    assert (alone.length.evaluate_every, alone.length.evaluate_every_examples) == (None, 128)
+    config = alone.trial_config(Phase.SEARCH, alone.spaces[Phase.SEARCH].defaults())
+    assert (config.evaluate_every, config.evaluate_every_examples) == (None, 128)
+
+
 def of_tokens(num_tokens: int, name: str, *parameters: dict[str, Any], **options: Any) -> dict[str, Any]:
     workload = {"name": name, "options": options}
     return searching(CHOICES, *parameters, training={"num_tokens": num_tokens}, workload=workload)
@@ -124,6 +134,24 @@ def of_tokens(num_tokens: int, name: str, *parameters: dict[str, Any], **options
             "and so does training.num_examples = 100",
         ),
         ({"training": {"num_tokens": 6400, "num_steps": 9}}, "training.num_tokens", "training.num_steps = 9"),
+        (
+            {"training": {"evaluate_every_tokens": 6400}},
+            "training.evaluate_every_tokens",
+            "does not say .* give training.evaluate_every_examples, got 6400",
+        ),
+        (
+            {"training": {"evaluate_every_tokens": 6400, "evaluate_every": 5}, "workload": {"name": "stdlib-gpt"}},
+            "training.evaluate_every_tokens",
+            r"another of the evaluate_every fields, got 6400 beside \[5\]",
+        ),
+        (
+            {
+                "training": {"num_examples": 640, "batch_size": 64, "evaluate_every_tokens": 64_000},
+                "workload": {"name": "stdlib-gpt"},
+            },
+            "training.evaluate_every_tokens",
+            r"= 64000 \(1000 examples\) exceeds the trial's 640 examples",
+        ),
     ],
 )
 def test_tokens_that_cannot_be_counted_are_refused_with_the_field(
@@ -182,7 +210,7 @@ def test_a_range_of_batch_sizes_is_for_what_any_number_divides_into() -> None:
                 "training": {"num_examples": 640, "batch_size": 64, "evaluate_every_examples": 600},
             },
             "training.evaluate_every_examples",
-            "leaves 'pbt' no step",
+            "leave 'pbt' no step",
         ),
         (searching(CHOICES, pruner={"name": "asha", "min_steps": 9}), "pruner.min_steps", "counts steps"),
         (
