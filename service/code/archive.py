@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import os
 import sys
 import tarfile
 import zlib
@@ -97,25 +98,30 @@ def read(archive: IO[bytes]) -> dict[str, CodeFile]:
     found: dict[str, CodeFile] = {}
     num_bytes = 0
     try:
-        with (
-            gzip.GzipFile(fileobj=archive, mode="rb") as unpacked,
-            tarfile.open(fileobj=cast("IO[bytes]", _Bounded(unpacked)), mode="r|") as tar,
-        ):
+        with gzip.GzipFile(fileobj=archive, mode="rb") as unpacked:
+            bounded = _Bounded(unpacked)
+            tar = tarfile.open(fileobj=cast("IO[bytes]", bounded), mode="r|")  # noqa: SIM115  # it holds nothing open
             for member in tar:
                 if member.isdir():
                     continue
-                if not member.isreg():
-                    raise UnusableCode(f"{member.name!a} is no regular file: links and devices are not taken")
+                if not member.isreg() or member.issparse() or member.size < 0:
+                    raise UnusableCode(
+                        f"{member.name!a} is no regular file: links, devices and sparse files are not taken"
+                    )
                 num_bytes += member.size
                 if len(found) >= MAX_FILES or num_bytes > MAX_BYTES:
                     raise UnusableCode(f"it holds more than {MAX_FILES} files or {MAX_BYTES} bytes")
+                bounded.allow(member.size)
                 name = member.name.removeprefix("./")
                 if name in found:
                     raise UnusableCode(f"{name!a} is in it twice")
                 content = tar.extractfile(member)
                 assert content is not None, "a regular file has content"
                 found[name] = CodeFile(content.read(), is_executable=bool(member.mode & 0o100))
-    except (tarfile.TarError, OSError, EOFError, zlib.error, UnicodeError, OverflowError) as error:
+    except UnusableCode:
+        raise
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, OverflowError) as error:
+        # `tarfile` lets the ValueError of a number through that is none, as in a sparse file's map.
         raise UnusableCode(f"it is no gzipped tar archive: {error}") from error
     return found
 
@@ -125,7 +131,7 @@ def unpack(archive: bytes, directory: Path) -> None:
 
     Raises:
         UnusableCode: it is none.
-        OSError: there is no room, or the directory is there already.
+        OSError: there is no room, or the directory is there already, or this machine takes two names for the same file.
     """
     files = read(io.BytesIO(archive))
     _check_names(sorted(files))
@@ -133,8 +139,9 @@ def unpack(archive: bytes, directory: Path) -> None:
     for name, file in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(file.content)
-        path.chmod(_EXECUTABLE if file.is_executable else _ORDINARY)
+        with path.open("xb") as new:  # where `A.py` is `a.py`, the second of them would replace the first
+            new.write(file.content)
+            os.fchmod(new.fileno(), _EXECUTABLE if file.is_executable else _ORDINARY)
 
 
 def _check_names(names: Iterable[str]) -> None:
@@ -184,16 +191,21 @@ def _directories_of(name: str) -> Iterator[str]:
 
 
 class _Bounded:
-    """A stream that gives no more than code may have: a few kilobytes of gzip can say gigabytes."""
+    """A stream that gives no more than the files that were found so far have, and what may stand between them: a few
+    kilobytes of gzip can say gigabytes, and headers alone cost a hundred times the time of as many bytes of a file."""
 
     def __init__(self, stream: gzip.GzipFile) -> None:
         self._stream = stream
-        self._left = MAX_BYTES + _OVERHEAD_BYTES
+        self._left = _OVERHEAD_BYTES
+
+    def allow(self, num_bytes: int) -> None:
+        """Gives the content of one file more."""
+        self._left += num_bytes
 
     def read(self, size: int) -> bytes:
         """Raises: UnusableCode."""
         content = self._stream.read(min(size, self._left + 1))
         self._left -= len(content)
         if self._left < 0:
-            raise UnusableCode(f"it holds more than {MAX_BYTES} bytes")
+            raise UnusableCode(f"it holds more than {_OVERHEAD_BYTES} bytes beside the content of files")
         return content

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import tarfile
@@ -22,6 +23,20 @@ def tar(*members: tuple[str, bytes], kind: bytes = tarfile.REGTYPE, link: str = 
             member.size, member.type, member.linkname, member.mtime = len(content), kind, link, mtime
             file.addfile(member, io.BytesIO(content))
     return packed.getvalue()
+
+
+def headers(**keywords: str) -> bytes:
+    """An archive of one empty file with extended headers."""
+    member = tarfile.TarInfo("a.py")
+    member.pax_headers = keywords
+    return gzip.compress(member.tobuf(tarfile.PAX_FORMAT) + bytes(1024))
+
+
+def of_negative_size() -> bytes:
+    content = bytearray(tarfile.TarInfo("a.py").tobuf())
+    content[124:136] = b"\xff" * 12
+    content[148:156] = b"%06o\0 " % (sum(content[:148]) + 8 * ord(" ") + sum(content[156:512]))
+    return gzip.compress(bytes(content) + bytes(1024))
 
 
 def taken(sent: bytes) -> archive.CodeArchive:
@@ -50,6 +65,14 @@ def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
     assert os.access(tmp_path / "code" / "b" / "run", os.X_OK)
 
 
+def test_no_file_is_written_over_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a machine whose names have no case."""
+    as_it_is = Path.open
+    monkeypatch.setattr(Path, "open", lambda self, mode: as_it_is(self.with_name(self.name.lower()), mode))
+    with pytest.raises(FileExistsError):
+        unpack(pack({"A.py": CodeFile(b"1"), "a.py": CodeFile(b"2")}).content, tmp_path / "code")
+
+
 @pytest.mark.parametrize(
     ("sent", "why"),
     [
@@ -71,6 +94,11 @@ def test_what_was_packed_is_unpacked(tmp_path: Path) -> None:
         (tar(("a.py", b""), kind=tarfile.SYMTYPE, link="/etc/passwd"), "no regular file"),
         (tar(("a.py", b""), kind=tarfile.LNKTYPE, link="b.py"), "no regular file"),
         (tar(("a.py", b""), kind=tarfile.CHRTYPE), "no regular file"),
+        (tar(("a.py", b""), kind=tarfile.GNUTYPE_SPARSE), "no regular file"),
+        (headers(**{"GNU.sparse.map": "0,0"}), "no regular file"),
+        (headers(**{"GNU.sparse.map": "none,0"}), "no gzipped tar archive"),
+        (of_negative_size(), "no regular file"),
+        (tar(*((f"d{number}", b"") for number in range(20_000)), kind=tarfile.DIRTYPE), "beside the content"),
         (tar(*((f"f{number}.py", b"") for number in range(2001))), "more than 2000 files"),
     ],
     ids=lambda value: value if isinstance(value, str) else "archive",  # its bytes hold the time of day
@@ -89,8 +117,10 @@ def test_few_bytes_that_say_many_are_not_unpacked(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(archive, "_OVERHEAD_BYTES", 100_000)
     with pytest.raises(UnusableCode, match="more than"):
         taken(tar(("a.bin", bytes(1001))))
-    with pytest.raises(UnusableCode, match="more than 1000 bytes"):
+    with pytest.raises(UnusableCode, match="more than 100000 bytes beside"):
         taken(tar(("x" * 200_000, b"")))  # in a header
+    monkeypatch.setattr(archive, "MAX_BYTES", 1_000_000)
+    assert taken(tar(("a.bin", bytes(500_000)), ("b.bin", bytes(500_000)))).num_bytes == 1_000_000
 
 
 def test_a_directory_is_sent_without_what_is_to_be_left_out(tmp_path: Path) -> None:
