@@ -44,6 +44,20 @@ class NotFound(ServiceError):
         self.identifier = identifier
 
 
+class JobNotFound(NotFound):
+    """No such job, or none of the caller's project."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__("job", job_id)
+
+
+class TrialNotFound(NotFound):
+    """No such trial of the job."""
+
+    def __init__(self, job_id: str, number: object) -> None:
+        super().__init__("trial", f"{job_id}/{number}")
+
+
 class UnknownName(ServiceError):
     """Something is asked for by a name that nothing has; `known` are the names there are, the most likely one first.
 

@@ -21,7 +21,7 @@ from service.access.caller import Caller
 from service.api.capacity import Probe, Turns
 from service.api.doors import Doors
 from service.clock import Clock
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput, JobNotFound
 from service.faults import Faults
 from service.monitoring.metrics import Metrics
 from service.settings import Settings
@@ -175,7 +175,7 @@ async def check_address(request: Request) -> None:
                 raise InvalidInput(name, "must not contain the NUL character")
     job_id = request.path_params.get("job_id")
     if job_id is not None and not await cast("Doors", request.app.state.doors).sees(request.state.caller, job_id):
-        raise NotFound("job", job_id)
+        raise JobNotFound(job_id)
 
 
 def _query_names(dependant: Dependant) -> Iterator[str]:

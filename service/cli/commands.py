@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,15 +58,16 @@ WATCH_OUTAGE_SECONDS = 600.0
 INTERRUPTED = 130
 
 
-_LISTS = {"job": "jobs", "trial": "trials JOB"}
-"""The commands that list what may be looked for in vain."""
-_NOT_FOUND = re.compile("no (job|trial) '[^']*'")
+_LISTS = {"job-not-found": "jobs", "trial-not-found": "trials JOB"}
+"""The command that lists what was looked for in vain, by what the service calls that."""
 
 
-def _hint(fault: str) -> str:
+def _hint(error: ServiceError) -> str:
     """Where to look for what there is not."""
-    found = _NOT_FOUND.fullmatch(fault)
-    return f"; `shampoo-tuner {_LISTS[found[1]]}` lists those there are" if found else ""
+    from service.client import ApiError
+
+    listing = _LISTS.get(error.problem.type.rpartition(":")[2]) if isinstance(error, ApiError) else None
+    return f"; `shampoo-tuner {listing}` lists those there are" if listing else ""
 
 
 class _Commands(TyperGroup):
@@ -79,7 +79,7 @@ class _Commands(TyperGroup):
         except ServiceError as error:
             first, *others = error.faults
             say(
-                f"shampoo-tuner: {len(others) + 1} faults:" if others else f"shampoo-tuner: {first}{_hint(first)}",
+                f"shampoo-tuner: {len(others) + 1} faults:" if others else f"shampoo-tuner: {first}{_hint(error)}",
                 err=True,
             )
             for fault in error.faults if others else ():

@@ -20,7 +20,7 @@ from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, deco
 from service.api.schemas.common import Page
 from service.api.schemas.webhooks import DeliveryRead, WebhookCreate, WebhookCreated, WebhookRead
 from service.api.strict_json import refuse_repeated_names
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput, JobNotFound
 from service.store.repositories import JobRepository
 from service.store.repositories.webhooks import DeliveryRepository, WebhookRepository
 from service.use_cases import webhooks as use_cases
@@ -78,7 +78,7 @@ def create_webhook(
     if body.job_id is not None:
         found = JobRepository(session).project_of(body.job_id)
         if found is None or caller.sees not in (None, found):
-            raise NotFound("job", body.job_id)
+            raise JobNotFound(body.job_id)
         project = found
     secret = new_secret()
     webhook = use_cases.add_webhook(

@@ -19,7 +19,7 @@ from service.dashboard.compare.differences import rows_of
 from service.dashboard.job.view import answer
 from service.dashboard.rendering import page
 from service.domain import Phase
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput, JobNotFound
 from service.evidence.recommend import pasteable
 from service.evidence.recommended import recommendation_from_json
 from service.store.models import Job, RecommendationRow
@@ -133,7 +133,7 @@ def _jobs(session: Session, caller: Caller, ids: Sequence[str]) -> list[Job]:
     for job_id in ids:
         job = JobRepository(session).get(job_id)
         if caller.sees not in (None, job.project):
-            raise NotFound("job", job_id)
+            raise JobNotFound(job_id)
         found.append(job)
     return found
 

@@ -22,7 +22,7 @@ from service.dashboard.new_job.fields import FormField
 from service.dashboard.new_job.form import first_workload, job_defaults, job_form, search_space, without_code
 from service.dashboard.new_job.options import OPTIONS, workload_form
 from service.dashboard.rendering import page
-from service.errors import NotFound
+from service.errors import JobNotFound
 from service.evidence.in_words.wording import OPTIMIZER_TITLES
 from service.specification.workloads import known_workloads
 from service.store.repositories import JobRepository
@@ -62,7 +62,7 @@ async def new_job_page(
     original: dict[str, Any] | None = None
     if clone is not None:
         if not await doors.sees(caller, clone):
-            raise NotFound("job", clone)
+            raise JobNotFound(clone)
         async with turns.one():
             original = await run_in_threadpool(read, clone)
     found = await preparations.do("the installed workloads", known_workloads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.errors import NotFound
+from service.errors import TrialNotFound
 
 LARGEST_NUMBER = 2**31 - 1
 
@@ -15,5 +15,5 @@ def trial_number(job_id: str, text: str) -> int:
     """
     is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER))
     if not is_number or int(text) > LARGEST_NUMBER:
-        raise NotFound("trial", f"{job_id}/{text}")
+        raise TrialNotFound(job_id, text)
     return int(text)

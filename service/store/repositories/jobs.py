@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, t
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
-from service.errors import NotFound
+from service.errors import JobNotFound
 from service.store.models import Event, Job
 
 _IS_THERE = Job.deleted_at.is_(None)
@@ -35,7 +35,7 @@ class JobRepository:
         """Raises: NotFound."""
         job = self._session.get(Job, job_id)
         if job is None or job.deleted_at is not None:
-            raise NotFound("job", job_id)
+            raise JobNotFound(job_id)
         return job
 
     def project_of(self, job_id: str) -> str | None:
@@ -45,7 +45,7 @@ class JobRepository:
     def check_exists(self, job_id: str) -> None:
         """Raises: NotFound."""
         if self._session.scalar(select(Job.id).where(Job.id == job_id, _IS_THERE)) is None:
-            raise NotFound("job", job_id)
+            raise JobNotFound(job_id)
 
     def get_locked(self, job_id: str) -> Job:
         """The job, locked against other writers until the transaction ends, with its newest values.
@@ -57,7 +57,7 @@ class JobRepository:
         statement = statement.execution_options(populate_existing=True)
         job = self._session.scalars(statement).one_or_none()
         if job is None:
-            raise NotFound("job", job_id)
+            raise JobNotFound(job_id)
         return job
 
     def find_by_idempotency_key(self, key: str) -> Job | None:

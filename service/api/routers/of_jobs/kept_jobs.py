@@ -32,7 +32,7 @@ from service.api.schemas.jobs import JobCreate, JobRead
 from service.api.schemas.many_jobs import JobIds, JobOutcome, JobOutcomes, JobPatch
 from service.api.strict_json import refuse_repeated_names
 from service.api.submission import SubmissionDependency
-from service.errors import NotFound, ServiceError
+from service.errors import JobNotFound, ServiceError
 from service.store.models import Job
 from service.store.repositories import JobRepository
 from service.store.session import Session
@@ -165,7 +165,7 @@ class _Many:
         for job_id in dict.fromkeys(jobs.job_ids):
             try:
                 if not await self._doors.sees(self._caller, job_id):
-                    raise NotFound("job", job_id)
+                    raise JobNotFound(job_id)
                 async with self._turns.one():
                     one = functools.partial(self._one, job_id, do, action=action, runs_it=runs_it)
                     job = await run_in_threadpool(one)

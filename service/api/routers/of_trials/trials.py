@@ -25,7 +25,7 @@ from service.api.schemas.common import Page
 from service.api.schemas.trials import TrialConfigRead, TrialCreate, TrialItem, TrialRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase
-from service.errors import NotFound
+from service.errors import TrialNotFound
 from service.store.repositories import (
     FoundTrial,
     JobRepository,
@@ -136,7 +136,7 @@ def read_trial(session: ReadSession, tagged: TaggedDependency, job_id: JobId, nu
     trial = TrialRepository(session).find(job_id, number)
     if trial is None:
         JobRepository(session).check_exists(job_id)
-        raise NotFound("trial", f"{job_id}/{number}")
+        raise TrialNotFound(job_id, number)
     return tagged.answer(TrialRead.of(trial, last_lines=last_lines(session, trial)), changeable_of_trial(trial))
 
 

@@ -23,7 +23,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session, aliased, selectinload
 
 from service.domain import Direction, FailureReason, Phase, TrialRequest, TrialState
-from service.errors import NotFound
+from service.errors import TrialNotFound
 from service.store.models import Job, MeasurementRow, Trial
 
 
@@ -112,7 +112,7 @@ class TrialRepository:
         """Raises: NotFound."""
         trial = self.find(job_id, number)
         if trial is None:
-            raise NotFound("trial", f"{job_id}/{number}")
+            raise TrialNotFound(job_id, number)
         return trial
 
     def find_by_idempotency_key(self, job_id: str, key: str) -> Trial | None:

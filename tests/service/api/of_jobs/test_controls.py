@@ -176,9 +176,11 @@ def test_trials_are_stopped_and_tried_again(http: httpx.Client, database: Databa
 
 def test_what_does_not_exist_is_not_found(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)
-    for path in ("job_nope/pause", "job_nope/resume", f"{job_id}/trials/0/stop", f"{job_id}/trials/0/retry"):
-        _refused(sqlite_http.post(f"/v1/jobs/{path}"), 404, "not-found")
-    _refused(sqlite_http.patch("/v1/jobs/job_nope", json={"budget": {"num_trials": 3}}), 404, "not-found")
+    for action in ("pause", "resume"):
+        _refused(sqlite_http.post(f"/v1/jobs/job_nope/{action}"), 404, "job-not-found")
+    for action in ("stop", "retry"):
+        _refused(sqlite_http.post(f"/v1/jobs/{job_id}/trials/0/{action}"), 404, "trial-not-found")
+    _refused(sqlite_http.patch("/v1/jobs/job_nope", json={"budget": {"num_trials": 3}}), 404, "job-not-found")
     for number in ("x", "-1", "1e99", str(2**63)):
         _refused(sqlite_http.post(f"/v1/jobs/{job_id}/trials/{number}/stop"), 422, "invalid-input")
 
