@@ -97,6 +97,10 @@ class Settings(BaseSettings):
     """True if a job may name its workload or its sampler as `module:Class`, which the service then imports from its
     packages and its directory: whoever may submit jobs can then run any code of these. Registered workloads, also
     those of installed packages, are always allowed."""
+    package_bytes: int = Field(default=20_000_000_000, ge=0)
+    """The most that the packages take which the code of jobs requires, below `packages` in `data_dir`, those included
+    that are being installed. For new ones those go that were not used for longest; where all are in use, a
+    job that requires others is refused, or begins again later. 0: none are installed."""
     data_roots: Annotated[tuple[Path, ...] | None, NoDecode] = None
     """The directories that trials may read: paths in a job lie in them, links followed, and not in hidden directories
     below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's

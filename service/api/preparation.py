@@ -263,7 +263,7 @@ def _prepare(
     dry_run: bool,
 ) -> Prepared:
     code = body.code
-    with laid_out(archive, code, packages=settings.package_place):
+    with laid_out(archive, code, packages=settings.package_place, max_bytes=settings.package_bytes):
         return _find_out(body, settings, price, data_are_here=data_are_here, dry_run=dry_run)
 
 
@@ -341,7 +341,7 @@ async def _described_workload(
     archive = await code_reader.archive(specification, project=stored.project)
 
     def describe() -> WorkloadDescription:
-        with laid_out(archive, code, packages=settings.package_place):
+        with laid_out(archive, code, packages=settings.package_place, max_bytes=settings.package_bytes):
             return workload_of(specification)
 
     what = json.dumps([name, None if code is None else code.model_dump()], sort_keys=True)

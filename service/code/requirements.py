@@ -12,7 +12,6 @@ import hashlib
 import importlib.metadata
 import json
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -23,19 +22,21 @@ from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from service.code.package_room import NEW, bytes_below, is_at, remove_unused, room_left
+
 INSTALL_SECONDS = 600.0
-KEPT_UNUSED_SECONDS = 7 * 24 * 3600.0
-"""Packages that nobody has used for so long are removed when others are installed."""
+LOOK_SECONDS = 0.5
+"""Between two looks at what pip has written."""
 
 _OPTIONS = (
     *("--only-binary", ":all:"),
+    "--no-cache-dir",  # which is nobody's to bound, and of no use: a list is installed once
     *("--no-input", "--disable-pip-version-check", "--no-warn-script-location", "--quiet"),
     *("--root-user-action", "ignore"),
 )
+ROOM_SETTING = "SHAMPOO_TUNER_PACKAGE_BYTES"
 _SHOWN_OF_OUTPUT = 600
 _OWN = "shampoo-tuner"
-_NEW = "new-"
-"""How the directories of installations begin that have not ended."""
 
 
 class NotInstalled(Exception):
@@ -56,11 +57,15 @@ class Packages:
             os.close(self.lock)
 
 
-def hold(requirements: Sequence[str], parent: Path) -> Packages:
+def hold(requirements: Sequence[str], parent: Path, *, max_bytes: int) -> Packages:
     """Installs packages below `parent`, unless they are there. It may take minutes.
 
+    Args:
+        max_bytes: of all that lies below `parent`. Where it is too much, packages go that nobody holds.
+
     Raises:
-        NotInstalled: there are none such, or they do not go with what is installed here, or not in time.
+        NotInstalled: there are none such, or they do not go with what is installed here, or not in time or in the room
+            that is left.
     """
     if not requirements:
         return Packages((), -1)
@@ -80,13 +85,13 @@ def hold(requirements: Sequence[str], parent: Path) -> Packages:
         lock = os.open(lock_file, os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_SH)
-            if _is_at(lock, lock_file) and directory.is_dir():
+            if is_at(lock, lock_file) and directory.is_dir():
                 os.utime(directory)
                 break
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if _is_at(lock, lock_file) and not directory.is_dir():
-                _remove_unused(parent)
-                _install(requirements, constraints, directory)
+            if is_at(lock, lock_file) and not directory.is_dir():
+                remove_unused(parent)
+                _install(requirements, constraints, directory, max_bytes=max_bytes)
         except BaseException:
             os.close(lock)
             raise
@@ -95,69 +100,57 @@ def hold(requirements: Sequence[str], parent: Path) -> Packages:
     return Packages(found, lock)
 
 
-def _is_at(lock: int, file: Path) -> bool:
-    """Whether an open file still stands at its path: whoever removes packages removes their lock."""
-    try:
-        return os.path.samestat(os.fstat(lock), file.stat())
-    except FileNotFoundError:
-        return False
-
-
-def _install(requirements: Sequence[str], constraints: Sequence[str], directory: Path) -> None:
+def _install(requirements: Sequence[str], constraints: Sequence[str], directory: Path, *, max_bytes: int) -> None:
     # Not `importlib.util.find_spec`: setuptools' hook takes a look for pip for pip itself, and then refuses to be
     # imported in this process, which torch's compiler does.
     if PathFinder.find_spec("pip") is None:
         raise NotInstalled("pip is not installed here")
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=_NEW) as temporary:
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=NEW) as temporary:
         new, listed = Path(temporary) / "packages", Path(temporary) / "constraints.txt"
         new.mkdir()
         listed.write_text("".join(constraints), encoding="utf-8")
         command = [sys.executable, "-m", "pip", "install", "--prefix", str(new), "--constraint", str(listed)]
-        try:
-            subprocess.run(
-                [*command, *_OPTIONS, *requirements],
-                cwd=temporary,  # nothing lies there that pip could take for a package, or Python for a module of pip's
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                timeout=INSTALL_SECONDS,
-                check=True,
-            )
-        except subprocess.TimeoutExpired as error:
-            raise NotInstalled(f"pip takes more than {INSTALL_SECONDS:g} s") from error
-        except subprocess.CalledProcessError as error:
-            said = error.output.decode(errors="replace").strip()[-_SHOWN_OF_OUTPUT:]
-            raise NotInstalled(f"pip says: {' '.join(said.split())}") from error
+        _run([*command, *_OPTIONS, *requirements], Path(temporary), max_bytes=max_bytes)
         new.rename(directory)
 
 
-def _remove_unused(parent: Path) -> None:
-    """Removes packages that nobody holds, and nobody has for a week, and what is left of installations that failed."""
-    for lock_file in parent.glob("*.lock"):
-        directory = lock_file.with_suffix("")
-        if _is_used(directory):
-            continue
-        try:
-            lock = os.open(lock_file, os.O_RDWR)
-        except FileNotFoundError:  # another process has just removed it
-            continue
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if _is_at(lock, lock_file):
-                shutil.rmtree(directory, ignore_errors=True)
-                lock_file.unlink()
-        except BlockingIOError:
-            pass
-        finally:
-            os.close(lock)
-    for unfinished in parent.glob(f"{_NEW}*"):
-        if not _is_used(unfinished):
-            shutil.rmtree(unfinished, ignore_errors=True)
+def _run(command: Sequence[str], temporary: Path, *, max_bytes: int) -> None:
+    """Runs pip in a directory that has room for all that it writes; `max_bytes` is that of the directory's parent.
 
-
-def _is_used(directory: Path) -> bool:
-    """Whether somebody has held what lies there in the last week."""
+    Raises:
+        NotInstalled: it failed, or takes too long, or needs more.
+    """
+    room = room_left(temporary.parent, max_bytes)
+    output = temporary / "said.txt"
+    ends_at = time.monotonic() + INSTALL_SECONDS
+    with output.open("wb") as said:
+        pip = subprocess.Popen(
+            command,
+            cwd=temporary,  # nothing lies there that pip could take for a package, or Python for a module of pip's
+            env={**os.environ, "TMPDIR": str(temporary)},
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=subprocess.STDOUT,
+        )
     try:
-        return directory.stat().st_mtime > time.time() - KEPT_UNUSED_SECONDS
-    except FileNotFoundError:
-        return False
+        has_ended = False
+        while not has_ended:
+            try:
+                has_ended = pip.wait(LOOK_SECONDS) is not None
+            except subprocess.TimeoutExpired:
+                if time.monotonic() > ends_at:
+                    raise NotInstalled(f"pip takes more than {INSTALL_SECONDS:g} s") from None
+            taken = bytes_below(temporary)
+            if taken > room:
+                room = room_left(temporary.parent, max_bytes) + taken
+            if taken > room:
+                raise NotInstalled(
+                    f"all packages of jobs together may take {max_bytes} bytes ({ROOM_SETTING}), "
+                    "and with these they would take more than that beside those that are in use"
+                )
+    finally:
+        pip.kill()
+        pip.wait()
+    if pip.returncode:
+        said_last = output.read_text(errors="replace").strip()[-_SHOWN_OF_OUTPUT:]
+        raise NotInstalled(f"pip says: {' '.join(said_last.split())}")

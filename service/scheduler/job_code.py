@@ -49,7 +49,7 @@ def enter_code(database: Database, job: Job, settings: Settings, directory: Path
         raise JobImpossible(f"the job can no longer be run: {error}") from error
     # They are held until this process ends. That they cannot be installed says nothing of the job: the index may be out
     # of reach, and the next run tries again.
-    packages = hold(code.requirements, settings.package_place)
+    packages = hold(code.requirements, settings.package_place, max_bytes=settings.package_bytes)
     found = JobCode(directory / "code", code.environment, packages.paths)
     found.enter()
     return found

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from service.cli.job_file import read_requirements
-from service.code.requirements import KEPT_UNUSED_SECONDS, NotInstalled, hold
+from service.code.package_room import KEPT_UNUSED_SECONDS, bytes_below
+from service.code.requirements import NotInstalled, hold
 from service.errors import InvalidInput
 from tests.support.service.wheels import index_alone, write_wheel
 from trainers.processes.job_code import JobCode
 
+ROOM = 10**9
 PRINTED = "import sent_package, numpy; print(sent_package.NAME, sent_package.__file__)"
 
 
@@ -24,7 +26,7 @@ def test_packages_are_installed_once_and_what_is_here_stays(tmp_path: Path, monk
     write_wheel(index, "sent-package", "NAME = 'sent-package'", requires=["numpy"])
     write_wheel(index, "wants-another", "", requires=["pydantic<1"])
     index_alone(monkeypatch, index)
-    held = hold(["sent-package>=1"], place)
+    held = hold(["sent-package>=1"], place, max_bytes=ROOM)
     [path] = held.paths
     assert {entry.name.partition("-")[0] for entry in path.iterdir()} <= {
         "sent_package",
@@ -36,7 +38,7 @@ def test_packages_are_installed_once_and_what_is_here_stays(tmp_path: Path, monk
     [directory] = (entry for entry in place.iterdir() if entry.is_dir())
     os.utime(directory, (0, directory.stat().st_mtime - 2 * KEPT_UNUSED_SECONDS))
     with pytest.raises(NotInstalled, match="wants-another"):
-        hold(["wants-another"], place)
+        hold(["wants-another"], place, max_bytes=ROOM)
     assert path.is_dir(), "somebody holds it"
 
     code = JobCode(tmp_path, packages=held.paths)
@@ -51,13 +53,13 @@ def test_packages_are_installed_once_and_what_is_here_stays(tmp_path: Path, monk
     assert shown.stdout == f"sent-package {path / 'sent_package.py'}\n"
 
     (index / "sent_package-1.0-py3-none-any.whl").unlink()
-    again = hold(["sent-package>=1"], place)
+    again = hold(["sent-package>=1"], place, max_bytes=ROOM)
     assert again.paths == held.paths
     for each in (held, again):
         each.close()
     os.utime(directory, (0, directory.stat().st_mtime - 2 * KEPT_UNUSED_SECONDS))
     with pytest.raises(NotInstalled, match="wants-another"):
-        hold(["wants-another"], place)
+        hold(["wants-another"], place, max_bytes=ROOM)
     [lock] = place.iterdir()
     assert lock.suffix == ".lock", "that of the installation that failed alone is left, until the next"
     assert lock.stem != directory.name
@@ -69,14 +71,33 @@ def test_where_pip_was_asked_torch_can_still_compile(tmp_path: Path, monkeypatch
     script = (
         "import pathlib, sys\n"
         "from service.code.requirements import NotInstalled, hold\n"
-        "try: hold(['no-such-package'], pathlib.Path(sys.argv[1]))\n"
+        "try: hold(['no-such-package'], pathlib.Path(sys.argv[1]), max_bytes=10**9)\n"
         "except NotInstalled: import setuptools\n"  # as the compiler does; Python 3.11 has a distutils of its own
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "packages")], check=True)
 
 
+@pytest.mark.processes
+def test_all_packages_together_have_so_much_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index, place = tmp_path / "index", tmp_path / "packages"
+    for name in ("first-one", "second-one"):
+        write_wheel(index, name, f"TEXT = '{'x' * 200_000}'")
+    index_alone(monkeypatch, index)
+    first = hold(["first-one"], place, max_bytes=ROOM)
+    room = bytes_below(place) + 50_000
+    with pytest.raises(NotInstalled, match="SHAMPOO_TUNER_PACKAGE_BYTES"):
+        hold(["second-one"], place, max_bytes=room)
+    assert first.paths[0].is_dir()
+    first.close()
+    second = hold(["second-one"], place, max_bytes=room)
+    assert not first.paths[0].exists()
+    assert second.paths[0].is_dir()
+    assert bytes_below(place) < room
+    second.close()
+
+
 def test_nothing_required_is_nothing_installed(tmp_path: Path) -> None:
-    held = hold([], tmp_path / "packages")
+    held = hold([], tmp_path / "packages", max_bytes=ROOM)
     held.close()
     assert held.paths == ()
     assert not any(tmp_path.iterdir())

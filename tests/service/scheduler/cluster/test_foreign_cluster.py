@@ -159,7 +159,7 @@ def test_killed_runs_and_finished_jobs_leave_no_actor_and_no_placement_group(
     environment, requirements = {"GREETING": "of the job"}, ["sent-package"]
     parts = {"workload": {"name": "sent:Sent"}, "training": {"num_steps": 2, "evaluate_every": 1}}
     code = {"sha256": archive.sha256, "environment": environment, "requirements": requirements}
-    with laid_out(archive.content, CodeChoice.model_validate(code), packages=tmp_path / "packages"):
+    with laid_out(archive.content, CodeChoice.model_validate(code), packages=tmp_path / "packages", max_bytes=10**9):
         job_id = service.submit({**specification(num_trials=1), **parts, "code": code})
     job, trials = service.finish(job_id)
     assert job.state is JobState.SUCCEEDED, (job.failure, trials)
