@@ -93,6 +93,11 @@ class Watch:
         """Ends the run after so many seconds from now."""
         self._deadline = time.monotonic() + seconds
 
+    def limit_by_quota(self) -> None:
+        """Ends the run now, as the device-hours of its project are spent."""
+        self._quota_is_spent = True
+        self.limit(0.0)
+
     def limit_training(self, seconds: float) -> None:
         """Ends the run when the job's trials have trained for so many seconds in all, as SQL tells."""
         self._allowed_seconds = seconds
@@ -158,8 +163,7 @@ class Watch:
             if self._allowed_seconds is not None and trials.spent_seconds(job.id) >= self._allowed_seconds:
                 self.limit(0.0)
             elif hours_are_spent(session, job.project):
-                self._quota_is_spent = True
-                self.limit(0.0)
+                self.limit_by_quota()
         return None
 
     def _watch_processes(self) -> None:

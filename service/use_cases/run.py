@@ -304,6 +304,8 @@ def finish_job(
     cut_off = quota_spent(job.project) if quota_is_spent else BUDGET_SPENT
     was_cut_off = cancel_unfinished_trials(session, job, now=now, detail=failure or cut_off)
     trials = TrialRepository(session).with_measurements(job.id)
+    # Between two trials nothing is unfinished, as where others train them and nobody has one.
+    was_cut_off = was_cut_off or (quota_is_spent and len(trials) < job.num_trials)
     if failure is None and not was_cut_off:
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
     if not store_recommendation(session, job, trials, now=now) and failure is None:

@@ -86,7 +86,12 @@ def run_external_job(
         watch.stop_for_lease()
         insights.close()
         try:
-            write(lambda session: run.finish_job(session, lease, failure=failure, now=clock()))
+            quota_is_spent = ending is Ending.QUOTA_SPENT
+            write(
+                lambda session: run.finish_job(
+                    session, lease, failure=failure, quota_is_spent=quota_is_spent, now=clock()
+                )
+            )
         except LeaseLost:
             logger.info("the lease of job %s was lost", lease.job_id)
     insights.stop()

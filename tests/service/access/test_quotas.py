@@ -9,8 +9,12 @@ import pytest
 from service.access.caller import Scope
 from service.access.projects import Quotas, change_project, create_project
 from service.access.quotas import hours_are_spent
+from service.clock import utc_now
 from service.domain import JobState, TrialState
 from service.errors import Conflict, InvalidInput, QuotaExceeded, UnknownName
+from service.scheduler.external.run import run_external_job
+from service.scheduler.watch import Watch
+from service.settings import Settings
 from service.store.repositories import JobRepository, ProjectRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import note_disk_use
@@ -18,6 +22,7 @@ from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job, pause_job, resume_job
 from service.use_cases.waiting import waiting_of
 from tests.support.service.callers import asking, give_token
+from tests.support.service.external import submit_external
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, run_trial, submit
 
 
@@ -124,6 +129,22 @@ def test_a_project_that_has_spent_its_hours_ends_what_it_runs(database: Database
         failure = JobRepository(session).get(other.job_id).failure
         assert failure is not None
         assert failure.endswith("; project default has spent the device-hours of its quota (max_device_hours)")
+
+
+def test_a_job_that_nobody_trains_a_trial_of_is_ended_too_and_goes_on_later(sqlite_database: Database) -> None:
+    _make(sqlite_database, "small")
+    job = submit_external(sqlite_database, project="small")
+    lease = claim(sqlite_database, add_worker(sqlite_database))
+    assert lease is not None
+    watch = Watch(sqlite_database, lease, poll_seconds=1.0)
+    watch.limit_by_quota()
+    run_external_job(sqlite_database, lease, watch, Settings())
+    with sqlite_database.reading() as session:
+        ended = JobRepository(session).get(job)
+        assert ended.failure is not None
+        assert ended.failure.endswith("; project small has spent the device-hours of its quota (max_device_hours)")
+    with sqlite_database.writing() as session:
+        assert resume_job(session, job, now=utc_now()).state is JobState.QUEUED
 
 
 @pytest.mark.slow
