@@ -71,7 +71,7 @@ class Answer:
 
 
 def status_words(evidence: Evidence) -> str:
-    """The standing of the recommended config, and why: `Confirmed: it held with 3 new seeds`."""
+    """The standing of the recommended config, and why: `Confirmed: the config itself held with 3 new seeds`."""
     result = evidence.confirmation
     own = next((found for found in result.configs if found.number == evidence.best.number), None) if result else None
     num_seeds = 0
@@ -80,7 +80,7 @@ def status_words(evidence: Evidence) -> str:
     with_seeds = f"with {num_seeds} new {'seed' if num_seeds == 1 else 'seeds'}"
     match evidence.status:
         case EvidenceStatus.CONFIRMED:
-            return f"Confirmed: it held {with_seeds}"
+            return f"Confirmed: the config itself held {with_seeds}"
         case EvidenceStatus.REFUTED:
             if own is not None and own.has_failed:
                 return f"Refuted: it failed {with_seeds}"
