@@ -163,5 +163,5 @@ def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) ->
         elif trial.state is TrialState.RUNNING:
             detail = f"{'paused' if pauses else 'interrupted'}; goes on from its last checkpoint"
             move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
-    move_job(session, job, JobState.PAUSED if pauses else JobState.QUEUED, now=now)
+    move_job(session, job, JobState.PAUSED if pauses else JobState.QUEUED, now=now, lost=crash)
     return job.state

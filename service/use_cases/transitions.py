@@ -22,13 +22,21 @@ class IllegalTransition(RuntimeError):
 
 
 def move_job(
-    session: Session, job: Job, to: JobState, *, now: datetime, failure: str | None = None, cut_off: str | None = None
+    session: Session,
+    job: Job,
+    to: JobState,
+    *,
+    now: datetime,
+    failure: str | None = None,
+    cut_off: str | None = None,
+    lost: str | None = None,
 ) -> None:
     """Moves a locked job to another state. Leaving `running` drops the lease and what was asked of the run.
 
     Args:
         failure: why it failed, for a person.
         cut_off: what ended it before its trials had, likewise.
+        lost: what its run died of, where another one is to go on, likewise.
     """
     if to not in JOB_TRANSITIONS[job.state]:
         raise IllegalTransition(f"job {job.id}: {job.state} -> {to}")
@@ -50,12 +58,13 @@ def move_job(
     if to is not JobState.RUNNING:
         job.lease_worker_id = None
         job.lease_expires_at = None
-    record_job_event(session, job, now=now)
+    record_job_event(session, job, lost=lost, now=now)
 
 
-def record_job_event(session: Session, job: Job, *, now: datetime) -> None:
-    """Appends the event that tells a job's present state."""
-    EventRepository(session).add(job.id, "job.state", {"state": job.state.value, "failure": job.failure}, now)
+def record_job_event(session: Session, job: Job, *, lost: str | None = None, now: datetime) -> None:
+    """Appends the event that tells a job's present state. `lost`: see `move_job`."""
+    data = {"state": job.state.value, "failure": job.failure, "lost": None if lost is None else storable(lost)}
+    EventRepository(session).add(job.id, "job.state", data, now)
 
 
 def record_deletion_event(session: Session, job: Job, *, now: datetime) -> None:

@@ -11,7 +11,7 @@ import pytest
 from service.domain import FailureReason, JobState, TrialState
 from service.errors import LeaseLost
 from service.store.models import Job, Trial
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
 from service.use_cases.run import finish_trial, start_trial
@@ -87,6 +87,14 @@ def test_a_lease_is_kept_while_its_worker_beats_and_lost_after(database: Databas
     taken = claim(database, rival, now=NOW + timedelta(seconds=56))
     assert taken is not None
     assert (taken.job_id, taken.worker_id, taken.attempt) == (lease.job_id, rival, 2)
+    with database.reading() as session:
+        told = EventRepository(session).after(0, project=None, job_id=lease.job_id, limit=10)
+    assert [(event.data["state"], event.data["lost"]) for event in told] == [
+        ("queued", None),
+        ("running", None),
+        ("queued", "its worker was lost"),
+        ("running", None),
+    ]
 
 
 def test_a_run_whose_job_was_taken_over_can_write_nothing(database: Database) -> None:
