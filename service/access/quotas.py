@@ -34,13 +34,17 @@ def check_room(session: Session, name: str) -> None:
 
 
 def check_stored_bytes(session: Session, name: str) -> None:
-    """Refuses to store more for a project that has used up its quota of bytes.
+    """Refuses to store more for a project that has used up its quota of bytes. One with such a quota is locked until
+    the transaction ends, so that of two at once the second is counted with the first.
 
     Raises:
         QuotaExceeded: names the quota.
     """
     projects = ProjectRepository(session)
     project = projects.find(name)
+    if project is not None and project.max_stored_bytes is not None:
+        project = projects.find_locked(name)
+        assert project is not None, "projects are never removed"
     if project is not None and project.max_stored_bytes is not None:
         _check(name, "max_stored_bytes", project.max_stored_bytes, projects.stored_bytes(name))
 

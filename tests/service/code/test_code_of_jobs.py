@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from service.access.caller import Scope
 from service.access.projects import Quotas, create_project
 from service.client import ApiError, Client
 from service.code.archive import MAX_SENT_BYTES, CodeFile, pack
+from service.errors import QuotaExceeded
 from service.store.repositories import AuditRepository, CodeRepository, ProjectRepository
 from service.store.session import Database
 from service.use_cases.keeping.code import KEPT_UNUSED, keep_code, remove_unused_code
@@ -91,6 +93,27 @@ def test_code_is_listed_and_removed_once_no_job_names_it(database: Database) -> 
         client.cancel(job)
         with pytest.raises(ApiError, match="1 job names code"):  # it may be cloned
             client.remove_code(used)
+
+
+def test_of_two_that_are_sent_at_once_the_second_is_counted_with_the_first(database: Database) -> None:
+    with database.writing() as session:
+        create_project(session, "small", Quotas(max_stored_bytes=1), now=NOW)
+    refused: list[QuotaExceeded] = []
+
+    def send_another() -> None:
+        try:
+            keep(database, pack({"other.py": CodeFile(b"")}), project="small")
+        except QuotaExceeded as error:
+            refused.append(error)
+
+    other = threading.Thread(target=send_another)
+    with database.writing() as session:
+        keep_code(session, ARCHIVE, project="small", owner=None, now=NOW)
+        other.start()
+        other.join(timeout=0.5)
+        assert other.is_alive()
+    other.join(PATIENCE_SECONDS)
+    assert [error.quota for error in refused] == ["max_stored_bytes"]
 
 
 def test_lists_of_code_come_in_pages(sqlite_database: Database, http: httpx.Client) -> None:
