@@ -14,6 +14,7 @@ const AT_ONCE = ["pause", "resume", "cancel"];
 
 const dialog = document.getElementById("sure");
 const note = document.getElementById("done");
+let asked = null; // what the dialog names, whatever has become of the choices since
 
 async function send(address, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
@@ -71,7 +72,7 @@ function ask(action) {
   const go = document.getElementById("go");
   go.textContent = button ?? verb;
   go.classList.toggle("danger", isDanger === true);
-  dialog.dataset.action = action;
+  asked = { action, jobs };
   dialog.returnValue = "";
   dialog.showModal();
 }
@@ -82,7 +83,7 @@ export function followActions(shown) {
     button.addEventListener("click", () => ask(button.dataset.do));
   }
   dialog.addEventListener("close", () => {
-    if (dialog.returnValue === "go") act(dialog.dataset.action, chosenJobs(), shown);
+    if (dialog.returnValue === "go") act(asked.action, asked.jobs, shown);
   });
   document.getElementById("seen").addEventListener("click", () => (note.hidden = true));
 }

@@ -32,6 +32,14 @@ export function chooseNone() {
   chooseAll(false);
 }
 
+/** Makes a change that replaces rows; those that are there afterwards stay chosen. */
+export function keepChosen(change) {
+  const chosen = new Set(chosenJobs().map(({ id }) => id));
+  change();
+  for (const box of boxes()) box.checked = chosen.has(box.closest("tr").id);
+  showChosen();
+}
+
 export function followChoices() {
   document.addEventListener("change", ({ target }) => {
     if (target.id === "choose-all") chooseAll(target.checked);

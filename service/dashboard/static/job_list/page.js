@@ -4,7 +4,7 @@ import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
 import { keepTimes } from "../shared/times.js";
 import { followActions } from "./acting.js";
-import { followChoices, showChosen } from "./choosing.js";
+import { followChoices, keepChosen, showChosen } from "./choosing.js";
 
 const arrived = document.getElementById("arrived");
 const body = (page) => page.querySelector("#jobs tbody");
@@ -39,9 +39,9 @@ async function refresh() {
 /** Shows the list as it is now, in its order. */
 async function renew() {
   const next = await fetchPage();
-  document.getElementById("jobs").replaceChildren(...document.importNode(next.getElementById("jobs"), true).childNodes);
+  const jobs = document.importNode(next.getElementById("jobs"), true);
+  keepChosen(() => document.getElementById("jobs").replaceChildren(...jobs.childNodes));
   tell(0);
-  showChosen();
 }
 
 arrived.firstElementChild.addEventListener("click", async () => {

@@ -87,6 +87,7 @@ def test_jobs_that_come_move_no_row_until_they_are_asked_for(page: Page, sqlite_
     expect(names.first).to_have_text("has come")
     expect(show).to_be_hidden()
     expect(names).to_have_count(25)
+    expect(page.locator('[name="chosen"]').nth(4)).to_be_checked()  # the same job, one row further down
     page.goto("/?state=running")
     story.run(0)
     expect(page.locator(f"#{story.job_id}")).to_contain_text("1/20")
