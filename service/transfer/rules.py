@@ -30,8 +30,8 @@ MAX_BATCH_FACTOR = 4.0
 """Of the learning rate by the batch, either way: beyond, the critical batch may be passed."""
 HORIZON_EXPONENT = -0.32
 """Of E, where steps have the length of Adam's: at equal batch, and so beside √B, which is for equally many examples.
-Of the shipped workloads the digits, which overfit, have an optimum that falls faster, and `stdlib-gpt` one that stays
-from 60 to 960 steps (`tests.benchmarks.starting_values`)."""
+Of the shipped workloads the digits, which overfit, have an optimum that falls faster, and `stdlib-gpt` one that does
+not fall from 60 to 240 steps (`tests.benchmarks.starting_values`)."""
 AVERAGE_RANGE = (1e-3, 0.2)
 """Of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
 MIN_WARMUP_STEPS = 50
