@@ -21,7 +21,7 @@ from tests.support.shampoo.members import member
 from tests.support.trainers.ranks import WarmRanks
 
 Ranks = dict[int, WarmRanks]
-NUM_STEPS = 20
+NUM_STEPS = 12
 _SHARES = {2: (4.0, -2.0), 4: (4.0, 0.0, 0.0, 0.0)}
 LOSSLESS = {"distributed": "lossless"}
 
