@@ -6,7 +6,7 @@ A test's lane is its marker, and pyproject.toml says what each promises:
   run one after the other, in the first worker: a worker of the service that starts ends what killed ones have left on
   the machine, so that two such tests could change each other's subject.
 - `patient`: starts services or Ray clusters, too, but kills no worker of the service and has minutes for everything, so
-  that it may run beside any other test. They are in two rows, those of `tests/service/behaviour` and all others, so
+  that it may run beside any other test. They are in two rows that take about as long (`FIRST_ROW` and all others), so
   that no more than three of all these run at once: each waits much, and two cores carry three and what else runs.
 - `processes`: starts another process: ranks, a browser, a database server, a command.
 - none: starts no process. The fast ring, `tests/run --fast`, is of these (`rings.py`).
@@ -36,8 +36,8 @@ FIXTURES = {
     **dict.fromkeys(("browser", "postgresql_url", "s3"), pytest.mark.processes),
 }
 """The marker of whoever asks for a fixture of this name."""
-BEHAVIOUR = "tests/service/behaviour/"
-"""Its patient tests take about as long as those of all other folders."""
+FIRST_ROW = ("tests/service/behaviour/", "tests/e2e/test_readme.py", "tests/e2e/test_example_package.py")
+"""Their patient tests take about as long as all others."""
 NICENESS = 5
 """Of all workers but the first: little enough that nothing starves."""
 LANES_FILE = "lanes_file"
@@ -75,7 +75,7 @@ def scope(node_id: str, name: str) -> str:
     if name == "services":
         return name
     if name == "patient":
-        return f"{name} {BEHAVIOUR}" if path.startswith(BEHAVIOUR) else name
+        return f"{name}, first row" if path.startswith(FIRST_ROW) else name
     if name == "processes" and path.startswith("tests/shampoo/distributed/"):
         return f"{name} tests/shampoo/distributed"
     return f"{name} {path}"
