@@ -145,7 +145,7 @@ def test_the_fast_ring_is_a_part_of_what_has_no_lane_and_all_of_it_where_a_path_
     ("node_id", "lane", "scope"),
     [
         ("tests/service/cli/test_demo.py::test_it[a::b]", "services", "services"),
-        ("tests/service/behaviour/test_front.py::test_it", "patient", "patient tests/service/behaviour/"),
+        ("tests/service/behaviour/test_front.py::test_it", "patient", "patient, first row"),
         ("tests/e2e/test_workloads.py::test_it", "patient", "patient"),
         ("tests/service/cli/test_demo.py::test_it[a::b]", "fast", "fast tests/service/cli/test_demo.py"),
         ("tests/shampoo/distributed/test_a.py::test_it", "processes", "processes tests/shampoo/distributed"),
