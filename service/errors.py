@@ -194,9 +194,9 @@ class QuotaExceeded(ServiceError):
     """The project has used up what it may have; `quota` is the field of the project that says how much that is."""
 
     def __init__(self, project: str, quota: str, *, limit: float, used: float) -> None:
+        self.way_out = f"`shampoo-tuner project set {project}` changes that"
         super().__init__(
-            f"project {project!r} has used {used:g} of the {limit:g} that {quota} allows it; "
-            f"`shampoo-tuner project set {project}` changes that"
+            f"project {project!r} has used {used:g} of the {limit:g} that {quota} allows it; {self.way_out}"
         )
         self.project, self.quota, self.limit, self.used = project, quota, limit, used
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,17 +86,14 @@ def _told(job_file: Path, errors: Sequence[FieldError], settings: Sequence[str] 
             place = place_of(fault.pointer, places)
         any_place |= place is not None
         where = "" if place is None else f"{job_file}:{place.line}:{place.column}: "
-        lines.append(f"{where}{fault.field}: {fault.message}{_got(fault)}")
+        lines.append(f"{where}{fault.field}: {fault.message}{_way_out(fault)}")
     return lines, any_place
 
 
-def _got(fault: FieldError) -> str:
-    """What stands there, where the message does not say it, and what was probably meant."""
-    got, message = fault.value, fault.message
-    if not message.startswith("must be ") or message.endswith("?") or not isinstance(got, str | int | float):
-        return ""
-    if message == "must be a valid string":
-        return f", got {got!r}: in quotes it is one"
-    if message == "must be an object" and fault.field in _NAMED:
-        return f', got {got!r}: write {fault.field}: {{name: "{got}"}}'
-    return f", got {got!r}"
+def _way_out(fault: FieldError) -> str:
+    """What to write in a file's place of a value of another kind, where that is known."""
+    if fault.expected == ["string"] and isinstance(fault.value, int | float):
+        return ": in quotes it is one"
+    if fault.expected == ["object"] and fault.field in _NAMED and isinstance(fault.value, str):
+        return f": write {fault.field}: {{name: {json.dumps(fault.value)}}}"
+    return ""

@@ -34,6 +34,7 @@ from service.clock import Clock, utc_now
 from service.code.archive import MAX_SENT_BYTES
 from service.dashboard import not_found, routes
 from service.dashboard.assets import static_mounts
+from service.dashboard.problem_page import problem_page
 from service.dashboard.rendering import CONTENT_SECURITY_POLICY, HEADERS
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
@@ -123,6 +124,7 @@ def create_app(
         redoc_url=None,
         routes=[*_routes()],
     )
+    app.state.problem_page = problem_page
     app.state.settings = settings
     app.state.data_are_here = data_are_here
     app.state.database = opened

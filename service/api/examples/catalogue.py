@@ -59,9 +59,9 @@ PROBLEM: dict[str, Any] = {
     "type": "urn:shampoo-tuner:problem:invalid-input",
     "title": "The request is not valid",
     "status": 422,
-    "detail": "budget.num_trials: must be greater than or equal to 1",
+    "detail": "budget.num_trials: must be greater than or equal to 1, got -3",
     "instance": "/v1/jobs",
     "errors": [
-        {"field": "budget.num_trials", "message": "must be greater than or equal to 1", "value": -3},
+        {"field": "budget.num_trials", "message": "must be greater than or equal to 1, got -3", "value": -3},
     ],
 }

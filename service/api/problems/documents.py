@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from fastapi import Request
 from fastapi.responses import JSONResponse
+from starlette.types import Receive, Scope, Send
 
 from service.api import examples
 from service.api.schemas.common import FieldError, Problem
@@ -18,6 +20,24 @@ MAX_ERRORS = 20
 MAX_CHARACTERS = 2000
 """Of a text in a problem: what was sent may be in it."""
 NOT_VALID = "The request is not valid"
+
+
+class ProblemResponse(JSONResponse):
+    """A problem as a document, or as the page that the application's `state.problem_page` makes of it."""
+
+    def __init__(self, problem: Problem, *, headers: Mapping[str, str]) -> None:
+        content = problem.model_dump(mode="json", exclude_none=True)
+        if not problem.errors:
+            del content["errors"]
+        super().__init__(content, problem.status, headers, MEDIA_TYPE)
+        self._problem, self._own_headers = problem, headers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        page = scope["app"].state.problem_page(Request(scope), self._problem, self._own_headers)
+        if page is None:
+            await super().__call__(scope, receive, send)
+        else:
+            await page(scope, receive, send)
 
 
 def problem_response(
@@ -32,10 +52,7 @@ def problem_response(
 ) -> JSONResponse:
     """A problem as a response."""
     document = problem(status, slug, title, detail, instance=instance, errors=errors)
-    content = document.model_dump(mode="json", exclude_none=True)
-    if not errors:
-        del content["errors"]
-    return JSONResponse(content, status, headers, MEDIA_TYPE)
+    return ProblemResponse(document, headers=headers or {})
 
 
 def problem(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -16,7 +17,7 @@ from search_spaces.nearest import did_you_mean
 from service.api.problems.documents import invalid, malformed, problem_response
 from service.api.problems.unread_jobs import further_errors
 from service.api.request_body import field_of, fields_at, join_field, small, spot_of
-from service.api.schemas.common import FieldError
+from service.api.schemas.common import FieldError, JsonType
 from service.api.schemas.jobs import JobCreate
 from trainers.workload.user_workload import REFERENCE_PATTERN
 
@@ -26,6 +27,17 @@ UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 """The names that pydantic gives to a field that is none, of a model and of a dataclass."""
 ONE_OF_SOME = ("literal_error", "enum")
 """The names that it gives to a value which is none of those there are."""
+EXPECTED: Mapping[str, JsonType] = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type", "dataclass_type"), "object"),
+    **dict.fromkeys(("list_type", "tuple_type", "set_type"), "array"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "integer"),
+    **dict.fromkeys(("float_type", "float_parsing"), "number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "boolean"),
+    "string_type": "string",
+}
+"""By the name that pydantic gives to a value of another kind, the kind that it wants."""
+SAYS_WHAT_STANDS_THERE = ("missing", "value_error", *UNKNOWN_FIELD)
+"""The names of errors whose messages need no value beside them: there is none, or it is the field's name."""
 _QUOTED = re.compile("'([^']*)'")
 _CHOICES = re.compile("must be '[^']*'((, | or )'[^']*')*")
 """What is said of a value that is none of those there are."""
@@ -67,7 +79,9 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
     """
     messages: dict[str, list[str]] = {}
     choices: dict[str, list[str]] = {}
+    expected: dict[str, list[JsonType]] = {}
     values: dict[str, Any] = {}
+    to_be_told = dict[str, str]()
     of_body = set[str]()
     for one in found:
         if _is_of_another_kind(one, found):
@@ -84,11 +98,17 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
         if message not in given:
             given.append(message)
         values[field] = None if one["type"] == "missing" else small(one.get("input"))
+        if (kind_of_value := EXPECTED.get(one["type"])) is not None:
+            expected.setdefault(field, []).append(kind_of_value)
+        if one["type"] not in SAYS_WHAT_STANDS_THERE:
+            to_be_told[field] = _got(one.get("input"))
     return [
         FieldError(
             field=field,
-            message=", or ".join(_merged(given)) + did_you_mean(values[field], choices.get(field, ())),
+            message=", or ".join(_merged(given))
+            + (did_you_mean(values[field], choices.get(field, ())) or to_be_told.get(field, "")),
             value=values[field],
+            expected=sorted(set(expected[field])) if field in expected else None,
             pointer=spot_of(body, field).pointer if field in of_body else None,
         )
         for field, given in messages.items()
@@ -128,6 +148,13 @@ def _message(error: Mapping[str, Any]) -> str:
         case "value_error":
             return str(error["ctx"]["error"])
     return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])
+
+
+def _got(value: object) -> str:
+    """The end of a message about a value that is text, a number or nothing, and short."""
+    if value is None or isinstance(value, bool):
+        return f", got {json.dumps(value)}"
+    return f", got {value!r}" if isinstance(value, str | int | float) and small(value) is not None else ""
 
 
 def _merged(messages: Sequence[str]) -> list[str]:

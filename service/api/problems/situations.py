@@ -108,7 +108,7 @@ def _errors_of(error: Exception) -> list[FieldError]:
     if isinstance(error, PreconditionFailed):
         return [FieldError(field="If-Match", message="is of an earlier state", value=error.tag)]
     if isinstance(error, QuotaExceeded):
-        message = f"project {error.project!r} has used {error.used:g} of {error.limit:g}"
+        message = f"project {error.project!r} has used {error.used:g} of {error.limit:g}; {error.way_out}"
         return [FieldError(field=error.quota, message=message, value=error.limit)]
     if isinstance(error, UnknownName):
         return [FieldError(field=error.field, message=error.message, value=error.name)]

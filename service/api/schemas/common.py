@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
@@ -44,6 +44,10 @@ class Readiness(ReadModel):
     """All that is as it must be. Checkpoints in a store are tried out by the workers."""
 
 
+JsonType: TypeAlias = Literal["object", "array", "string", "integer", "number", "boolean"]
+"""A kind of value, as JSON Schema names it."""
+
+
 class FieldError(ReadModel):
     """An error in one field."""
 
@@ -56,6 +60,8 @@ class FieldError(ReadModel):
     """The fault, for a person."""
     value: JsonValue = None
     """The value that was given, if it is small."""
+    expected: list[JsonType] | None = None
+    """The kinds of value that the field takes, where what was given is of none of them."""
 
 
 class Problem(BaseModel):

@@ -154,11 +154,16 @@ def test_a_refusal_and_a_rate_reach_the_caller(sqlite_database: Database) -> Non
     # One request every ten seconds, and one at first.
     with asking(sqlite_database, requests_per_second=0.1) as asked, asked.client(token) as ada, asked.client() as other:
         answer = ada.post("/v1/jobs", json=body)
-        assert (answer.status_code, answer.json()["errors"][0]["field"]) == (403, "max_queued_jobs")
+        (error,) = answer.json()["errors"]
+        assert (answer.status_code, error["field"]) == (403, "max_queued_jobs")
+        assert error["message"].endswith("; `shampoo-tuner project set small` changes that")
         assert other.get("/v1/jobs").status_code == 401  # the address has a bucket of its own
         answers = [ada.get("/v1/jobs"), other.get("/v1/jobs"), other.post("/login", data={"token": token})]
         assert [answer.status_code for answer in answers] == [429] * 3
         assert all(1 <= int(answer.headers["retry-after"]) <= 10 for answer in answers)
+        page = ada.get("/", headers={"Accept": "text/html"})
+        assert (page.status_code, page.headers["content-type"]) == (429, "text/html; charset=utf-8")
+        assert f'http-equiv="refresh" content="{page.headers["retry-after"]}"' in page.text
         assert [other.get(path).status_code for path in ("/healthz", "/static/icon.svg", "/login")] == [200] * 3
 
 

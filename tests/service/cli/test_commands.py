@@ -63,7 +63,7 @@ def test_a_refused_job_is_one_line_that_names_the_field(job_file: str) -> None:
     result = run("submit", job_file, "--set", "budget.num_trials=-8")
     assert result.exit_code == 1
     assert result.stdout == ""
-    assert result.stderr == "shampoo-tuner: budget.num_trials: must be greater than or equal to 1\n"
+    assert result.stderr == "shampoo-tuner: budget.num_trials: must be greater than or equal to 1, got -8\n"
 
 
 def test_a_missing_service_is_one_line_with_its_address(job_file: str) -> None:

@@ -22,7 +22,7 @@ def test_a_job_is_paused_gets_more_budget_and_goes_on(sqlite_database: Database)
     refused = run("budget", job_id, "num_trials=none")
     assert (refused.exit_code, refused.stderr) == (
         1,
-        "shampoo-tuner: budget.num_trials: must be a valid integer\n",
+        "shampoo-tuner: budget.num_trials: must be a valid integer, got 'none'\n",
     )
     assert run("budget", job_id).exit_code == 2
     run("cancel", job_id)

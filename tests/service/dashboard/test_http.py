@@ -88,6 +88,15 @@ def test_an_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(ad
             assert found == (404, "application/problem+json"), (path, accepted)
 
 
+def test_a_page_that_is_asked_for_wrongly_is_one_for_browsers_and_a_problem_for_programs(address: str) -> None:
+    asked = address + "/?before=<b>"
+    page = get(asked, headers={"Accept": BROWSER})
+    assert (page.status_code, page.headers["content-type"]) == (422, "text/html; charset=utf-8")
+    assert "<code>page_token</code>" in page.text
+    assert "<b>" not in page.text
+    assert get(asked).json()["errors"][0]["field"] == "page_token"
+
+
 def test_below_the_api_an_unknown_address_is_a_problem_for_everyone(address: str) -> None:
     for path in ("/v1", "/v1/", "/v1/nope", "/v1/jobs/job_none", "/v1/jobs/%00", "/v1/jobs/x/plots/%00"):
         answer = get(address + path, headers={"Accept": BROWSER})

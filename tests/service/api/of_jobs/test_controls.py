@@ -97,7 +97,10 @@ def test_an_impossible_change_names_its_field_and_changes_nothing(
     for body, field, said in IMPOSSIBLE_CHANGES:
         problem = _refused(sqlite_http.patch(f"/v1/jobs/{job_id}", json=body), 422, "invalid-input")
         assert [error["field"] for error in problem["errors"]] == [field], body
-        assert said in problem["errors"][0]["message"], body
+        (error,) = problem["errors"]
+        assert said in error["message"], body
+        for kind, words in (("integer", "must be a valid integer"), ("object", "must be an object")):
+            assert (error.get("expected") == [kind]) == (said == words), body
     assert sqlite_http.get(f"/v1/jobs/{job_id}").json() == before
 
 
