@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,16 +69,14 @@ def restore(database_url: str, file: Path, *, overwrites: bool) -> Backup:
         raise CannotBackUp(f"there is no backup at {file}")
     if target.exists() and not overwrites:
         raise CannotBackUp(f"{target} is there already; --overwrite replaces it with what the backup holds")
-    with _refusals(f"cannot restore {file} to {target}"):
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _part_of(target) as part:
-            with closing(_open(file, "ro")) as origin, closing(sqlite3.connect(part)) as copy:
-                origin.backup(copy)
-            found = _check(part)
-            if found.revision not in known_revisions():
-                raise CannotBackUp(f"{file} is of a newer version of shampoo-tuner: revision {found.revision}")
-            with _unused(target):
-                _put(part, target, overwrites=overwrites)
+    with _refusals(f"cannot restore {file} to {target}"), _directory(target.parent), _part_of(target) as part:
+        with closing(_open(file, "ro")) as origin, closing(sqlite3.connect(part)) as copy:
+            origin.backup(copy)
+        found = _check(part)
+        if found.revision not in known_revisions():
+            raise CannotBackUp(f"{file} is of a newer version of shampoo-tuner: revision {found.revision}")
+        with _unused(target):
+            _put(part, target, overwrites=overwrites)
     return found
 
 
@@ -99,6 +97,20 @@ def _refusals(what: str) -> Iterator[None]:
         yield
     except (OSError, sqlite3.Error) as error:
         raise CannotBackUp(f"{what}: {error}") from error
+
+
+@contextmanager
+def _directory(path: Path) -> Iterator[None]:
+    """Makes a directory that is not there; where the block fails it is gone again, if nothing else is in it."""
+    was_there = path.exists()
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        if not was_there:
+            with suppress(OSError):
+                path.rmdir()
+        raise
 
 
 @contextmanager

@@ -108,9 +108,11 @@ def test_a_damaged_or_foreign_file_is_refused_and_nothing_changes(
     else:
         with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute("UPDATE shampoo_tuner_version SET version_num = '9999'")
-    with pytest.raises(CannotBackUp):
-        restore(_url(target), file, overwrites=False)
-    assert not target.exists()
+    for place in (target, tmp_path / "new" / "target.sqlite3"):
+        with pytest.raises(CannotBackUp):
+            restore(_url(place), file, overwrites=False)
+        assert not place.exists()
+    assert not (tmp_path / "new").exists()
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
 
 
