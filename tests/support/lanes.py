@@ -14,7 +14,7 @@ A test's lane is its marker, and pyproject.toml says what each promises:
 Whoever asks for a fixture that starts processes has the marker by that. `tests/run` has four workers for two cores:
 three begin with what waits much, services and both rows of the patient, and the fourth with what starts other
 processes, which waits little. What starts none comes last, file by file, so that all end together. The fast ring has
-two workers, as little in it waits.
+three workers, as little in it waits.
 """
 
 from __future__ import annotations

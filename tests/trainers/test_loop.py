@@ -99,6 +99,7 @@ def test_resume_is_bit_identical(optimizer: str, tmp_path: Path) -> None:
         assert_same_bits(final_state(directory, config), final_state(tmp_path / "whole", config))
 
 
+@pytest.mark.slow
 def test_a_trial_that_goes_on_with_its_batches_in_more_parts_sees_the_same_batches(tmp_path: Path) -> None:
     config = small_trial("shampoo")
     whole = list(train(config, single_process_context()))

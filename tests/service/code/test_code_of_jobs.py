@@ -95,6 +95,7 @@ def test_code_is_listed_and_removed_once_no_job_names_it(database: Database) -> 
             client.remove_code(used)
 
 
+@pytest.mark.slow
 def test_of_two_that_are_sent_at_once_the_second_is_counted_with_the_first(database: Database) -> None:
     with database.writing() as session:
         create_project(session, "small", Quotas(max_stored_bytes=1), now=NOW)

@@ -104,6 +104,7 @@ def test_a_webhook_of_a_job_is_told_of_it_from_its_beginning(database: Database,
     assert [json.loads(body)["data"]["job_id"] for _, body in receiver.requests] == [job_id]
 
 
+@pytest.mark.slow
 def test_what_fails_is_sent_again_later_with_the_same_id_and_at_last_has_failed(
     database: Database, receiver: Receiver
 ) -> None:

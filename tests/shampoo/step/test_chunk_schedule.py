@@ -132,6 +132,7 @@ def test_a_step_that_refreshes_much_is_not_held_in_memory_at_once(
     assert together == []  # and ten do not
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_in_threads_weights_and_state_are_those_of_one_thread(name: str, shared_out: set[int]) -> None:
     in_threads = _trained(name)

@@ -44,6 +44,7 @@ def test_a_trial_learns_and_resumes_bit_for_bit(tmp_path: Path) -> None:
     assert without_clock(list(train(config, context))) == without_clock(whole[1:])
 
 
+@pytest.mark.slow
 def test_its_memory_is_predicted() -> None:
     pytest.importorskip("pytorch_optimizer")
     needs = needs_of(small_trial(SOAP))

@@ -53,6 +53,7 @@ def run_checker(*arguments: str, cwd: Path | None = None) -> subprocess.Complete
     )
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_few_validation_sequences")
 @pytest.mark.parametrize("name", ["digits-mlp", "digits-convnet", "digits-autoencoder", "stdlib-gpt"])
 def test_a_built_in_workload_keeps_every_rule(name: str) -> None:

@@ -176,6 +176,7 @@ def test_scalable_shampoo_takes_the_same_steps_in_jax(graft: str) -> None:
     assert_scalable(config, ["the factors begin at epsil"])
 
 
+@pytest.mark.slow
 def test_scalable_shampoo_decays_as_ours_where_nothing_else_is_in_the_step() -> None:
     config = {
         "betas": [0.0, 0.99],

@@ -112,6 +112,7 @@ def test_trials_on_other_devices_measure_no_time() -> None:
     assert any(one.step_seconds is not None for one in prices(trials))
 
 
+@pytest.mark.slow
 def test_two_configs_that_differ_in_one_setting_alone_are_measured_with_their_new_seeds() -> None:
     trials = searched(20, 0.0, noise=0.05, seed=6)
     values = {**SPACE.defaults(), "precondition_frequency": 10}

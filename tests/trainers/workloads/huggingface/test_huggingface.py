@@ -100,6 +100,7 @@ def test_it_is_what_the_loop_asks_for(architecture: str) -> None:
     assert in_blocks > without_tables / 2
 
 
+@pytest.mark.slow
 @every_architecture
 def test_biases_and_norms_are_not_decayed(architecture: str) -> None:
     built = workload(architecture)
@@ -114,6 +115,7 @@ def test_biases_and_norms_are_not_decayed(architecture: str) -> None:
             assert (id(parameter) in undecayed) == is_vector, f"{type(module).__name__}.{name}"
 
 
+@pytest.mark.slow
 def test_tables_are_preconditioned_on_demand_only() -> None:
     for architecture, tables in {"gpt2": {"wte", "wpe"}, "llama": {"embed_tokens", "lm_head"}}.items():
         for precondition in (False, True):
