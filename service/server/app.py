@@ -32,9 +32,8 @@ from service.api.routers.of_jobs import export, insights, job_health, jobs, kept
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
 from service.clock import Clock, utc_now
 from service.code.archive import MAX_SENT_BYTES
-from service.dashboard import not_found, routes
+from service.dashboard import error_pages, routes
 from service.dashboard.assets import static_mounts
-from service.dashboard.problem_page import problem_page
 from service.dashboard.rendering import CONTENT_SECURITY_POLICY, HEADERS
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
@@ -124,7 +123,7 @@ def create_app(
         redoc_url=None,
         routes=[*_routes()],
     )
-    app.state.problem_page = problem_page
+    app.state.problem_page = error_pages.problem_page
     app.state.settings = settings
     app.state.data_are_here = data_are_here
     app.state.database = opened
@@ -156,8 +155,8 @@ def create_app(
     app.add_middleware(AnswerTimes, metrics=observed)
     app.add_middleware(RequestIds, logs_requests=settings.log_requests)  # the last one added is the first one asked
     problems.install(app)
-    app.add_exception_handler(404, not_found.unknown_address)
-    app.add_exception_handler(NotFound, not_found.unknown_thing)
+    app.add_exception_handler(404, error_pages.unknown_address)
+    app.add_exception_handler(NotFound, error_pages.unknown_thing)
     for path, static in static_mounts():
         app.mount(path, static)
     app.mount(SWAGGER_PATH, StaticFiles(directory=_swagger_directory()))

@@ -31,7 +31,7 @@ from service.api.dependencies import address_of
 from service.api.doors import Doors
 from service.api.problems import problem_response
 from service.clock import Clock
-from service.dashboard.not_found import prefers_html
+from service.dashboard.error_pages import wants_page
 from service.errors import ScopeMissing, ServiceError
 from service.store.session import DATABASE_ERRORS
 
@@ -108,7 +108,7 @@ class Guard:
 def _unknown(request: Request, has_token: bool) -> Response:
     """401; a browser that asks for a page is led to where it can log in."""
     path = request.scope["path"]
-    if request.method in READING and not path.startswith("/v1/") and prefers_html(request.headers.get("accept", "")):
+    if request.method in READING and wants_page(request):
         query = request.scope["query_string"].decode("latin-1")
         wanted = quote(path + (f"?{query}" if query else ""), safe="/")
         return RedirectResponse(f"{LOG_IN}?next={wanted}", HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})

@@ -189,6 +189,8 @@ def test_this_machines_own_names_are_let_in(app: FastAPI, host: str) -> None:
 )
 def test_foreign_missing_and_malformed_hosts_are_not_let_in(app: FastAPI, hosts: list[str]) -> None:
     assert not _is_let_in(app, *hosts)
+    page = _ask(app, "GET", "/", [*(("Host", host) for host in hosts), ("Accept", "text/html")])
+    assert (page.status, page.headers["content-type"]) == (421, "text/html; charset=utf-8")
 
 
 def test_the_problem_of_a_host_is_short_and_tells_a_missing_one(app: FastAPI) -> None:
