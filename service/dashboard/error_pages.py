@@ -35,9 +35,7 @@ def problem_page(request: Request, problem: Problem, headers: Mapping[str, str])
     if not wants_page(request):
         return None
     wait = headers.get("Retry-After") if request.method == "GET" else None
-    path, query = request.scope["path"], request.scope["query_string"].decode("latin-1")
-    context = {"problem": problem, "wait": wait, "address": f"{path}?{query}" if query else path}
-    response = page(request, "problem.html", context, status_code=problem.status)
+    response = page(request, "problem.html", {"problem": problem, "wait": wait}, status_code=problem.status)
     response.headers.update(headers)
     return response
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from http import HTTPStatus
 from typing import Any
@@ -79,7 +79,7 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
     """
     messages: dict[str, list[str]] = {}
     choices: dict[str, list[str]] = {}
-    expected: dict[str, list[JsonType]] = {}
+    expected: dict[str, set[JsonType | None]] = {}
     values: dict[str, Any] = {}
     to_be_told = dict[str, str]()
     of_body = set[str]()
@@ -98,8 +98,7 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
         if message not in given:
             given.append(message)
         values[field] = None if one["type"] == "missing" else small(one.get("input"))
-        if (kind_of_value := EXPECTED.get(one["type"])) is not None:
-            expected.setdefault(field, []).append(kind_of_value)
+        expected.setdefault(field, set()).add(EXPECTED.get(one["type"]))
         if one["type"] not in SAYS_WHAT_STANDS_THERE:
             to_be_told[field] = _got(one.get("input"))
     return [
@@ -108,7 +107,7 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
             message=", or ".join(_merged(given))
             + (did_you_mean(values[field], choices.get(field, ())) or to_be_told.get(field, "")),
             value=values[field],
-            expected=sorted(set(expected[field])) if field in expected else None,
+            expected=_kinds(expected[field]),
             pointer=spot_of(body, field).pointer if field in of_body else None,
         )
         for field, given in messages.items()
@@ -148,6 +147,12 @@ def _message(error: Mapping[str, Any]) -> str:
         case "value_error":
             return str(error["ctx"]["error"])
     return re.sub(r"^(Input|String|Value) should ", "must ", error["msg"])
+
+
+def _kinds(expected: Collection[JsonType | None]) -> list[JsonType] | None:
+    """The kinds that a field takes, by its errors; None: one of them is about a value of the right kind."""
+    kinds = sorted(kind for kind in expected if kind is not None)
+    return kinds if len(kinds) == len(expected) else None
 
 
 def _got(value: object) -> str:

@@ -244,6 +244,26 @@ def test_settings_that_do_not_go_with_each_other_hide_no_other_fault(
 
 
 @pytest.mark.parametrize(
+    ("fields", "expected", "end"),
+    [
+        ({"workload": "digits-mlp"}, ["object"], ", got 'digits-mlp'"),
+        ({"budget": {"num_trials": "8"}}, ["integer"], ", got '8'"),
+        ({"tags": {"a": True}}, ["string"], ", got true"),
+        ({"tag": {}}, None, ": did you mean 'tags'?"),
+        ({"budget": {"num_trials": -8}}, None, ", got -8"),
+        ({"sampler": {"name": "bayes"}}, None, ": did you mean 'cmaes'?"),
+        ({"sampler": {"name": 7}}, None, ", got 7"),  # of another kind, and none of the words
+    ],
+)
+def test_the_kind_of_value_that_is_wanted_and_what_was_given_are_told(
+    sqlite_http: httpx.Client, fields: dict[str, Any], expected: list[str] | None, end: str
+) -> None:
+    (error,) = sqlite_http.post("/v1/jobs", json={**WORKLOAD, **fields}).json()["errors"]
+    assert error.get("expected") == expected
+    assert error["message"].endswith(end), error
+
+
+@pytest.mark.parametrize(
     ("body", "field", "pointer", "value"),
     [
         ({"a": {"b/c": [1, {"~": 2}]}}, "a.b/c[1].~", "/a/b~1c/1/~0", 2),
