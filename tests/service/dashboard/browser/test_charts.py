@@ -16,6 +16,7 @@ from tests.service.dashboard.conftest import (
     wait_for_traces,
 )
 from tests.support.service.stories.jobs import Story
+from tests.support.waiting import PATIENCE_SECONDS
 
 
 def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) -> str:
@@ -204,10 +205,8 @@ def test_a_picked_trial_stands_out_in_table_and_chart(page: Page, finished: Stor
     wait_for(page, f"() => {last}.meta.number === undefined")
 
 
-def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
-    open_page(page, finished)
-    page.locator("#learning-curves").scroll_into_view_if_needed()
-    # The last point of the best curve lies apart from all others.
+def _last_point_of_13(page: Page) -> tuple[float, float]:
+    """Its place in the window, where charts above may still be drawn."""
     x, y = page.evaluate(
         """() => {
           const plot = document.getElementById("learning-curves");
@@ -218,8 +217,25 @@ def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
           return [box.left + xaxis._offset + x, box.top + yaxis._offset + y];
         }"""
     )
+    return x, y
+
+
+def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
+    open_page(page, finished)
+    page.locator("#learning-curves").scroll_into_view_if_needed()
+    # The last point of the best curve lies apart from all others. A click counts on what the chart has noticed, which
+    # on a busy machine is a while after the mouse came.
+    noticed = page.locator("#learning-curves .hovertext").first
+    x, y = _last_point_of_13(page)
     page.mouse.move(x - 20, y)
-    page.mouse.move(x - 1, y)
+    for _ in range(int(2 * PATIENCE_SECONDS)):
+        if noticed.is_visible():
+            break
+        page.wait_for_timeout(500)
+        x, y = _last_point_of_13(page)
+        page.mouse.move(x - 2, y)
+        page.mouse.move(x - 1, y)
+    expect(noticed).to_be_visible()
     page.mouse.click(x - 1, y)
     expect(page.get_by_role("button", name="Trial 13: highlight its curve")).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#trial-13")).to_be_in_viewport()
