@@ -84,7 +84,7 @@ def _postgresql_database(server_url: str, template: str) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex}"
     admin = create_engine(server_url, isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
-        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template}"))
+        connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"))
     try:
         yield make_url(server_url).set(database=name).render_as_string(hide_password=False)
     finally:

