@@ -7,9 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from mlflow.tracking import MlflowClient
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 from typer.testing import CliRunner
 
 from service.cli.commands import app
@@ -18,12 +15,17 @@ from tests.support.service.live import finished_job, running
 from trainers.trackers.names import SafeNames
 
 
-@pytest.mark.slow
+@pytest.mark.processes  # MLflow asks one for the kind of processor
 # Of MLflow's tables, with SQLAlchemy 2.1.
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_a_job_is_opened_by_mlflow_tensorboard_and_a_spreadsheet(
     sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # Imported here: all processes that collect this file would wait for them, a second each.
+    from mlflow.tracking import MlflowClient
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
     monkeypatch.chdir(tmp_path)
     job = finished_job(sqlite_database)
 
