@@ -42,7 +42,7 @@ def wait_until(
         if now - started > seconds:
             raise AssertionError(f"waited {seconds:.0f} s in vain: {what}\n{more()}")
         # Looking takes time that those who are waited for could use.
-        time.sleep(max(0.02, min(20 * (now - looked), 0.5)))
+        time.sleep(max(0.02, min(50 * (now - looked), 0.5)))
         looked = time.monotonic()
 
 
