@@ -1,10 +1,14 @@
-"""A job survives whatever ends the processes that run it: it goes on from SQL, and nothing is left behind."""
+"""A job survives whatever ends the processes that run it: it goes on from SQL, and nothing is left behind.
+
+Each test takes the worker that the one before it has left, if one lives.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -18,13 +22,33 @@ from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
 from service.use_cases.steer import change_budget
 from tests.service.scheduler.test_job_run import paced, specification
-from tests.support.service.service_process import PLUGIN, ServiceProcesses
+from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.services
 
 NUM_TRIALS = 6
 STEPS = [10, 20, 30, 40]
+
+
+@pytest.fixture(scope="module")
+def _interrupted(migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcesses]:
+    with lasting(migrated_sqlite_file, tmp_path_factory.mktemp("interrupted"), num_workers=0) as service:
+        yield service
+
+
+@pytest.fixture
+def service(_interrupted: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
+    """A service that all of these share, and none of its jobs is left unfinished."""
+    monkeypatch.syspath_prepend(PLUGIN)
+    yield _interrupted
+    _interrupted.settle()
+
+
+def have_worker(service: ServiceProcesses) -> None:
+    """Starts a worker if none lives."""
+    if all(worker.poll() is not None for worker in service.workers):
+        service.start_worker()
 
 
 def kill_the_run(service: ServiceProcesses) -> None:
@@ -74,7 +98,7 @@ def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
     assert service.processes() == []
     assert service.directories() == []
     with service.database.reading() as session:
-        [job] = JobRepository(session).page(project=None, limit=2)
+        [job] = [job for job in JobRepository(session).page(project=None, limit=100) if not job.state.is_final]
     assert job.state is JobState.QUEUED
     assert job.crashes == 0
 
@@ -82,8 +106,44 @@ def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
 INTERRUPTIONS = [terminate_the_worker, kill_the_run, kill_the_worker, kill_both, kill_the_raylet]
 
 
-def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProcesses) -> None:
+DESCRIBED = """
+import os, signal, sys
+from pathlib import Path
+from trainers.workloads.digits.digits import DigitsMLP
+
+class Described(DigitsMLP):
+    title, metrics = "Digits", {{"validation_loss": "minimize"}}
+    default_objective, default_batch_size = "validation_loss", 32
+    default_num_steps, default_evaluate_every = 20, 10
+
+    def __init__(self):
+        super().__init__(hidden_sizes=[16], dropout=0.0, label_smoothing=0.0)
+
+if "trainers.workloads.describe" in sys.orig_argv:
+    with Path({asked!r}).open("a") as file:
+        file.write(".")
+    if Path({asked!r}).stat().st_size == 2:  # 1: the job is submitted; 2: its first run asks
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""A workload whose description fails once, as on a machine that is short of memory."""
+
+
+def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
+    service: ServiceProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "described.py").write_text(DESCRIBED.format(asked=str(tmp_path / "asked")))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
     service.start_worker()
+    job_id = service.submit({**specification(num_trials=1), "workload": {"name": "described:Described"}})
+    job, [trial] = service.finish(job_id)
+    assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2), job.failure
+    assert (trial.state, trial.runs) == (TrialState.COMPLETED, 1)
+    assert "killed" in service.logs() or "SIGKILL" in service.logs()
+
+
+def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProcesses) -> None:
+    have_worker(service)
     job_id = service.submit(
         specification(
             num_trials=NUM_TRIALS,
@@ -169,7 +229,7 @@ def heads(service: ServiceProcesses) -> list[psutil.Process]:
 def test_a_run_that_is_told_to_end_while_ray_starts_ends_at_once_and_leaves_nothing_behind(
     service: ServiceProcesses,
 ) -> None:
-    service.start_worker()
+    have_worker(service)
     job_id = service.submit(specification(num_trials=1))
     service.wait_for("Ray to start", lambda: heads(service) != [])
     heads(service)[0].suspend()  # now it starts for ever
@@ -177,45 +237,9 @@ def test_a_run_that_is_told_to_end_while_ray_starts_ends_at_once_and_leaves_noth
         change_budget(session, job_id, {"num_trials": 2}, now=datetime.now(UTC))
     service.wait_for("the next run", lambda: service.job(job_id).attempt == 2)
     assert service.job(job_id).crashes == 0
-    assert "crashed" not in service.logs()
+    assert f"the run of job {job_id} crashed" not in service.logs()
     service.wait_for("Ray to start again", lambda: heads(service) != [])
     stop_the_worker(service, signal.SIGINT)
-
-
-DESCRIBED = """
-import os, signal, sys
-from pathlib import Path
-from trainers.workloads.digits.digits import DigitsMLP
-
-class Described(DigitsMLP):
-    title, metrics = "Digits", {{"validation_loss": "minimize"}}
-    default_objective, default_batch_size = "validation_loss", 32
-    default_num_steps, default_evaluate_every = 20, 10
-
-    def __init__(self):
-        super().__init__(hidden_sizes=[16], dropout=0.0, label_smoothing=0.0)
-
-if "trainers.workloads.describe" in sys.orig_argv:
-    with Path({asked!r}).open("a") as file:
-        file.write(".")
-    if Path({asked!r}).stat().st_size == 2:  # 1: the job is submitted; 2: its first run asks
-        os.kill(os.getpid(), signal.SIGKILL)
-"""
-"""A workload whose description fails once, as on a machine that is short of memory."""
-
-
-def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
-    service: ServiceProcesses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "described.py").write_text(DESCRIBED.format(asked=str(tmp_path / "asked")))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
-    service.start_worker()
-    job_id = service.submit({**specification(num_trials=1), "workload": {"name": "described:Described"}})
-    job, [trial] = service.finish(job_id)
-    assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2), job.failure
-    assert (trial.state, trial.runs) == (TrialState.COMPLETED, 1)
-    assert "killed" in service.logs() or "SIGKILL" in service.logs()
 
 
 def recorded(trial: Trial) -> list[tuple[int, datetime]]:
