@@ -3,7 +3,8 @@
 DCP decides which rank writes which piece of a tensor (a replicated one is written once, by the rank with the least to
 write so far) and which pieces a rank has to read for the shards it has now. What it would do around that, a plan
 exchanged twice per checkpoint, a pickle per tensor and one for the metadata, is done here with one exchange per
-*change* of the plan and without pickles.
+*change* of the plan and without pickles. DCP is imported by what uses it, as it takes half as long as torch, and a
+process that neither writes nor reads a checkpoint needs none of it.
 """
 
 from __future__ import annotations
@@ -14,25 +15,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BufferedReader
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner, DefaultSavePlanner
-from torch.distributed.checkpoint.metadata import (
-    ChunkStorageMetadata,
-    Metadata,
-    MetadataIndex,
-    TensorProperties,
-    TensorStorageMetadata,
-)
-from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, WriteItem, WriteItemType
-from torch.distributed.checkpoint.utils import find_tensor_shard
-from torch.distributed.tensor import DTensor
 
 from shampoo.distributed.block_rows import BlockRows
 from trainers.checkpoints.errors import Damaged
 from trainers.checkpoints.tensor_file import DTYPE_NAMES, DTYPES, Layout, lay_out, memory_of
+
+if TYPE_CHECKING:
+    from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex
+    from torch.distributed.checkpoint.planner import LoadPlan, ReadItem, SavePlan, WriteItem
 
 
 def file_name(rank: int) -> str:
@@ -58,6 +52,8 @@ def describe_tensors(tensors: Mapping[str, Tensor]) -> tuple[Any, ...]:
 
 def _share(tensor: Tensor) -> Any:
     """This rank's part of a tensor."""
+    from torch.distributed.tensor import DTensor
+
     match tensor:
         case DTensor():
             return tensor.device_mesh, tensor.placements
@@ -69,6 +65,8 @@ def _share(tensor: Tensor) -> Any:
 
 def local_plan(tensors: Mapping[str, Tensor]) -> SavePlan:
     """The pieces that this rank could write: all of its plain tensors, its shards of DTensors, and its `BlockRows`."""
+    from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(dict(tensors))
     return planner.create_local_plan()
@@ -80,6 +78,8 @@ def write_plan(local_plans: Sequence[SavePlan], *, rank: int) -> WritePlan:
     Raises:
         ValueError: ranks have tensors of one name that do not go together, or of a dtype that cannot be written.
     """
+    from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+
     _require_equal_pieces(local_plans)
     planner = DefaultSavePlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     plans, _ = planner.create_global_plan(list(local_plans))
@@ -111,6 +111,8 @@ def _piece_name(item: WriteItem) -> str:
 
 
 def _require_equal_pieces(local_plans: Sequence[SavePlan]) -> None:
+    from torch.distributed.checkpoint.planner import WriteItemType
+
     # DCP takes pieces with the same name and offset for the same.
     seen: dict[str, tuple[Any, ...]] = {}
     for rank, plan in enumerate(local_plans):
@@ -129,6 +131,8 @@ def _require_equal_pieces(local_plans: Sequence[SavePlan]) -> None:
 
 def stage(plan: WritePlan, tensors: Mapping[str, Tensor], data: Tensor) -> None:
     """Copies what this rank writes into `data`, (layout.num_bytes,) uint8 on the CPU; from CUDA without waiting."""
+    from torch.distributed.checkpoint.utils import find_tensor_shard
+
     for index, slot in zip(plan.pieces, plan.layout.slots, strict=True):
         slot.of(data).copy_(find_tensor_shard(tensors[index.fqn], index), non_blocking=True)
 
@@ -155,6 +159,14 @@ class StoredTensors:
 
 def read_metadata(places: Mapping[str, Any]) -> StoredTensors:
     """The places in a decoded `WritePlan.tensors_json`."""
+    from torch.distributed.checkpoint.metadata import (
+        ChunkStorageMetadata,
+        Metadata,
+        MetadataIndex,
+        TensorProperties,
+        TensorStorageMetadata,
+    )
+
     pieces: dict[MetadataIndex, StoredPiece] = {}
     tensors: dict[str, TensorStorageMetadata] = {}
     for name, (dtype_name, size, chunks) in places.items():
@@ -174,6 +186,8 @@ def read_tensors(
     Raises:
         OSError, Damaged, StoreFailed: a file is missing or too short, or cannot be had.
     """
+    from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+
     planner = DefaultLoadPlanner(flatten_state_dict=False, flatten_sharded_tensors=False)
     planner.set_up_planner(dict(targets), stored.metadata)
     plan: LoadPlan = planner.finish_plan(planner.create_local_plan())

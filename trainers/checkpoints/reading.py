@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
-from torch.distributed.tensor import DTensor
 
 from trainers.checkpoints import manifest as manifests
 from trainers.checkpoints.communication import Channel
@@ -127,6 +126,8 @@ def read(
 
 def _target(name: str, like: object, stored: StoredTensors, where: str) -> Tensor:
     """Memory for a stored tensor, laid out as what the template has in its place."""
+    from torch.distributed.tensor import DTensor
+
     metadata: Any = stored.metadata.state_dict_metadata[name]
     size, dtype = metadata.size, metadata.properties.dtype
     if isinstance(like, LikeParameter):

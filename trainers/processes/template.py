@@ -123,6 +123,7 @@ def _import_ahead() -> bool:
     """Imports what questions need, and what torch imports with its first model; False: this process must not be forked
     from here on.
     """
+    gc.disable()  # what is imported stays: to look for garbage among it, again and again, takes a sixth of the time
     importlib.import_module("trainers.identity.__main__")
     importlib.import_module("trainers.memory.prediction").predict_an_example()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
@@ -130,6 +131,7 @@ def _import_ahead() -> bool:
         return False
     gc.collect()
     gc.freeze()
+    gc.enable()
     return True
 
 

@@ -39,8 +39,9 @@ from service.settings import Settings
 
 logger = logging.getLogger(__name__)
 
-MODULES = ("trainers.loop", "torch.distributed.tensor", "torch._dynamo")
-"""Imported ahead. The last is what DDP imports when it wraps its first model."""
+MODULES = ("trainers.loop", "torch.distributed.checkpoint", "torch._dynamo")
+"""Imported ahead. The second is what writes checkpoints, and has DTensor, the last what DDP imports when it wraps its
+first model."""
 RAY_OF_FORKS = {"RAY_JOB_ID": "01000000", "RAY_RAYLET_PID": "1"}
 """Variables for Ray's library in a process that is to be forked."""
 SOCKET_NAME = "template"

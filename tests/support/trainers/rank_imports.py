@@ -8,6 +8,7 @@ import gc
 gc.disable()
 
 import torch._dynamo  # noqa: E402
+import torch.distributed.checkpoint  # noqa: E402
 import torch.distributed.fsdp  # noqa: E402, F401
 
 import trainers.loop  # noqa: E402, F401
