@@ -2,7 +2,9 @@
 
 That process, the launcher, imports while the worker waits for its first job. For a run it forks twice: one fork is the
 run, the other, a child of it, the template of its ranks (`cluster.worker_template`). So a run finds all imports done,
-its own and its ranks', and is the parent of all that it starts, as if it had started the template itself.
+its own and its ranks', and is the parent of all that it starts, as if it had started the template itself. On a cluster
+that is not the run's own there is no template: ranks are forked by nobody there, and the launcher imports neither torch
+nor what else they need.
 
 A run that is forked is like one that the worker starts: in a session of its own, with the environment, the arguments
 and the streams that the worker gives it. The variables that `/proc` shows of it are the launcher's, which has no run's
@@ -40,11 +42,12 @@ from service.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODULES = (
-    *worker_template.MODULES,
     "service.scheduler.job_run",
     *("ray._private.arrow_serialization", "pydantic.v1", "starlette.datastructures"),
 )
 """Imported ahead. The last three are what Ray imports in each process that connects to a cluster."""
+WITH_RANKS = "ranks"
+"""An argument of a launcher whose runs have a template of their ranks."""
 START_SECONDS = 60.0
 """Seconds that the launcher may take to be ready: it imports for five of a quiet machine."""
 NUMBER_BYTES = 8
@@ -71,14 +74,19 @@ class Launcher:
     To be used by a process that adopts orphans.
     """
 
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        """Starts the process, with these environment variables beside this one's."""
+    def __init__(self, environment: Mapping[str, str], *, forks_ranks: bool = True) -> None:
+        """Starts the process, with these environment variables beside this one's.
+
+        Args:
+            forks_ranks: a run's ranks are forked, too: on a cluster of its own.
+        """
+        self._forks_ranks = forks_ranks
         self._environment = {
             **os.environ,
             **environment,
             "OMP_NUM_THREADS": "1",  # a rank sets those of torch
             "JE_ARROW_MALLOC_CONF": "background_thread:false",  # Arrow's allocator would start one
-            **worker_template.RAY_OF_FORKS,
+            **(worker_template.RAY_OF_FORKS if forks_ranks else {}),
             # By this, those of a killed worker are found; there is no such directory.
             DIRECTORY_VARIABLE: str(Path(tempfile.gettempdir()) / f"shampoo-{os.getpid()}-launcher"),
         }
@@ -86,9 +94,10 @@ class Launcher:
 
     def _start(self) -> None:
         self._connection, theirs = socket.socketpair()
+        kind = [WITH_RANKS] if self._forks_ranks else []
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", __name__, str(theirs.fileno()), "-" * TITLE_BYTES],
+                [sys.executable, "-m", __name__, str(theirs.fileno()), *kind, "-" * TITLE_BYTES],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=self._environment,
@@ -119,7 +128,8 @@ class Launcher:
         stdin: int,
         output: int,
     ) -> RunProcess | None:
-        """Calls `main(arguments)` of a module in a process and session of its own, with a template of its ranks.
+        """Calls `main(arguments)` of a module in a process and session of its own, with a template of its ranks if
+        those are forked.
 
         Args:
             environment: all of its variables; `DIRECTORY_VARIABLE` among them is where the template listens.
@@ -184,7 +194,7 @@ def _receive_number(connection: socket.socket) -> int:
     return int.from_bytes(content, "big", signed=True)
 
 
-def serve(connection: socket.socket) -> None:
+def serve(connection: socket.socket, *, forks_ranks: bool) -> None:
     """Starts the runs that `connection` asks for, one after the other, and tells how each ended.
 
     Raises:
@@ -195,7 +205,7 @@ def serve(connection: socket.socket) -> None:
         run = os.fork()
         if run == 0:
             connection.close()
-            _become(arguments, environment, streams)
+            _become(arguments, environment, streams, forks_ranks=forks_ranks)
         for stream in streams:
             os.close(stream)
         _send_number(connection, run)
@@ -203,8 +213,10 @@ def serve(connection: socket.socket) -> None:
         _send_number(connection, os.waitstatus_to_exitcode(status))
 
 
-def _become(arguments: Sequence[str], environment: dict[str, str], streams: Sequence[int]) -> NoReturn:
-    """Starts the template of a run's ranks, then is the run, to its end."""
+def _become(
+    arguments: Sequence[str], environment: dict[str, str], streams: Sequence[int], *, forks_ranks: bool
+) -> NoReturn:
+    """Starts the template of a run's ranks, if they are forked, then is the run, to its end."""
     status = 1
     try:
         os.setsid()
@@ -213,20 +225,26 @@ def _become(arguments: Sequence[str], environment: dict[str, str], streams: Sequ
             os.close(stream)
         os.environ.clear()
         os.environ.update(environment)
-        with worker_template.listening(Path(environment[DIRECTORY_VARIABLE])) as listener:
-            os.environ[SOCKET_VARIABLE] = str(listener.getsockname())
-            end, _held = os.pipe()  # it comes to its end with this process
-            if os.fork() == 0:
-                os.close(_held)
-                set_up_job_log(Settings().log_format)
-                worker_template.serve(listener, end)
-                os._exit(0)
-        os.close(end)
+        if forks_ranks:
+            _start_template(Path(environment[DIRECTORY_VARIABLE]))
         status = _run(*arguments)
     except BaseException:  # noqa: BLE001  # a process boundary
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _start_template(directory: Path) -> None:
+    """Forks the template of this run's ranks."""
+    with worker_template.listening(directory) as listener:
+        os.environ[SOCKET_VARIABLE] = str(listener.getsockname())
+        end, _held = os.pipe()  # it comes to its end with this process
+        if os.fork() == 0:
+            os.close(_held)
+            set_up_job_log(Settings().log_format)
+            worker_template.serve(listener, end)
+            os._exit(0)
+    os.close(end)
 
 
 def _run(module: str, *arguments: str) -> int:
@@ -246,13 +264,14 @@ def _run(module: str, *arguments: str) -> int:
 
 
 def main() -> None:
-    """Imports, then serves the connection whose file descriptor is the first argument; the other is room."""
+    """Imports, then serves the connection whose file descriptor is the first argument; the last is room."""
     set_up_logs(Settings().log_format)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         connection.set_inheritable(False)
-        if worker_template.can_fork_after_imports(MODULES):
+        forks_ranks = WITH_RANKS in sys.argv
+        if worker_template.can_fork_after_imports((*(worker_template.MODULES if forks_ranks else ()), *MODULES)):
             with suppress(EOFError, BrokenPipeError):
-                serve(connection)
+                serve(connection, forks_ranks=forks_ranks)
 
 
 if __name__ == "__main__":

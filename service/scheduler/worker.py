@@ -169,11 +169,12 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
 
 
 def _launcher(settings: Settings) -> Launcher | None:
-    """The launcher of runs, where their ranks can be forked."""
-    if not worker_template.is_useful(settings.cluster_address):
+    """The launcher of runs, where processes can be forked."""
+    if sys.platform != "linux":
         return None
     try:
-        return Launcher(run_environment(settings, Path(tempfile.gettempdir())))
+        environment = run_environment(settings, Path(tempfile.gettempdir()))
+        return Launcher(environment, forks_ranks=worker_template.is_useful(settings.cluster_address))
     except OSError as error:  # no memory for a process
         logger.warning("runs start by themselves: no launcher could be started: %s", error)
         return None

@@ -175,19 +175,31 @@ def test_a_run_that_is_killed_says_by_what(launcher: Launcher, started: Any) -> 
     assert run.process.wait(timeout=PATIENCE_SECONDS) == -signal.SIGKILL
 
 
+def test_a_run_outlives_its_launcher_and_the_next_run_has_another(launcher: Launcher, started: Any) -> None:
+    first = started(launcher, status=3)
+    os.kill(first.told()["parent"], signal.SIGKILL)
+    with pytest.raises(subprocess.TimeoutExpired):
+        first.process.wait(timeout=0.05)
+    first.close()
+    assert first.process.wait(timeout=PATIENCE_SECONDS) == 3
+    second = started(launcher)
+    assert Path(second.told()["template"]).parent == second.directory
+    second.close()
+    assert second.process.wait(timeout=PATIENCE_SECONDS) == 0
+
+
 @pytest.mark.usefixtures("_adopts_orphans")
-def test_a_run_outlives_its_launcher_and_the_next_run_has_another(started: Any, path_of_runs: dict[str, str]) -> None:
-    with Launcher(path_of_runs) as launcher:
-        first = started(launcher, status=3)
-        os.kill(first.told()["parent"], signal.SIGKILL)
-        with pytest.raises(subprocess.TimeoutExpired):
-            first.process.wait(timeout=0.05)
-        first.close()
-        assert first.process.wait(timeout=PATIENCE_SECONDS) == 3
-        second = started(launcher)
-        assert Path(second.told()["template"]).parent == second.directory
-        second.close()
-        assert second.process.wait(timeout=PATIENCE_SECONDS) == 0
+def test_where_ranks_are_not_forked_a_run_has_no_template_and_its_launcher_no_torch(
+    started: Any, path_of_runs: dict[str, str]
+) -> None:
+    with Launcher(path_of_runs, forks_ranks=False) as launcher:
+        run = started(launcher, status=3)
+        told = run.told()
+        assert (told["has"], told["threads"], told["template"], told["of_ray"]) == (["ray"], 1, None, None)
+        shown = psutil.Process(run.process.pid)
+        assert (shown.ppid(), shown.children()) == (launcher._process.pid, [])
+        run.close()
+        assert run.process.wait(timeout=PATIENCE_SECONDS) == 3
 
 
 def test_a_launcher_that_cannot_fork_starts_nothing(
@@ -198,7 +210,8 @@ def test_a_launcher_that_cannot_fork_starts_nothing(
     (site / "sitecustomize.py").write_text(
         "import threading, time\nthreading.Thread(target=time.sleep, args=[1000], daemon=True).start()\n"
     )
-    with Launcher({"PYTHONPATH": f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}) as launcher:
+    path = {"PYTHONPATH": f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+    with Launcher(path, forks_ranks=False) as launcher:  # which imports less
         assert started(launcher).process is None
         assert started(launcher).process is None
     assert "an import has started a thread" in capfd.readouterr().err
