@@ -16,7 +16,7 @@ from tests.support.shampoo.averaging_methods import METHODS
 from tests.support.shampoo.members import member
 from tests.support.trainers.ranks import WarmRanks
 
-NUM_STEPS = 12
+NUM_STEPS = 9
 
 
 def _averaged(mesh: str | None, method: str, distributed: Distributed, dtype: torch.dtype) -> dict[str, list[Tensor]]:
@@ -60,7 +60,7 @@ def test_bfloat16_weights_have_the_same_averages_too(ranks: dict[int, WarmRanks]
         assert _difference(found, expected) <= 2**-7  # a rounding of bfloat16
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["ema", "lawa", "schedule_free", "primal"])
 def test_shards_alone_are_averaged_alike_on_every_replica(ranks: dict[int, WarmRanks], method: str) -> None:
     first, *others = ranks[4].run(_averaged, "hybrid", method, "local", torch.float32)
     assert all(_difference(other, first) == 0 for other in others)

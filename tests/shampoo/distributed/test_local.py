@@ -16,7 +16,7 @@ from tests.support.shampoo import sharded
 from tests.support.shampoo.members import REPRESENTATIVES, member
 from tests.support.trainers.ranks import WarmRanks
 
-NUM_STEPS = 12
+NUM_STEPS = 8
 
 
 def _both(mesh_name: str, config: dict[str, Any]) -> tuple[list[Tensor], list[Tensor], list[int]]:

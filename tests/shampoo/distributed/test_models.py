@@ -11,8 +11,7 @@ from tests.support.shampoo import models, sharded
 from tests.support.shampoo.members import member
 from tests.support.trainers.ranks import WarmRanks
 
-NUM_STEPS = 10
-MEMBERS = ("shampoo_adam", "soap", "kl", "spectral", "adam")
+NUM_STEPS = 6
 # Damping well above rounding: gradients are summed over ranks in another order, and a root enlarges what is small.
 CHANGES = {"lr": 0.003, "epsilon": 1e-2, "grafting_epsilon": 1e-4, "weight_decay": 0.1}
 
@@ -25,8 +24,9 @@ def _alone(name: str) -> list[Tensor]:
 @pytest.mark.parametrize(
     ("mesh", "how", "name"),
     [
-        *((mesh, how, "shampoo_adam") for mesh, how in (("two", "fully"), ("hybrid", "fully"), ("hybrid", "simply"))),
-        *((mesh, how, name) for mesh, how in (("three", "fully"), ("two", "simply")) for name in MEMBERS),
+        *((mesh, how, "shampoo_adam") for mesh in ("two", "hybrid") for how in ("fully", "simply")),
+        *(("three", "fully", name) for name in ("shampoo_adam", "kl", "adam")),
+        *(("two", "simply", name) for name in ("soap", "spectral")),
     ],
 )
 def test_a_sharded_model_trains_as_in_one_process(

@@ -25,7 +25,6 @@ from trainers.workloads.digits.digits import digits
 RANK = 4
 WIDTH = 32
 NUM_NETWORKS = 6
-NUM_STEPS = 400
 NUM_WARMUP_STEPS = 40
 BATCH_SIZE = 128
 """Batch size of each network, on all ranks together."""
@@ -70,7 +69,7 @@ class Networks(nn.Module):
         return torch.stack([network(x) for network, x in zip(self.networks, pixels, strict=True)])
 
 
-def train(config: dict[str, Any], compression_rank: int | None) -> Outcome:
+def train(config: dict[str, Any], compression_rank: int | None, num_steps: int) -> Outcome:
     """Trains on whole batches, or with compression by DDP, each rank on its part of every batch.
 
     The learning rate rises, and falls by a cosine to 0.
@@ -94,13 +93,13 @@ def train(config: dict[str, Any], compression_rank: int | None) -> Outcome:
     part, num_parts = (0, 1) if compression_rank is None else (dist.get_rank(), dist.get_world_size())
     factor_ranks, gradient_ranks = {}, []
     for step, (pixels, labels) in zip(
-        range(-NUM_UNCOMPRESSED_PASSES, NUM_STEPS), _batches(part, num_parts), strict=False
+        range(-NUM_UNCOMPRESSED_PASSES, num_steps), _batches(part, num_parts), strict=False
     ):
         optimizer.zero_grad()
         torch.autograd.backward(_losses(replica(pixels), labels))
         if step < 0:
             continue
-        optimizer.param_groups[0]["lr"] = config["lr"] * _schedule(step)
+        optimizer.param_groups[0]["lr"] = config["lr"] * _schedule(step, num_steps)
         optimizer.step()
         if step in (0, 1, 3, 7):
             gradient_ranks.append(max(_rank(matrix.grad) for matrix in model.parameters() if matrix.ndim > 1))
@@ -135,8 +134,8 @@ def _rank(matrix: Tensor | None) -> int:
     return int(torch.linalg.matrix_rank(matrix.double(), rtol=1e-5))
 
 
-def _schedule(step: int) -> float:
-    return min(1.0, (step + 1) / NUM_WARMUP_STEPS) * (1 + math.cos(math.pi * step / NUM_STEPS)) / 2
+def _schedule(step: int, num_steps: int) -> float:
+    return min(1.0, (step + 1) / NUM_WARMUP_STEPS) * (1 + math.cos(math.pi * step / num_steps)) / 2
 
 
 def _hidden(pixels: Tensor, generator: torch.Generator) -> Tensor:
