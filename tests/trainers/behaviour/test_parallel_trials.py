@@ -16,13 +16,13 @@ from trainers.ranks.context import single_process_context
 
 SHARDED = ("fsdp2", "hsdp", "simple_fsdp")
 
-# Blocks of 16, so that ranks own parts of parameters. From step 5 on, as in `OPTIMIZERS`.
+# Blocks of 16, so that ranks own parts of parameters.
 BLOCKS = OptimizerConfig(
     "shampoo",
     {
         "lr": 3e-3,
-        "precondition_frequency": 5,
-        "start_preconditioning_step": 5,
+        "precondition_frequency": 2,
+        "start_preconditioning_step": 3,
         "max_preconditioner_dim": 16,
         "distributed": "lossless",
     },
@@ -54,7 +54,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def short(optimizer: str | OptimizerConfig = "adamw", **fields: Any) -> TrialConfig:
-    return small_trial(optimizer, **{"num_steps": 12, "evaluate_every": 4, **fields})
+    return small_trial(optimizer, **{"num_steps": 6, "evaluate_every": 2, **fields})
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -95,7 +95,7 @@ def test_a_checkpoint_of_shards_goes_on_on_three_ranks_and_one(
     if mode != "hsdp":  # three ranks do not come in pairs
         three_ranks.run(run_trial, config, tmp_path, 2)
     rest = list(train(config, single_process_context(checkpoint_directory=tmp_path)))
-    assert rest[0].step == (4 if mode == "hsdp" else 8)
+    assert rest[0].step == (2 if mode == "hsdp" else 4)
     assert rest[-1].metrics["validation_loss"] == pytest.approx(whole[-1].metrics["validation_loss"], rel=1e-5)
 
 
@@ -104,12 +104,12 @@ def test_blocks_in_a_damaged_checkpoint_are_those_of_the_one_before_it(
 ) -> None:
     config = short(BLOCKS)
     whole = two_ranks.run(run_trial, config, tmp_path)[0]
-    for damaged in ("step-00000012/rank-00001.safetensors", "step-00000012/rank-00000.safetensors"):
+    for damaged in ("step-00000006/rank-00001.safetensors", "step-00000006/rank-00000.safetensors"):
         content = bytearray((tmp_path / damaged).read_bytes())
         content[-1] ^= 1
         (tmp_path / damaged).write_bytes(content)
     rest = three_ranks.run(run_trial, config, tmp_path)
-    assert [m.step for m in rest[0]] == [8, 12]
+    assert [m.step for m in rest[0]] == [4, 6]
     assert rest[0] == rest[1] == rest[2]
     assert rest[0][-1].metrics["validation_loss"] == pytest.approx(whole[-1].metrics["validation_loss"], rel=1e-5)
 
