@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,10 +18,11 @@ from service.domain import JobState, TrialState
 from service.scheduler.cluster.ray_cluster import OBJECT_STORE_BYTES
 from service.scheduler.cluster.ray_internals import only_what_trains
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
-from service.scheduler.cluster.worker_template import WorkerTemplate
+from service.scheduler.cluster.worker_template import SOCKET_NAME
 from service.scheduler.run_process import make_directory
 from tests.service.scheduler.test_job_run import specification
 from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
+from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [
     pytest.mark.patient,
@@ -30,9 +33,25 @@ pytestmark = [
 
 REPOSITORY = Path(__file__).parents[4]
 STEPS = [10, 20, 30, 40]
-
-
 OPTIONS = {"num_cpus": 1, "object_store_memory": OBJECT_STORE_BYTES}
+TEMPLATES = """
+import os, signal, sys
+from pathlib import Path
+from service.scheduler.cluster import worker_template
+
+assert worker_template.can_fork_after_imports()
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+end, held = os.pipe()
+for directory in sys.stdin:
+    with worker_template.listening(Path(directory.strip())) as listener:
+        template = os.fork()
+        if template == 0:
+            os.close(held)
+            worker_template.serve(listener, end)
+            os._exit(0)
+    print(template, flush=True)
+"""
+"""Imports once, and forks a template of workers for each directory on its standard input, which all end with it."""
 
 
 class Machines:
@@ -44,12 +63,25 @@ class Machines:
 
     def __init__(self) -> None:
         self.cluster = Cluster()
-        self._templates: dict[Any, WorkerTemplate] = {}
+        self._forking = subprocess.Popen(
+            [sys.executable, "-c", TEMPLATES],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            text=True,
+        )
+        self._templates: dict[Any, psutil.Process] = {}
         self.add()
 
     def add(self) -> None:
         """Adds a machine with room for one rank; the first is the head."""
-        template = WorkerTemplate(make_directory())  # what starts from here on knows it
+        directory = make_directory()
+        assert self._forking.stdin is not None
+        assert self._forking.stdout is not None
+        self._forking.stdin.write(f"{directory}\n")
+        self._forking.stdin.flush()
+        template = psutil.Process(int(self._forking.stdout.readline()))
+        os.environ[SOCKET_VARIABLE] = str(directory / SOCKET_NAME)  # what starts from here on knows it
         with only_what_trains():
             node = self.cluster.add_node(wait=False, **OPTIONS)
         del os.environ[SOCKET_VARIABLE]
@@ -60,7 +92,7 @@ class Machines:
         [raylet] = node.all_processes["raylet"]
         return [
             *psutil.Process(raylet.process.pid).children(),
-            *psutil.Process(self._templates[node].pid).children(),
+            *self._templates[node].children(),
         ]
 
     def ranks(self, node: Any) -> list[psutil.Process]:
@@ -76,12 +108,11 @@ class Machines:
         for process in lost:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        self._templates.pop(node).close()
+        self._templates.pop(node).kill()
 
     def close(self) -> None:
         self.cluster.shutdown()  # type: ignore[no-untyped-call]
-        for template in self._templates.values():
-            template.close()
+        self._forking.communicate(timeout=PATIENCE_SECONDS)  # the end of its input ends it
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +161,7 @@ def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
     machines: Machines, service: ServiceProcesses
 ) -> None:
     job_id = service.submit(
-        specification(num_trials=2, options=service.slowly(0.4), resources={"workers_per_trial": 2})
+        specification(num_trials=1, options=service.slowly(0.4), resources={"workers_per_trial": 2})
     )
     service.wait_for("a measurement", lambda: any(t.measurements for t in service.trials(job_id)))
     [first] = service.trials(job_id)
@@ -139,17 +170,17 @@ def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
     assert len(holders) == 2, "a rank on each of two machines"
     machines.lose(next(node for node in holders if node is not head))  # the run is on the head
     service.hurry()
-    job, trials = service.finish(job_id)
+    job, [trial] = service.finish(job_id)
 
     assert job.state is JobState.SUCCEEDED, job.failure
     assert job.attempt == 1
-    assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
-    assert trials[0].runs >= 2  # its ranks may have been put on the dead machine once more before Ray knew
-    assert [[measurement.step for measurement in trial.measurements] for trial in trials] == [STEPS, STEPS]
+    assert trial.state is TrialState.COMPLETED
+    assert trial.runs >= 2  # its ranks may have been put on the dead machine once more before Ray knew
+    assert [measurement.step for measurement in trial.measurements] == STEPS
     # What was measured before the newest checkpoint was not measured again. That of the last measurement may have been
     # in writing, and what was measured at the one before is given again.
     num_kept = max(len(first.measurements) - 2, 0)
-    before, after = first.measurements[:num_kept], trials[0].measurements[:num_kept]
+    before, after = first.measurements[:num_kept], trial.measurements[:num_kept]
     assert [m.recorded_at for m in after] == [m.recorded_at for m in before]
 
 
