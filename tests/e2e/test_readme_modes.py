@@ -1,7 +1,8 @@
 """The commands of trainers/README.md that share a config among four ranks in every way, with one process's losses.
 
-The first is run as it stands. The others differ from it by their arguments: those go to the same command line on four
-ranks that are started once, as the imports of a rank take longer than its training here.
+That of one process is run as it stands. The others' arguments, as the shell gives them to `torchrun`, go to the same
+command line on four ranks that are started once: the imports of a rank take longer than its training here. What
+torchrun itself does, `test_workloads` sees.
 """
 
 from __future__ import annotations
@@ -41,11 +42,6 @@ def _printed(commands: str, directory: Path) -> list[str]:
     return ran.stdout.splitlines()
 
 
-def _measurements(commands: str, directory: Path) -> list[dict[str, float]]:
-    """The metrics that the last of the shell's commands prints."""
-    return [json.loads(line)["metrics"] for line in _printed(commands, directory)]
-
-
 def _train_as_told(arguments: list[str]) -> list[dict[str, Any]]:
     """The measurements of a rank's command line with these arguments, in the process group that the rank is in."""
     options = run.parse(arguments)
@@ -63,20 +59,18 @@ def _largest_difference(found: list[dict[str, float]], expected: list[dict[str, 
 
 def test_four_ranks_train_in_every_mode_with_the_losses_of_one_process(tmp_path: Path) -> None:
     before, command, rest = BLOCK.partition("python -m trainers.run gpt.json\n")
-    alone = _measurements(before + command, tmp_path)
+    alone = [json.loads(line)["metrics"] for line in _printed(before + command, tmp_path)]
     assert [math.isfinite(metrics["train_loss"]) for metrics in alone] == [True] * 5
     definition, *modes = rest.splitlines()
     assert len(modes) == 7
-    _compare(modes[0], _measurements(f"{definition}\n{modes[0]}", tmp_path), alone)
-
-    launch, separator, arguments = definition.removesuffix(' "$@"; }').partition(" -m trainers.run ")
-    assert (launch.split()[-2:], separator) == (["--nproc-per-node", "4"], " -m trainers.run ")
-    told = _printed("\n".join(['on4() { echo "$*"; }', *modes[1:]]), tmp_path)
+    told = _printed("\n".join(['torchrun() { echo "$*"; }', definition, *modes]), tmp_path)
     ranks = WarmRanks(4, tmp_path / "meeting_point")
     try:
-        for mode, added in zip(modes[1:], told, strict=True):
+        for mode, line in zip(modes, told, strict=True):
+            launch, _, arguments = line.partition(" -m trainers.run ")
+            assert launch == "--standalone --nproc-per-node 4"
             config, *others = arguments.split()
-            measured, *_ = ranks.run(_train_as_told, [str(tmp_path / config), *others, *added.split()])
+            measured, *_ = ranks.run(_train_as_told, [str(tmp_path / config), *others])
             _compare(mode, [measurement["metrics"] for measurement in measured], alone)
     finally:
         assert ranks.stop() == [0] * 4
