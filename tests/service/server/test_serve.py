@@ -62,10 +62,20 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
+def _end_of_worker(service: Service) -> None:
+    """Kills the worker, and waits for the next one."""
+    (first,) = service.workers()
+    first.kill()
+    wait_until(lambda: any(found.pid != first.pid for found in service.workers()), "another worker")
+    assert httpx.get(f"{service.url}/healthz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream(
+def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream_and_a_worker_that_was_started_again(
     service: Service, number: signal.Signals
 ) -> None:
+    if number == signal.SIGTERM:
+        _end_of_worker(service)
     descendants = service.descendants()
     assert descendants
     with (
@@ -81,15 +91,6 @@ def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream(
         assert time.monotonic() - began < WORKER_STOP_SECONDS
         assert list(chunks) == []  # its end, and no cut
     assert not any(found.is_running() for found in descendants)
-
-
-def test_a_worker_that_dies_is_started_again(service: Service) -> None:
-    (first,) = service.workers()
-    first.kill()
-    wait_until(lambda: any(found.pid != first.pid for found in service.workers()), "another worker")
-    assert httpx.get(f"{service.url}/healthz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
-    service.process.terminate()
-    assert service.process.wait(PATIENCE_SECONDS) == 0
 
 
 def test_the_worker_goes_when_the_service_is_killed(service: Service) -> None:
