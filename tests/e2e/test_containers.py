@@ -182,9 +182,11 @@ def test_slim_api_and_worker_run_a_job_over_postgresql(
             f"{base}/v1/jobs",
             json={
                 "workload": {"name": "digits-mlp"},
-                "budget": {"num_trials": 3},
+                "budget": {"num_trials": 1},
+                "baseline": None,
+                "confirmation": None,
                 "training": {"num_steps": 40, "evaluate_every": 20},
-                "resources": {"workers_per_trial": 2},
+                "resources": {"workers_per_trial": 1},
             },
             timeout=PATIENCE_SECONDS,
         )

@@ -19,6 +19,10 @@ from service.domain import JobState
 from tests.support.service.wheels import write_wheel
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS
 from trainers.retry import retry
+from trainers.workload_check.__main__ import DEFAULT_BATCH_SIZE
+from trainers.workload_check.child import outcome_of
+from trainers.workload_check.rules import RULES
+from trainers.workload_check.subject import Subject
 
 pytestmark = pytest.mark.patient
 
@@ -100,12 +104,12 @@ def patiently(ask: Callable[[], T]) -> T:
 
 
 def tune(client: Client, workload: dict[str, Any], **parts: Any) -> Any:
-    """The job of two trials and one of the baseline on two ranks, at its end."""
+    """The job of one trial, unless `parts` say otherwise, at its end."""
     specification = {
         "workload": workload,
-        "budget": {"num_trials": 3},
+        "budget": {"num_trials": 1},
         "training": {"num_steps": 20, "evaluate_every": 10},
-        "resources": {"workers_per_trial": 2, "cpus_per_worker": 0.5, "parallel_trials": 1},
+        "resources": {"workers_per_trial": 1, "parallel_trials": 1},
         "pruner": {"name": "none"},
         **parts,
     }
@@ -114,26 +118,34 @@ def tune(client: Client, workload: dict[str, Any], **parts: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["wine-network", "my_model:MyModel"])
-def test_it_keeps_the_rules(directory: Path, environment: dict[str, str], name: str) -> None:
-    checked = subprocess.run(
-        [sys.executable, "-m", "service", "workload", "check", name],
-        cwd=directory,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert "failed" not in checked.stdout
-    assert "warning" not in checked.stdout
+@pytest.mark.filterwarnings("ignore")  # as the command does
+def test_it_keeps_the_rules(
+    directory: Path, environment: dict[str, str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All rules of `workload check`, whose command `tests/trainers/workload_check` runs, in this process."""
+    for path in (environment["PYTHONPATH"].partition(os.pathsep)[0], str(directory)):
+        monkeypatch.syspath_prepend(path)
+    imported = set(sys.modules)
+    subject = Subject(name, {}, batch_size=DEFAULT_BATCH_SIZE)
+    try:
+        found = {rule.name: outcome_of(rule, subject) for rule in RULES}
+    finally:
+        for module in sys.modules.keys() - imported:
+            if module.partition(".")[0] in ("my_model", "wine_network"):
+                del sys.modules[module]  # which are nothing to other tests
+    assert {outcome.status for outcome in found.values()} <= {"ok", "skipped"}, found
 
 
 def test_the_installed_package_is_listed_and_tuned(client: Client) -> None:
     (listed,) = (one for one in patiently(client.workloads) if one.name == "wine-network")
     assert listed.title.startswith("Wines")
     assert listed.options["label_smoothing"].description == "of the training loss, in [0, 1) (float)"
-    job = tune(client, {"name": "wine-network", "options": {"label_smoothing": 0.1}})
+    job = tune(
+        client,
+        {"name": "wine-network", "options": {"label_smoothing": 0.1}},
+        budget={"num_trials": 2},
+        resources={"workers_per_trial": 2, "cpus_per_worker": 0.5, "parallel_trials": 1},
+    )
     assert job.state is JobState.SUCCEEDED, job.failure
     recommendation = client.recommendation(job.id)
     assert recommendation.workload_options == {"label_smoothing": 0.1}
@@ -150,7 +162,7 @@ def test_code_that_comes_with_a_job_is_tuned_before_what_the_service_has_of_that
     (tmp_path / "sent_part.py").write_text("GREETING = 'of the job'\n")
     sent = client.send_code(tmp_path)
     code = {"sha256": sent.sha256, "environment": {"GREETING": "of the job"}, "requirements": ["sent-package"]}
-    job = tune(client, {"name": "my_model:MyModel"}, code=code, baseline=None, budget={"num_trials": 1})
+    job = tune(client, {"name": "my_model:MyModel"}, code=code, baseline=None)
     assert job.state is JobState.SUCCEEDED, job.failure
     assert client.recommendation(job.id).code_sha256 == sent.sha256
     clone = patiently(lambda: client.clone(job.id, idempotency_key="again"))

@@ -83,14 +83,13 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
 
 
 def job(name: str, options: Mapping[str, Any], **parts: Any) -> dict[str, Any]:
-    """Two trials of a few steps, on one rank unless `parts` says otherwise."""
+    """A trial of a few steps, on one rank unless `parts` says otherwise."""
     training = {"num_steps": 4, "evaluate_every": 2, "batch_size": 16, **parts.pop("training", {})}
     return {
         "workload": {"name": name, "options": options},
-        "budget": {"num_trials": 2},
+        "budget": {"num_trials": 1},
         "training": training,
-        # One after the other: the second finds a warm rank, instead of starting one at the same time.
-        "resources": {"workers_per_trial": 1, "parallel_trials": 1},
+        "resources": {"workers_per_trial": 1},
         "pruner": {"name": "none"},
         "baseline": None,
         **parts,
@@ -119,6 +118,7 @@ COMPRESSED: dict[str, Any] = {
     "training": {"num_steps": 8, "compression": {"start_step": 2}},
     "objectives": [{"metric": "seconds_to_target"}],
     "target": {"metric": "validation_loss", "value": 0.69},
+    "budget": {"num_trials": 2},
     "search_space": {
         "optimizer": "shampoo",
         "parameters": [

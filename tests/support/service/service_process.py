@@ -68,7 +68,6 @@ class ServiceProcesses:
             "SHAMPOO_TUNER_DATA_DIR": str(self.data_dir),
             "SHAMPOO_TUNER_DATABASE_URL": self.database.url,
             "SHAMPOO_TUNER_LEASE_SECONDS": str(self.lease_seconds),
-            "SHAMPOO_TUNER_POLL_SECONDS": "0.2",
             "SHAMPOO_TUNER_WEBHOOK_PRIVATE_ADDRESSES": "true",
         }
         with (self.data_dir / "worker.log").open("ab") as log:
