@@ -45,7 +45,7 @@ RANK_LIMIT = 1e-4
 
 def tasks(device: str, *, is_tiny: bool) -> list[Task]:
     """The figures of this stage, what is used most and what costs least first."""
-    num_steps = 8 if is_tiny else 50
+    num_steps = 4 if is_tiny else 50
     found = [Task(IN_FLOAT32, name, _float32, (name, device, num_steps)) for name in FLOAT32]
     reads = WITHOUT_HOST_READS[:5] if is_tiny else tuple(dict.fromkeys((*WITHOUT_HOST_READS, *REPRESENTATIVES)))
     found += [Task(READS, name, host_reads, (name, device)) for name in reads if _only_queues(name)]
@@ -53,7 +53,7 @@ def tasks(device: str, *, is_tiny: bool) -> list[Task]:
     found += training.tasks(device, is_tiny=is_tiny)
     found += [Task(SUITE, "all", suite_tests, (device,), limit_seconds=240, is_alone=True)]
     rows = REPRESENTATIVES if is_tiny else tuple(MEMBERS)
-    found += [Task(LIKE_CPU, name, _like_the_cpu, (name, device, 8 if is_tiny else 12)) for name in rows]
+    found += [Task(LIKE_CPU, name, _like_the_cpu, (name, device, 4 if is_tiny else 12)) for name in rows]
     for preconditioner in OPTIONS:
         pairs = list(combinations(preconditioner))[: 2 if is_tiny else None]
         found += [Task(IN_FLOAT64, name, _float64, (config, device, num_steps)) for name, config in pairs]

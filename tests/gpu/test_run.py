@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from shampoo.hyperparameters import Preconditioner
-from tests.gpu import kit, training
+from tests.gpu import __main__, kit, training
 from tests.gpu.speed import MODELS, START_WITH
 from tests.support.shampoo.deviations import FLOAT32
 from tests.support.shampoo.members import REPRESENTATIVES
@@ -32,6 +32,11 @@ def _run(*arguments: str, out: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+def _run_here(monkeypatch: pytest.MonkeyPatch, *arguments: str, out: Path) -> int:
+    monkeypatch.setattr(sys, "argv", ["tests.gpu", *arguments, "--out", str(out)])
+    return __main__.main()
+
+
 def _read(path: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(path.read_text())
     return content
@@ -42,7 +47,9 @@ def _values(path: Path, kind: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.patient
-def test_every_stage_runs_on_a_cpu(tmp_path: Path) -> None:
+def test_every_stage_runs_on_a_cpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     shown = _run("all", *TINY, "--minutes", "50", "--all-minutes", "55", "--markdown", out=tmp_path)
     assert shown.returncode == 0, f"{shown.stdout}\n{shown.stderr}"
     files = {path.stem: path for path in tmp_path.iterdir()}
@@ -92,13 +99,13 @@ def test_every_stage_runs_on_a_cpu(tmp_path: Path) -> None:
         assert shampoo["period"] == 50
     assert all(f"\n| {member} | " in shown.stdout for member in START_WITH)
 
-    whole = _run("table", out=tmp_path)
-    assert whole.returncode == 0, whole.stderr
-    assert f"torch {torch.__version__}" in whole.stdout
+    assert _run_here(monkeypatch, "table", out=tmp_path) == 0
+    whole = capsys.readouterr().out
+    assert f"torch {torch.__version__}" in whole
     groups = {figure["group"] for path in files.values() for figure in _read(path)["figures"].values()}
     assert {training.TF32, training.WHOLE_STEP, training.RESUMED, training.MEMORY, training.LOST} <= groups
-    assert all(f" | {group} | " in whole.stdout for group in groups)
-    assert "WRONG" not in whole.stdout
+    assert all(f" | {group} | " in whole for group in groups)
+    assert "WRONG" not in whole
 
 
 @pytest.mark.processes
@@ -126,10 +133,10 @@ def test_when_the_time_is_up_the_file_says_what_was_left_out(tmp_path: Path) -> 
     assert "left out: steps of gpt2: soap: the time was up" in shown.stdout
 
 
-@pytest.mark.processes
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
-def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
-    shown = _run("correct", out=tmp_path)
-    assert shown.returncode == 1
-    assert "there is no CUDA device here" in shown.stdout
+def test_without_a_gpu_it_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _run_here(monkeypatch, "correct", out=tmp_path) == 1
+    assert "there is no CUDA device here" in capsys.readouterr().out
     assert _read(tmp_path / "correct.json")["left_out"] == {"everything": "there is no CUDA device here"}
