@@ -187,12 +187,18 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
 
 
 def test_a_job_whose_run_cannot_be_started_fails_and_says_why_and_the_worker_lives(
-    new_service: ServiceProcesses,
+    service: ServiceProcesses,
 ) -> None:
-    service = new_service
-    (service.data_dir / "logs").touch()  # where the runs' log files should go
-    worker = service.start_worker()
-    job, trials = service.finish(service.submit(specification(num_trials=1)))
+    [worker] = service.workers
+    logs = service.data_dir / "logs"
+    logs.mkdir(exist_ok=True)
+    logs.rename(service.data_dir / "logs_of_others")
+    logs.touch()  # where the runs' log files should go
+    try:
+        job, trials = service.finish(service.submit(specification(num_trials=1)))
+    finally:
+        logs.unlink()
+        (service.data_dir / "logs_of_others").rename(logs)
     assert job.state is JobState.FAILED
     assert job.failure is not None
     assert "it could not be started: [Errno 17] File exists" in job.failure
