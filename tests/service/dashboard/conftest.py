@@ -116,13 +116,29 @@ def page(profile: BrowserContext, address: str) -> Iterator[Page]:
     """
     watched = Watched(profile.new_page())
     yield watched.page
+    _forget(profile, watched.page, address)
+    watched.check(address)
+
+
+@pytest.fixture
+def lenient_page(profile: BrowserContext, port: int) -> Iterator[Page]:
+    """A page like `page` that may log errors: the browser itself logs every answer 401, 404 or 422 as one.
+
+    The service need not run: a test may start its own on `port`.
+    """
+    page = profile.new_page()
+    yield page
+    _forget(profile, page, f"http://127.0.0.1:{port}")
+
+
+def _forget(profile: BrowserContext, page: Page, address: str) -> None:
+    """Closes this page and those that it opened, and clears what the browser has kept of them."""
     stored = {"origin": address, "storageTypes": "cookies,local_storage,indexeddb,service_workers"}
-    profile.new_cdp_session(watched.page).send("Storage.clearDataForOrigin", stored)
+    profile.new_cdp_session(page).send("Storage.clearDataForOrigin", stored)
     for left in profile.pages[1:]:
         left.close()
     profile.clear_permissions()
     profile.unroute_all()
-    watched.check(address)
 
 
 @pytest.fixture

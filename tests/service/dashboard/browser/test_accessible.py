@@ -52,16 +52,6 @@ def test_the_end_of_a_job_does_not_move_what_the_reader_looks_at(page: Page, run
     assert abs(after["y"] - before["y"]) <= 1.0
 
 
-def test_a_wide_screen_shows_the_answer_beside_the_config_and_all_columns(page: Page, finished: Story) -> None:
-    page.set_viewport_size({"width": 2560, "height": 1200})
-    open_page(page, finished)
-    answer, config = (page.locator(f"#{part}").bounding_box() for part in ("answer", "recommendation"))
-    assert answer is not None
-    assert config is not None
-    assert config["x"] > answer["x"] + answer["width"]
-    assert page.locator("#trials").evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
-
-
 def test_a_job_that_is_over_expects_no_more_data(page: Page, sqlite_database: Database) -> None:
     story = Story(sqlite_database, now=datetime.now(UTC))
     open_page(page, story)

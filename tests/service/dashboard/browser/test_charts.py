@@ -192,19 +192,6 @@ def test_several_objectives_are_drawn_against_each_other(page: Page, sqlite_data
     assert page.evaluate(title) == "train_loss"
 
 
-def test_a_picked_trial_stands_out_in_table_and_chart(page: Page, finished: Story) -> None:
-    open_page(page, finished)
-    button = page.get_by_role("button", name="Trial 13: highlight its curve")
-    button.focus()
-    page.keyboard.press("Enter")
-    expect(button).to_have_attribute("aria-pressed", "true")
-    last = "document.getElementById('learning-curves').data.at(-1)"
-    wait_for(page, f"() => {last}.meta.number === 13 && {last}.line.width > 3")
-    page.keyboard.press("Enter")
-    expect(button).to_have_attribute("aria-pressed", "false")
-    wait_for(page, f"() => {last}.meta.number === undefined")
-
-
 def _last_point_of_13(page: Page) -> tuple[float, float]:
     """Its place in the window, where charts above may still be drawn."""
     x, y = page.evaluate(
@@ -220,8 +207,20 @@ def _last_point_of_13(page: Page) -> tuple[float, float]:
     return x, y
 
 
-def test_a_clicked_curve_finds_its_row(page: Page, finished: Story) -> None:
+def test_a_trial_stands_out_in_table_and_chart_whose_button_is_pressed_or_curve_is_clicked(
+    page: Page, finished: Story
+) -> None:
     open_page(page, finished)
+    button = page.get_by_role("button", name="Trial 13: highlight its curve")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-pressed", "true")
+    last = "document.getElementById('learning-curves').data.at(-1)"
+    wait_for(page, f"() => {last}.meta.number === 13 && {last}.line.width > 3")
+    page.keyboard.press("Enter")
+    expect(button).to_have_attribute("aria-pressed", "false")
+    wait_for(page, f"() => {last}.meta.number === undefined")
+
     page.locator("#learning-curves").scroll_into_view_if_needed()
     # The last point of the best curve lies apart from all others. A click counts on what the chart has noticed, which
     # on a busy machine is a while after the mouse came.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from playwright.sync_api import Browser, Page, Request, expect
+import pytest
+from playwright.sync_api import Page, Request, expect
 
 from service.access.caller import Scope
 from service.access.tokens import revoke_token
@@ -13,7 +14,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import release_job
 from service.use_cases.steer import cancel_job, change_budget, resume_job
-from tests.service.dashboard.conftest import Watched, open_context, open_page, wait_until_live
+from tests.service.dashboard.conftest import Watched, open_page, wait_until_live
 from tests.support.service.callers import asking, give_token
 from tests.support.service.scenarios import add_worker, claim
 from tests.support.service.stories.jobs import Story
@@ -26,6 +27,10 @@ def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_
     dialog = page.get_by_role("dialog", name="Cancel this job?")
     dialog.get_by_role("button", name="Keep it running").click()
     expect(dialog).to_be_hidden()
+    expect(page.locator("#facts")).to_contain_text("running")
+    page.locator("#cancel").click()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
     expect(page.locator("#facts")).to_contain_text("running")
 
     page.locator("#cancel").click()
@@ -111,16 +116,15 @@ def test_the_page_of_a_finished_job_learns_when_it_is_looked_at_that_the_job_goe
     wait_until_live(page)
 
 
-def test_a_refused_budget_says_why(browser: Browser, address: str, running: Story) -> None:
-    context = open_context(browser, base_url=address)  # the browser itself logs the answer 422 as an error
-    page = context.new_page()
+@pytest.mark.usefixtures("address")
+def test_a_refused_budget_says_why(lenient_page: Page, running: Story) -> None:
+    page = lenient_page
     open_page(page, running)
     page.get_by_role("button", name="Change budget").click()
     page.get_by_role("dialog").get_by_label("Trials", exact=True).fill("3")
     page.get_by_role("dialog").get_by_role("button", name="Change budget").click()
     expect(page.get_by_role("alert")).to_contain_text("budget.num_trials: 3 would leave")
     expect(page.locator("#facts")).to_contain_text("running")
-    context.close()
 
 
 def test_a_trial_is_stopped_and_another_tried_again_from_the_table_after_a_question(
@@ -161,25 +165,16 @@ def test_a_trial_is_stopped_and_another_tried_again_from_the_table_after_a_quest
     assert page.locator("button.pick[aria-pressed=true]").count() == 0
 
 
-def test_escape_leaves_a_job_alone(page: Page, running: Story) -> None:
-    open_page(page, running)
-    page.locator("#cancel").click()
-    page.keyboard.press("Escape")
-    expect(page.get_by_role("dialog")).to_be_hidden()
-    expect(page.locator("#facts")).to_contain_text("running")
-
-
 SCOPES = {"ada": Scope.SUBMIT, "an-onlooker-with-a-long-name@example.org": Scope.READ}
 """Of tokens, by their names."""
 
 
 def test_a_person_logs_in_with_a_token_and_may_what_it_may(
-    browser: Browser, running: Story, sqlite_database: Database
+    lenient_page: Page, port: int, running: Story, sqlite_database: Database
 ) -> None:
     token, of_reader = (give_token(sqlite_database, name, scope) for name, scope in SCOPES.items())
-    with asking(sqlite_database) as asked:
-        context = open_context(browser, base_url=asked.url)
-        watched = Watched(context.new_page())
+    with asking(sqlite_database, port=port) as asked:
+        watched = Watched(lenient_page)
         page = watched.page
         page.goto(f"/jobs/{running.job_id}")
         expect(page).to_have_url(f"{asked.url}/login?next=/jobs/{running.job_id}")
@@ -223,4 +218,3 @@ def test_a_person_logs_in_with_a_token_and_may_what_it_may(
         expect(page).to_have_url(f"{asked.url}/login")
         page.goto(f"/jobs/{running.job_id}")
         expect(page).to_have_url(f"{asked.url}/login?next=/jobs/{running.job_id}")
-        context.close()

@@ -5,15 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, Page, expect
+import pytest
+from playwright.sync_api import Page, Route, expect
 
 from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import (
     drawn_trials,
-    open_context,
     open_page,
     wait_for,
     wait_for_drawn,
@@ -84,6 +83,14 @@ def test_a_finished_job_answers_first_and_its_config_is_copied_as_python(page: P
     assert "Shampoo(\n    model.parameters()," in copied
     compile(copied, "copied", "exec")
 
+    # A wide screen shows the answer beside the config, and all columns.
+    page.set_viewport_size({"width": 2560, "height": 1200})
+    answer, config = (page.locator(f"#{part}").bounding_box() for part in ("answer", "recommendation"))
+    assert answer is not None
+    assert config is not None
+    assert config["x"] > answer["x"] + answer["width"]
+    assert page.locator("#trials").evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+
 
 def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed: Story) -> None:
     open_page(page, confirmed)
@@ -148,7 +155,9 @@ def test_an_open_page_follows_the_job_to_its_end(page: Page, running: Story) -> 
     assert page.evaluate("window.notReloaded") is True
 
 
-def test_a_page_opened_before_the_first_trial_draws_it(page: Page, sqlite_database: Database) -> None:
+def test_a_page_opened_before_the_first_trial_draws_it_and_says_why_the_job_failed(
+    page: Page, sqlite_database: Database
+) -> None:
     story = Story(sqlite_database, now=datetime.now(UTC))
     open_page(page, story)
     expect(page.locator("#trials")).to_contain_text("No trial has been started yet.")
@@ -156,31 +165,31 @@ def test_a_page_opened_before_the_first_trial_draws_it(page: Page, sqlite_databa
     story.run(0)
     expect(page.locator("#trial-0")).to_contain_text("completed")
     wait_for_drawn(page, "learning-curves", {0})
+    story.finish("the ranks ran out of memory <b>twice</b>")
+    expect(page.locator("#failure")).to_contain_text("the ranks ran out of memory <b>twice</b>")
 
 
 def test_an_open_page_survives_a_restart_of_the_service(
-    browser: Browser, running: Story, sqlite_database: Database, tmp_path: Path
+    lenient_page: Page, port: int, running: Story, sqlite_database: Database, tmp_path: Path
 ) -> None:
-    context = open_context(browser)
-    page = context.new_page()
-    page.route("**/plotly.min.js", lambda route: route.abort(), times=1)  # the service stopped while it was asked for
-    with live.running(sqlite_database, data_dir=tmp_path) as address:
-        page.goto(f"{address}/jobs/{running.job_id}")
+    page = lenient_page
+    aborted = []
+
+    def abort(route: Route) -> None:
+        aborted.append(route.request.url)
+        route.abort()
+
+    page.route("**/plotly.min.js", abort, times=1)  # the service stopped while it was asked for
+    with live.running(sqlite_database, port=port, data_dir=tmp_path):
+        page.goto(f"/jobs/{running.job_id}")
         wait_until_live(page)
     expect(page.locator("#stream")).to_have_text("connection lost, trying again")
     running.run(5)
-    with live.running(sqlite_database, data_dir=tmp_path, port=urlsplit(address).port or 0):
+    with live.running(sqlite_database, port=port, data_dir=tmp_path):
         expect(page.locator("#trial-5")).to_contain_text("completed")
         wait_until_live(page)
         wait_for_drawn(page, "learning-curves", set(range(6)))
-        context.close()
-
-
-def test_a_failed_job_says_why(page: Page, running: Story) -> None:
-    open_page(page, running)
-    wait_until_live(page)
-    running.finish("the ranks ran out of memory <b>twice</b>")
-    expect(page.locator("#failure")).to_contain_text("the ranks ran out of memory <b>twice</b>")
+    assert len(aborted) == 1
 
 
 def test_what_users_wrote_stays_text(page: Page, sqlite_database: Database) -> None:
@@ -217,11 +226,12 @@ def test_no_page_scrolls_sideways_on_a_phone(page: Page, finished: Story) -> Non
     assert_nothing_is_wider(page, 390)
 
 
+@pytest.mark.usefixtures("address")
 def test_an_unknown_address_is_a_page_that_leads_back_and_does_not_scroll_sideways(
-    browser: Browser, address: str
+    lenient_page: Page,
 ) -> None:
-    context = open_context(browser, base_url=address, width=390)
-    page = context.new_page()  # not the fixture's: the browser itself logs the answer 404 as an error
+    page = lenient_page
+    page.set_viewport_size({"width": 390, "height": 900})
     for path in ("/" + "nope" * 100, "/jobs/job_" + "x" * 400):
         answer = page.goto(path)
         assert answer is not None
@@ -229,24 +239,6 @@ def test_an_unknown_address_is_a_page_that_leads_back_and_does_not_scroll_sidewa
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.get_by_role("link", name="All jobs").click()
     expect(page.get_by_role("heading", name="Jobs", exact=True)).to_be_visible()
-    context.close()
-
-
-def test_text_has_the_contrast_of_wcag_aa_in_light_and_dark_which_page_and_charts_follow(
-    page: Page, finished: Story
-) -> None:
-    page.goto("/")
-    assert page.evaluate(LOW_CONTRAST) == []
-    page.emulate_media(color_scheme="dark")
-    page.goto("/")
-    assert page.evaluate(LOW_CONTRAST) == []
-    open_page(page, finished)
-    page.locator("summary").first.click()
-    assert page.evaluate(LOW_CONTRAST) == []
-    switch_to(page, "light")
-    assert page.evaluate(LOW_CONTRAST) == []
-    switch_to(page, "dark")
-    assert page.evaluate(LOW_CONTRAST) == []
 
 
 def switch_to(page: Page, scheme: Literal["light", "dark"]) -> None:
@@ -258,10 +250,16 @@ def switch_to(page: Page, scheme: Literal["light", "dark"]) -> None:
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != before
 
 
-def test_the_pages_are_marked_up_for_screen_readers_and_do_not_scroll_sideways(page: Page, finished: Story) -> None:
+def test_the_pages_are_marked_up_for_screen_readers_and_have_the_contrast_of_wcag_aa_in_light_and_dark(
+    page: Page, finished: Story
+) -> None:
     page.goto("/")
     assert_nothing_is_wider(page, 1280)
     expect(page.get_by_role("table", name="Jobs, newest first")).to_be_visible()
+    assert page.evaluate(LOW_CONTRAST) == []
+    page.emulate_media(color_scheme="dark")
+    page.goto("/")
+    assert page.evaluate(LOW_CONTRAST) == []
     open_page(page, finished)
     levels = page.evaluate("[...document.querySelectorAll('main :is(h1, h2, h3)')].map((h) => h.localName)")
     assert levels[0] == "h1"
@@ -273,3 +271,9 @@ def test_the_pages_are_marked_up_for_screen_readers_and_do_not_scroll_sideways(p
     expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
     open_details(page)
     assert_nothing_is_wider(page, 1280)
+    # The charts follow the open page.
+    assert page.evaluate(LOW_CONTRAST) == []
+    switch_to(page, "light")
+    assert page.evaluate(LOW_CONTRAST) == []
+    switch_to(page, "dark")
+    assert page.evaluate(LOW_CONTRAST) == []

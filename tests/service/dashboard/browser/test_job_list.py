@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from service.domain import JobState
 from service.store.repositories import JobRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import open_context, wait_until_live
+from tests.service.dashboard.conftest import wait_until_live
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories.jobs import Story, submit_digits
 
@@ -93,10 +93,9 @@ def test_jobs_that_come_move_no_row_until_they_are_asked_for(page: Page, sqlite_
     expect(page.locator(f"#{story.job_id}")).to_contain_text("1/20")
 
 
-@pytest.mark.usefixtures("finished", "running")
-def test_list_and_form_are_for_everybody_at_all_widths(browser: Browser, address: str) -> None:
-    context = open_context(browser, base_url=address)  # the browser itself logs the answer 422 as an error
-    page = context.new_page()
+@pytest.mark.usefixtures("address", "finished", "running")
+def test_list_and_form_are_for_everybody_at_all_widths(lenient_page: Page) -> None:
+    page = lenient_page
     for path in ("/", "/jobs/new"):
         page.goto(path)
         if path == "/":
@@ -114,4 +113,3 @@ def test_list_and_form_are_for_everybody_at_all_widths(browser: Browser, address
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             assert_accessible(page)
-    context.close()

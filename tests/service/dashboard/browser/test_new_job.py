@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 import yaml
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 from ulid import ULID
 
 from search_spaces import presets
@@ -22,7 +21,6 @@ from service.specification.planning import plan_job
 from service.specification.workloads import known_workloads
 from service.store.models import Job
 from service.store.session import Database
-from tests.service.dashboard.conftest import open_context
 from tests.support.service.commands import run
 from tests.support.service.scenarios import NOW
 from tests.support.service.stories.jobs import Story
@@ -32,11 +30,9 @@ _COLUMNS: dict[str, Any] = {"state": JobState.QUEUED, "num_trials": 1, "num_step
 
 
 @pytest.fixture
-def asking(browser: Browser, address: str) -> Iterator[Page]:
-    """A page; the browser logs each answer 422 as an error, and faults are part of these stories."""
-    context = open_context(browser, base_url=address)
-    yield context.new_page()
-    context.close()
+def asking(address: str, lenient_page: Page) -> Page:  # noqa: ARG001 # the service is to run
+    """A page of the service: faults, answers 422, are part of these stories."""
+    return lenient_page
 
 
 def _typed(page: Page, tmp_path: Path) -> dict[str, object]:

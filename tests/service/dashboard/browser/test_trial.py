@@ -8,12 +8,12 @@ from pathlib import Path
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from service.domain import OutputStream, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import Watched, open_context, wait_for, wait_until_live
+from tests.service.dashboard.conftest import wait_for, wait_until_live
 from tests.support.service.stories.jobs import Story
 from tests.support.service.stories.trials import diverge_in, measure_all, print_lines
 
@@ -167,15 +167,14 @@ def test_a_variation_is_a_new_trial(page: Page, story: Story) -> None:
     expect(page.locator("table.parameters")).to_contain_text("0.00321")
 
 
-def test_a_refused_variation_says_why(browser: Browser, address: str, story: Story) -> None:
-    context = open_context(browser, base_url=address)  # the browser itself logs the answer 422 as an error
-    page = Watched(context.new_page()).page
+@pytest.mark.usefixtures("address")
+def test_a_refused_variation_says_why(lenient_page: Page, story: Story) -> None:
+    page = lenient_page
     open_trial(page, story, 4)
     page.get_by_role("button", name="Try a variation").click()
     page.get_by_role("dialog").get_by_label("lr", exact=True).fill("77")
     page.get_by_role("dialog").get_by_role("button", name="Try it").click()
     expect(page.get_by_role("alert")).to_contain_text("lr")
-    context.close()
 
 
 @pytest.mark.slow
