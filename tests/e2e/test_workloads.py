@@ -107,7 +107,7 @@ SHARDED: dict[str, Any] = {
         "accumulation_steps": 2,
     },
     "objectives": [{"metric": "best_validation_loss"}],
-    "budget": {"num_trials": 3},
+    "budget": {"num_trials": 2},
     "baseline": {"search_space": "adamw"},
     "confirmation": {"top_k": 1, "num_seeds": 2},
 }
@@ -183,7 +183,7 @@ def test_a_job_shards_and_averages_in_16_bits(
 ) -> None:
     client.wait(jobs["text-lm"], timeout_seconds=LONG_PATIENCE_SECONDS)
     trials = list(client.trials(jobs["text-lm"]))
-    assert sorted(trial.phase for trial in trials) == ["baseline", *["confirmation"] * 4, "search", "search"]
+    assert sorted(trial.phase for trial in trials) == ["baseline", *["confirmation"] * 4, "search"]
     for trial in trials:
         assert trial.config["parallelism"] == {"mode": "fsdp2", "shard_size": None}
         losses = [one.metrics["validation_loss"] for one in client.measurements(jobs["text-lm"], trial.number)]
