@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -179,10 +180,13 @@ def confirmed(first_confirmed: Story, sqlite_database: Database) -> Story:
 
 
 def open_page(page: Page, story: Story) -> None:
-    """Opens the job's page and waits for its charts."""
+    """Opens the job's page and waits for its charts.
+
+    `expect` would describe the whole page to us each time that it found none yet.
+    """
     page.goto(f"/jobs/{story.job_id}")
     for chart in ("best-so-far", "learning-curves"):
-        expect(page.locator(f"#{chart}.js-plotly-plot .plot-container")).to_be_attached()
+        page.locator(f"#{chart}.js-plotly-plot .plot-container").wait_for(state="attached")
 
 
 def wait_for_scripts(page: Page, part: Locator) -> None:
@@ -192,7 +196,7 @@ def wait_for_scripts(page: Page, part: Locator) -> None:
 
 
 def wait_until_live(page: Page) -> None:
-    expect(page.locator("#stream")).to_have_text("live")
+    page.locator("#stream", has_text=re.compile("^live$")).wait_for(state="attached")
 
 
 def wait_for(page: Page, function: str, argument: object = None) -> None:

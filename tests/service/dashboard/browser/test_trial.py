@@ -37,7 +37,7 @@ def story(sqlite_database: Database) -> Story:
 def open_trial(page: Page, story: Story, number: int, query: str = "") -> None:
     """Opens a trial's page and waits for its chart."""
     page.goto(f"/jobs/{story.job_id}/trials/{number}{query}")
-    expect(page.locator("#curve.js-plotly-plot .plot-container")).to_be_attached()
+    page.locator("#curve.js-plotly-plot .plot-container").wait_for(state="attached")
 
 
 def traces(page: Page) -> dict[str, int]:
@@ -68,7 +68,7 @@ def test_the_best_trial_is_looked_at_from_all_sides(page: Page, story: Story) ->
     wait_for(page, "() => document.getElementById('curve').layout.xaxis.title.text === 'seconds of training'")
     expect(page).to_have_url(re.compile("metric=optimizer_condition_max"))
     page.reload()
-    expect(page.locator("#curve.js-plotly-plot .plot-container")).to_be_attached()
+    page.locator("#curve.js-plotly-plot .plot-container").wait_for(state="attached")
     expect(page.locator("#curve-title")).to_have_text("optimizer_condition_max")
     assert page.evaluate("() => document.getElementById('curve').layout.yaxis.type") == "linear"
     page.get_by_text("Values as a table").click()
@@ -80,7 +80,7 @@ def test_the_best_trial_is_looked_at_from_all_sides(page: Page, story: Story) ->
     expect(page.locator("#config-python")).to_contain_text("optimizer = Shampoo(")
     page.get_by_role("link", name="trial 7").click()
     expect(page.locator("#facts")).to_contain_text("repeats trial 4")
-    expect(page.locator("#curve.js-plotly-plot .plot-container")).to_be_attached()
+    page.locator("#curve.js-plotly-plot .plot-container").wait_for(state="attached")
     page.locator("body").press("ArrowLeft")
     expect(page.locator("h1")).to_have_text("Trial 6")
 
