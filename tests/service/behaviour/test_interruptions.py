@@ -139,7 +139,8 @@ def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
     job, [trial] = service.finish(job_id)
     assert (job.state, job.attempt) == (JobState.SUCCEEDED, 2), job.failure
     assert (trial.state, trial.runs) == (TrialState.COMPLETED, 1)
-    assert "killed" in service.logs() or "SIGKILL" in service.logs()
+    log = (service.data_dir / "logs" / f"{job_id}.log").read_text()
+    assert "killed" in log or "SIGKILL" in log, service.logs()
 
 
 def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProcesses) -> None:
