@@ -15,7 +15,7 @@ from service.store.migrate import migrate
 from service.store.session import Database
 from tests.support.lanes import lane
 from tests.support.postgresql import postgresql_server
-from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
+from tests.support.service.service_process import PLUGIN, ServiceProcesses, for_one_test, lasting
 from trainers.processes.starting import WarmProcess, forked_from
 from trainers.workloads.describe import environment_of_children
 
@@ -152,13 +152,8 @@ def lasting_service(migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPat
 
 @pytest.fixture
 def shared_service(lasting_service: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
-    """A service with a worker, for tests that kill none: a worker's start and first job cost more than later jobs.
-
-    It knows the troubled workload. No job is left unfinished, and no process but the worker's.
-    """
-    monkeypatch.syspath_prepend(PLUGIN)
-    yield lasting_service
-    lasting_service.settle()
+    """A service with a worker, for tests that kill none: a worker's start and first job cost more than later jobs."""
+    yield from for_one_test(lasting_service, monkeypatch)
 
 
 @pytest.fixture(scope="session")

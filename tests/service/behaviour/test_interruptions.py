@@ -22,7 +22,7 @@ from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
 from service.use_cases.steer import change_budget
 from tests.service.scheduler.test_job_run import paced, specification
-from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
+from tests.support.service.service_process import PLUGIN, ServiceProcesses, for_one_test, lasting
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = pytest.mark.services
@@ -39,10 +39,8 @@ def _interrupted(migrated_sqlite_file: Path, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def service(_interrupted: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
-    """A service that all of these share, and none of its jobs is left unfinished."""
-    monkeypatch.syspath_prepend(PLUGIN)
-    yield _interrupted
-    _interrupted.settle()
+    """A service that all of these share."""
+    yield from for_one_test(_interrupted, monkeypatch)
 
 
 def have_worker(service: ServiceProcesses) -> None:

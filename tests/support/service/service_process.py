@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from sqlalchemy import text
 
 from service.domain import DEFAULT_PROJECT, JobState, TrialState
@@ -212,6 +213,14 @@ def lasting(migrated_file: Path, directory: Path, *, num_workers: int = 1) -> It
     finally:
         service.close()
         database.close()
+
+
+def for_one_test(service: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
+    """A service that tests share, for one of them: it knows the troubled workload, and no job is left unfinished, and
+    no process but the worker's."""
+    monkeypatch.syspath_prepend(PLUGIN)
+    yield service
+    service.settle()
 
 
 def is_run(process: psutil.Process) -> bool:

@@ -21,7 +21,7 @@ from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import SOCKET_NAME
 from service.scheduler.run_process import make_directory
 from tests.service.scheduler.test_job_run import specification
-from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting
+from tests.support.service.service_process import PLUGIN, ServiceProcesses, for_one_test, lasting
 from tests.support.waiting import PATIENCE_SECONDS
 
 pytestmark = [
@@ -151,10 +151,8 @@ def two_workers(
 
 @pytest.fixture
 def service(two_workers: ServiceProcesses, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServiceProcesses]:
-    """The service with two workers; none of its jobs is left unfinished."""
-    monkeypatch.syspath_prepend(PLUGIN)
-    yield two_workers
-    two_workers.settle()
+    """The service with two workers."""
+    yield from for_one_test(two_workers, monkeypatch)
 
 
 def test_a_trial_whose_machine_dies_goes_on_elsewhere_from_its_checkpoint(
