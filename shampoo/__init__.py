@@ -1,4 +1,4 @@
-"""The Shampoo family of optimizers: `from shampoo import Shampoo`. Needs torch and nothing else."""
+"""The Shampoo family of optimizers, and LoRA-RITE for low-rank adapters. Needs torch and nothing else."""
 
 # A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.
 
@@ -6,6 +6,8 @@ from shampoo import cost
 from shampoo.averaging import WeightAveraging
 from shampoo.diagnostics import Diagnostics
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.lora.groups import lora_param_groups
+from shampoo.lora.lora_rite import LoraRite
 from shampoo.optimizer import Shampoo
 from shampoo.param_groups import param_groups
 from shampoo.starting_values import starting_values
@@ -14,10 +16,12 @@ from shampoo.step.failures import RefreshFailed
 __all__ = [
     "Diagnostics",
     "Hyperparameters",
+    "LoraRite",
     "RefreshFailed",
     "Shampoo",
     "WeightAveraging",
     "cost",
+    "lora_param_groups",
     "param_groups",
     "starting_values",
 ]

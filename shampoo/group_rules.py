@@ -14,7 +14,7 @@ from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters, P
 # What a group may hold beside hyperparameters: torch's own keys, the reference of independent weight decay, and what
 # torch's schedules keep there.
 _OTHER_KEYS = frozenset({"params", "param_names", "name", "peak_lr"})
-_KEYS_OF_SCHEDULES = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"})
+KEYS_OF_SCHEDULES = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"})
 _OTHER_OPTIMIZERS: Mapping[str, str] = {
     "amsgrad": "torch.optim.AdamW or Adam",
     "dampening": "torch.optim.SGD",
@@ -23,7 +23,7 @@ _OTHER_OPTIMIZERS: Mapping[str, str] = {
     "alpha": "torch.optim.RMSprop",
 }
 """By a key of their groups that ours do not have."""
-_KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | _KEYS_OF_SCHEDULES
+_KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES
 
 
 def require_known_keys(group: Mapping[str, Any]) -> None:

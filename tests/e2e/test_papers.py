@@ -39,6 +39,7 @@ from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
 from shampoo.hyperparameters import DEFAULTS, Preconditioner
 from tests.support.readmes import PACKAGES, README, ROOT, anchors, blocks, command_lines, papers, text
+from tests.support.shampoo.adapters import adapted_model
 from trainers.config import TrialConfig
 from trainers.workloads.registry import BUILT_IN
 
@@ -196,6 +197,7 @@ def test_its_python_runs_and_prints_the_tables_beside_it(paper: str) -> None:
     before = first.weight.detach().clone()
     names: dict[str, Any] = {
         "model": model,
+        "adapted": adapted_model(),
         "batches": [batch] * 3,
         "loss_of": torch.nn.functional.cross_entropy,
     }

@@ -1,0 +1,204 @@
+"""`LoraRite`: LoRA-RITE as torch knows an optimizer, with parameter groups, a step and checkpoints.
+
+The arithmetic of a factor, and its source, are in `factor_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Never, TypeVar, overload
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from shampoo import torch_internals
+from shampoo.group_rules import is_trained
+from shampoo.lora.factor_step import clip_factor
+from shampoo.lora.factors import Factor, FactorStack, alike, factors_of
+from shampoo.lora.groups import refuse_arguments, require_known_keys, require_params, require_saved_groups
+from shampoo.lora.hyperparameters import LoraRiteHyperparameters
+from shampoo.lora.plain_step import new_plain_state, plain_step
+from shampoo.state.buckets import state_dtype
+from shampoo.state.transfer import copy_state, require_same_layout
+
+Loss = TypeVar("Loss")
+"""The result of a closure, as a rule a float or a tensor: `step` passes it on."""
+
+
+class LoraRite(Optimizer):
+    """LoRA-RITE for the two factors of each low-rank adapter, W₀ + scale·B A, and AdamW for all else.
+
+        optimizer = LoraRite(lora_param_groups(model), lr=2e-3)
+
+    The path of the product B A is the same however a pair is scaled or turned, as (T A, B T⁻¹) for any invertible T.
+
+    A group's `params` are pairs in turns, A (r, in) and B (out, r), as peft stores those of linear layers; further
+    sides, as of a convolution, count as one. A group with `"paired": False` takes plain AdamW steps. The arguments
+    after `params` are hyperparameters of a group and may be overridden there; a changed value counts from the next
+    step.
+
+    State is at least float32, and allocated here, so the model must be on its device already. A frozen parameter has
+    none until its first step. A factor without a gradient is left alone, and its partner steps. One whose gradient's
+    norm is not finite, or whose partner is not, does not move, nor do its averages; it is counted in
+    `state[param]["num_skipped"]`. B = 0, where adapters begin, is fine: A begins to move when B has.
+
+    Under DDP every rank takes the same step. DTensors (FSDP2, HSDP, SimpleFSDP) are refused.
+
+    Raises:
+        ValueError: an argument is illegal, or parameters are no pairs; the message holds the values.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]],
+        lr: float | Tensor = 1e-3,
+        *,
+        betas: Sequence[float] = (0.9, 0.999),
+        eps: float = 1e-6,
+        weight_decay: float = 0.0,
+        clip_unmagnified_grad: float | None = 1.0,
+        **unknown: Never,
+    ) -> None:
+        """Allocates the state of the parameters; `shampoo.lora.hyperparameters` says more on each argument.
+
+        Args:
+            params: Pairs in turns, or groups: dicts of `params` and what differs there, as `lora_param_groups` gives.
+            lr: Learning rate, >= 0.
+            betas: (β1, β2), each in [0, 1), of the first moment, and of the second with the escaped mass.
+            eps: Added to the root of second moments, > 0.
+            weight_decay: Decoupled weight decay, >= 0.
+            clip_unmagnified_grad: Largest norm of the unmagnified gradients of all pairs together, > 0; None: they are
+                not clipped.
+        """
+        refuse_arguments(unknown)
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "clip_unmagnified_grad": clip_unmagnified_grad,
+            "paired": True,
+        }
+        defaults["betas"] = tuple(LoraRiteHyperparameters.of_group(defaults).betas)
+        super().__init__(params, defaults)
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
+
+        Raises:
+            ValueError: a hyperparameter is illegal or unknown, or the parameters are no pairs.
+        """
+        # Everything is checked on a copy: a group that is refused leaves nothing behind.
+        require_known_keys(param_group)
+        h = LoraRiteHyperparameters.of_group({**self.defaults, **param_group})
+        given = param_group["params"]
+        params = [given] if isinstance(given, Tensor) else list(given)
+        require_params([named[1] if isinstance(named, tuple) else named for named in params], paired=h.paired)
+        super().add_param_group({**param_group, "params": params})
+        group = self.param_groups[-1]
+        group["betas"] = tuple(h.betas)
+        for param, factor in _members(group):
+            if is_trained(param):
+                self.state[param] = _new_state(param, factor)
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
+        """Takes one step; with a closure, evaluates it first and gives its value.
+
+        Raises:
+            ValueError: a hyperparameter was changed to an illegal value, or `paired` was changed; nothing has moved
+                then.
+            RuntimeError: a gradient is sparse, or a parameter is not where its state is; nothing has moved then.
+        """
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        checked = [LoraRiteHyperparameters.of_group(group) for group in self.param_groups]
+        stacks: list[tuple[LoraRiteHyperparameters, FactorStack]] = []
+        plain: list[tuple[LoraRiteHyperparameters, Tensor]] = []
+        for h, group in zip(checked, self.param_groups, strict=True):
+            require_known_keys(group)
+            members = [(param, factor) for param, factor in _members(group) if param.grad is not None]
+            for param, factor in members:
+                if not self.state[param]:  # thawed
+                    self.state[param] = _new_state(param, factor)
+                _require_fit(param, self.state[param], paired=h.paired)
+            factors = [factor for _, factor in members if factor is not None]
+            stacks += [(h, FactorStack(same)) for same in alike(factors)]
+            plain += [(h, param) for param, factor in members if factor is None]
+        norms = [stack.squared_norms for _, stack in stacks]
+        for h, stack in stacks:
+            limit = h.clip_unmagnified_grad
+            stack.step(self.state, h, clip=None if limit is None else clip_factor(norms, limit))
+        for h, param in plain:
+            plain_step(param, self.state[param], h)
+        return loss
+
+    @torch.no_grad()
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Takes over state and hyperparameters of a `state_dict()`; resumed training is bit-identical.
+
+        Everything is checked before anything is written. torch's own version is replaced because it casts the state
+        to the parameters' dtype.
+
+        Raises:
+            ValueError: it is another optimizer's; or groups, names, shapes or dtypes do not fit these parameters, or a
+                hyperparameter is illegal or unknown.
+        """
+        state_dict = torch_internals.before_loading(self, state_dict)
+        saved_groups: list[dict[str, Any]] = state_dict["param_groups"]
+        require_saved_groups(saved_groups, self.param_groups)
+        found: dict[Tensor, dict[str, Any]] = {}
+        for group, saved in zip(self.param_groups, saved_groups, strict=True):
+            for key, (param, factor) in zip(saved["params"], _members(group), strict=True):
+                held = state_dict["state"].get(key)
+                if held or is_trained(param):
+                    found[param] = _new_state(param, factor)
+                if held:
+                    require_same_layout(held, found[param], parameter=key)
+                    copy_state(held, found[param])
+        for param in [param for group in self.param_groups for param in group["params"]]:
+            self.state.pop(param, None)
+        self.state.update(found)
+        for group, saved in zip(self.param_groups, saved_groups, strict=True):
+            group.update({name: value for name, value in saved.items() if name != "params"})
+            group["betas"] = tuple(group["betas"])
+        torch_internals.after_loading(self)
+
+
+def _members(group: Mapping[str, Any]) -> list[tuple[Tensor, Factor | None]]:
+    """The parameters of a group, each as the factor that it is, if any."""
+    if not group["paired"]:
+        return [(param, None) for param in group["params"]]
+    return [(factor.param, factor) for factor in factors_of(group["params"])]
+
+
+def _new_state(param: Tensor, factor: Factor | None) -> dict[str, Any]:
+    return new_plain_state(param) if factor is None else factor.new_state()
+
+
+def _require_fit(param: Tensor, state: Mapping[str, Any], *, paired: bool) -> None:
+    """Checks a parameter that has a gradient against its state.
+
+    Raises:
+        ValueError: the state is of the other kind.
+        RuntimeError: the gradient is sparse, or the parameter has moved to another device or precision.
+    """
+    if ("basis" in state) != paired:
+        raise ValueError(f"paired changed to {paired!r}: it shapes the optimizer state, so it needs a new optimizer")
+    if param.grad is not None and param.grad.layout != torch.strided:
+        raise RuntimeError(f"LoraRite needs dense gradients, got {param.grad.layout} for shape {tuple(param.shape)}")
+    weights = state["weights"]
+    if weights.device != param.device or weights.dtype != state_dtype(param.dtype):
+        raise RuntimeError(
+            f"a parameter {tuple(param.shape)} is {param.dtype} on {param.device}, and its state {weights.dtype} on "
+            f"{weights.device}: convert and move the model first, then make the optimizer"
+        )
