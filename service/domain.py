@@ -88,6 +88,17 @@ class FailureReason(StrEnum):
         return self in (FailureReason.LOST, FailureReason.STORE_FAILED)
 
 
+class CutShort(StrEnum):
+    """The causes for which a job ends before all of its trials have been begun, or have ended."""
+
+    BUDGET = "budget"
+    """Its time, device-hours or cost are over."""
+    TIME_NEARLY_OVER = "time nearly over"
+    """What was left of its time went to the trials that had begun, and to the confirmation of the best."""
+    QUOTA = "quota"
+    """The device-hours of its project are spent."""
+
+
 class Currency(StrEnum):
     """What two configs have spent equally much of when they are compared."""
 

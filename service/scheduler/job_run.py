@@ -157,11 +157,9 @@ def _leave(
     # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
     if is_to_finish:
         try:
-            quota_is_spent = ending is Ending.QUOTA_SPENT
+            cut_short = ending.cut_short
             this.write(
-                lambda session: run.finish_job(
-                    session, this.lease, failure=failure, quota_is_spent=quota_is_spent, now=utc_now()
-                )
+                lambda session: run.finish_job(session, this.lease, failure=failure, cut_short=cut_short, now=utc_now())
             )
         except LeaseLost:
             logger.info("the lease of job %s was lost", this.lease.job_id)

@@ -14,7 +14,7 @@ from typing import Any
 from ulid import ULID
 
 from service.access.quotas import quota_spent
-from service.domain import FailureReason, JobRequest, JobState, Phase, TrialState
+from service.domain import CutShort, FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.insights import JobInsights
 from service.specification.identity import StoredIdentity
@@ -283,7 +283,7 @@ def _waits_for_its_pause(session: Session, job: Job) -> bool:
 
 
 def finish_job(
-    session: Session, lease: Lease, *, failure: str | None, quota_is_spent: bool = False, now: datetime
+    session: Session, lease: Lease, *, failure: str | None, cut_short: CutShort | None = None, now: datetime
 ) -> JobState:
     """Ends the job: cancels what is unfinished, stores the recommendation; the state it ended in.
 
@@ -292,7 +292,7 @@ def finish_job(
 
     Args:
         failure: what ended the run early, for a person.
-        quota_is_spent: whether the device-hours of its project did.
+        cut_short: what ended it before its trials had, if anything did.
 
     Raises:
         LeaseLost: the job is no longer this run's.
@@ -301,18 +301,27 @@ def finish_job(
     if failure is None and (job.requested is JobRequest.RESTART or _waits_for_its_pause(session, job)):
         put_back(session, job, now=now, crash=None)
         return job.state
-    cut_off = quota_spent(job.project) if quota_is_spent else BUDGET_SPENT
-    was_cut_off = cancel_unfinished_trials(session, job, now=now, detail=failure or cut_off)
+    spent = quota_spent(job.project) if cut_short is CutShort.QUOTA else BUDGET_SPENT
+    was_cut_off = cancel_unfinished_trials(session, job, now=now, detail=failure or spent)
     trials = TrialRepository(session).with_measurements(job.id)
     # Between two trials nothing is unfinished, as where others train them and nobody has one.
-    was_cut_off = was_cut_off or (quota_is_spent and len(trials) < job.num_trials)
+    is_spent = cut_short in (CutShort.BUDGET, CutShort.QUOTA)
+    was_cut_off = was_cut_off or (is_spent and len(trials) < job.num_trials)
+    cut_off = spent if was_cut_off else None
     if failure is None and not was_cut_off:
         job.num_trials = len(trials)  # a phase may have needed fewer than it was allotted
+        if cut_short is CutShort.TIME_NEARLY_OVER:
+            cut_off = _time_nearly_over(job, trials)
     if not store_recommendation(session, job, trials, now=now) and failure is None:
-        failure = _no_recommendation(job, trials, cut_off if was_cut_off else None)
-    to, told = (JobState.FAILED, None) if failure else (JobState.SUCCEEDED, cut_off if was_cut_off else None)
+        failure = _no_recommendation(job, trials, cut_off)
+    to, told = (JobState.FAILED, None) if failure else (JobState.SUCCEEDED, cut_off)
     move_job(session, job, to, now=now, failure=failure, cut_off=told)
     return job.state
+
+
+def _time_nearly_over(job: Job, trials: Sequence[Trial]) -> str:
+    num_begun = sum(trial.phase is not Phase.CONFIRMATION for trial in trials)
+    return f"its time was nearly over, so that it began {num_begun} of {job.specification.num_searched} trials"
 
 
 def _no_recommendation(job: Job, trials: Sequence[Trial], cut_off: str | None) -> str:

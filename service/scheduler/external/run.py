@@ -86,12 +86,8 @@ def run_external_job(
         watch.stop_for_lease()
         insights.close()
         try:
-            quota_is_spent = ending is Ending.QUOTA_SPENT
-            write(
-                lambda session: run.finish_job(
-                    session, lease, failure=failure, quota_is_spent=quota_is_spent, now=clock()
-                )
-            )
+            cut_short = ending.cut_short
+            write(lambda session: run.finish_job(session, lease, failure=failure, cut_short=cut_short, now=clock()))
         except LeaseLost:
             logger.info("the lease of job %s was lost", lease.job_id)
     insights.stop()

@@ -230,8 +230,8 @@ class Serving:
                     self._orders.give_up(asked)
                 case Wait():
                     return None
-                case Done():
-                    raise RunEnded(Ending.DONE)
+                case Done(is_early):
+                    raise RunEnded(Ending.DONE_EARLY if is_early else Ending.DONE)
 
     def _take_in(self, request_id: int, number: int, report: Report, now: datetime) -> None:
         held = self._held.get(number)

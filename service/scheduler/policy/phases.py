@@ -134,7 +134,9 @@ class JobPolicy:
             return Wait()
         for repeats in self._to_confirm():
             return self._confirm(repeats)
-        return Wait() if self._num_confirming else Done()
+        if self._num_confirming:
+            return Wait()
+        return Done(is_early=self._is_closed and any(run.has_trials_left for run in self._sides.values()))
 
     def report(self, number: int, step: int, value: float, *, seconds: float = 0.0) -> Decision:
         """Takes in the first objective of a running trial at one step; not finite is allowed.

@@ -89,6 +89,9 @@ class Wait:
 class Done:
     """Every trial of the job has ended."""
 
+    is_early: bool = False
+    """True if more would have been begun, had the policy not been closed."""
+
 
 Ask: TypeAlias = Start | Resume | GiveUp | Wait | Done
 

@@ -6,12 +6,16 @@ from collections.abc import Set
 from enum import IntEnum, StrEnum
 from typing import Protocol
 
+from service.domain import CutShort
+
 
 class Ending(StrEnum):
     """The causes of a run's end."""
 
     DONE = "done"
     """The policy has nothing left to try."""
+    DONE_EARLY = "done early"
+    """Likewise, as it has begun no more trials since the job's time was nearly over."""
     LEASE_LOST = "lease lost"
     """The job was cancelled or belongs to another worker: nothing may be written any more."""
     BUDGET_SPENT = "budget spent"
@@ -22,6 +26,18 @@ class Ending(StrEnum):
     """The job is to be paused, or to go on with another budget or other trials: it changes hands."""
     STOPPED = "stopped"
     """The worker stops, or is gone: the job goes back to the queue."""
+
+    @property
+    def cut_short(self) -> CutShort | None:
+        """The cause for which it ends the job before its trials have ended, if it does."""
+        return _CUT_SHORT.get(self)
+
+
+_CUT_SHORT = {
+    Ending.DONE_EARLY: CutShort.TIME_NEARLY_OVER,
+    Ending.BUDGET_SPENT: CutShort.BUDGET,
+    Ending.QUOTA_SPENT: CutShort.QUOTA,
+}
 
 
 class Signals(Protocol):

@@ -72,8 +72,8 @@ class PolicySearcher(TuneAdapter, Searcher):
                     self._orders.give_up(asked)
                 case Wait():
                     return None
-                case Done():
-                    raise RunEnded(Ending.DONE)
+                case Done(is_early):
+                    raise RunEnded(Ending.DONE_EARLY if is_early else Ending.DONE)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Nothing: see the class."""

@@ -41,7 +41,7 @@ def _look_up(database: Database, text: str) -> KnownToken | None:
 def test_a_token_is_made_shown_once_and_revoked(here: Database) -> None:
     project = json.loads(run("project", "create", "vision", "--queued-jobs", "4", "--json").stdout)
     assert (project["name"], project["max_queued_jobs"], project["max_running_jobs"]) == ("vision", 4, None)
-    made = run("token", "create", "ada", "--scope", "read", "--scope", "code", "--project", "vision")
+    made = run("token", "create", "ada", "--scope", "submit", "--scope", "code", "--project", "vision")
     assert re.fullmatch(r"shampoo_[0-9a-f]{12}_[0-9a-f]{64}\n", made.stdout)
     assert "shown this once" in made.stderr
     token = _look_up(here, made.stdout.strip())
@@ -50,7 +50,7 @@ def test_a_token_is_made_shown_once_and_revoked(here: Database) -> None:
     assert (caller.name, caller.project, caller.scopes) == (
         "ada",
         "vision",
-        frozenset({Scope.READ, Scope.CODE}),
+        frozenset({Scope.SUBMIT, Scope.CODE}),
     )
     secret = made.stdout.strip().rpartition("_")[2]
     with here.reading() as session:
@@ -63,7 +63,7 @@ def test_a_token_is_made_shown_once_and_revoked(here: Database) -> None:
     assert "valid" in listed
     assert secret not in listed
     [as_json] = json.loads(run("token", "list", "--json").stdout)["items"]
-    assert (as_json["prefix"], as_json["state"], as_json["scopes"]) == (row.prefix, "valid", ["code", "read"])
+    assert (as_json["prefix"], as_json["state"], as_json["scopes"]) == (row.prefix, "valid", ["code", "submit"])
     projects = json.loads(run("project", "list", "--json").stdout)["items"]
     assert [(each["name"], each["usage"]["queued_jobs"]) for each in projects] == [("default", 0), ("vision", 0)]
     assert [each["action"] for each in json.loads(run("audit", "--json", "--limit", "1").stdout)["items"]] == [

@@ -10,7 +10,7 @@ from service.access.caller import Scope
 from service.access.projects import Quotas, change_project, create_project
 from service.access.quotas import hours_are_spent
 from service.clock import utc_now
-from service.domain import JobState, TrialState
+from service.domain import CutShort, JobState, TrialState
 from service.errors import Conflict, InvalidInput, QuotaExceeded, UnknownName
 from service.scheduler.external.run import run_external_job
 from service.scheduler.watch import Watch
@@ -107,7 +107,7 @@ def test_a_project_that_has_spent_its_hours_ends_what_it_runs(database: Database
     assert not spent(0.81 / 3600)  # 0.4 s on each of two ranks
     assert spent(0.79 / 3600)
     with database.writing() as session:
-        assert finish_job(session, lease, failure=None, quota_is_spent=True, now=NOW) is JobState.SUCCEEDED
+        assert finish_job(session, lease, failure=None, cut_short=CutShort.QUOTA, now=NOW) is JobState.SUCCEEDED
     with database.reading() as session:
         ended = JobRepository(session).get(job)
         words = "project small has spent the device-hours of its quota (max_device_hours)"
@@ -124,7 +124,7 @@ def test_a_project_that_has_spent_its_hours_ends_what_it_runs(database: Database
     assert other is not None
     begin_trial(database, other, 0)
     with database.writing() as session:
-        assert finish_job(session, other, failure=None, quota_is_spent=True, now=NOW) is JobState.FAILED
+        assert finish_job(session, other, failure=None, cut_short=CutShort.QUOTA, now=NOW) is JobState.FAILED
     with database.reading() as session:
         failure = JobRepository(session).get(other.job_id).failure
         assert failure is not None

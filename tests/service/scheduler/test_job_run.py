@@ -184,6 +184,8 @@ def test_at_the_end_of_the_time_a_job_succeeds_with_what_it_has(service: Service
     assert (last - job.started_at).total_seconds() < 1.2 * allowed
     assert {trial.state for trial in trials} <= {TrialState.COMPLETED, TrialState.CANCELLED}
     assert {t.detail for t in trials if t.state is TrialState.CANCELLED} <= {"the budget was spent"}
+    early = f"its time was nearly over, so that it began {len(trials)} of 10000 trials"
+    assert job.cut_off in ("the budget was spent", early)
 
 
 def test_a_job_whose_run_cannot_be_started_fails_and_says_why_and_the_worker_lives(

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from service.domain import FailureReason, JobState, Phase, TrialState
+from service.domain import CutShort, FailureReason, JobState, Phase, TrialState
 from service.store.models import Job
 from service.store.repositories import (
     EventRepository,
@@ -235,6 +235,26 @@ def test_a_job_without_a_completed_search_trial_fails_and_says_what_became_of_th
     assert job.failure is not None
     assert "trial 1 failed (diverged)" in job.failure
     assert "trial 1: loss nan at step 7" in job.failure
+
+
+@pytest.mark.parametrize(
+    ("cut_short", "words", "num_trials"),
+    [
+        (None, None, 1),
+        (CutShort.BUDGET, "the budget was spent", 4),
+        (CutShort.TIME_NEARLY_OVER, "its time was nearly over, so that it began 1 of 4 trials", 1),
+    ],
+)
+def test_a_job_that_its_time_ends_between_two_trials_says_so(
+    database: Database, cut_short: CutShort | None, words: str | None, num_trials: int
+) -> None:
+    lease = claimed_job(database, budget={"num_trials": 4}, baseline=None, confirmation=None)
+    run_trial(database, lease, 0, 0.5)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, cut_short=cut_short, now=NOW)
+    with database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+    assert (job.state, job.cut_off, job.num_trials) == (JobState.SUCCEEDED, words, num_trials)
 
 
 def test_a_run_that_ends_with_a_failure_keeps_what_it_found(database: Database) -> None:

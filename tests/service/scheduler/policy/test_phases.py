@@ -227,8 +227,16 @@ def test_a_closed_job_starts_nothing_and_goes_on_with_what_there_is() -> None:
     policy.tell(1, TrialState.COMPLETED, (1.0,))
     assert isinstance(policy.ask(), Resume)
     policy.tell(0, TrialState.COMPLETED, (1.0,))
-    assert policy.ask() == Done()
+    assert policy.ask() == Done(is_early=True)
     assert policy.is_done
+
+
+def test_a_job_that_is_closed_when_it_has_begun_everything_is_not_early() -> None:
+    policy = JobPolicy([_plan(SEARCH, SEARCH_SPACE, 1)])
+    number = _started(policy.ask()).number
+    policy.close()
+    policy.tell(number, TrialState.COMPLETED, (1.0,))
+    assert policy.ask() == Done()
 
 
 def test_a_paused_trial_can_be_cancelled() -> None:
