@@ -1,27 +1,36 @@
-"""Files the pages load: our own, and the plotly.min.js that plotly's wheel ships. Nothing comes from another host."""
+"""Files the pages load: our own, and a part of the plotly.min.js in plotly's wheel. Nothing comes from another host."""
 
 from __future__ import annotations
 
 import functools
 import gzip
 import importlib.util
+import logging
 from importlib.metadata import version
 from os import PathLike, fspath, stat_result
 from pathlib import Path
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.dashboard.plotly_part import cut
 
 STATIC = Path(__file__).parent / "static"
+PLOTLY_KINDS = ("heatmap",)
+"""The traces that our figures have, beside lines and points."""
 PLOTLY_PATH = f"/vendor/plotly-{version('plotly')}"
+PLOTLY_FILE = f"{'-'.join(['scatter', *PLOTLY_KINDS])}.min.js"
+"""Browsers keep it for a year: with other kinds it has another name."""
+
+_logger = logging.getLogger(__name__)
 
 
 class CachedFiles(StaticFiles):
-    """Static files with a `Cache-Control` header, compressed once for all who take gzip: Plotly takes a third of a
-    core-second.
-    """
+    """Static files with a `Cache-Control` header, compressed once for all who take gzip."""
 
     def __init__(self, directory: Path, cache_control: str) -> None:
         super().__init__(directory=directory)
@@ -46,6 +55,33 @@ def _compressed(path: str, modified_ns: int) -> bytes:  # noqa: ARG001 # part of
     return gzip.compress(Path(path).read_bytes(), compresslevel=6, mtime=0)
 
 
+class PlotlyPart:
+    """The one script that the pages have of Plotly, cut and compressed when it is first asked for."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if not scope["path"].endswith(f"/{PLOTLY_FILE}"):
+            raise HTTPException(404)
+        headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
+        script = await run_in_threadpool(_plotly)  # beside other requests: it takes a quarter of a core-second
+        if "gzip" in Headers(scope=scope).get("accept-encoding", ""):
+            headers["Content-Encoding"] = "gzip"
+        else:
+            script = gzip.decompress(script)
+        await Response(script, media_type="text/javascript", headers=headers)(scope, receive, send)
+
+
+@functools.cache
+def _plotly() -> bytes:
+    """The script, compressed."""
+    source = (plotly_directory() / "plotly.min.js").read_text(encoding="utf-8")
+    try:
+        script = cut(source, PLOTLY_KINDS)
+    except ValueError as error:
+        _logger.warning("pages load all of Plotly, which keeps browsers busy for a second: %s", error)
+        script = source
+    return gzip.compress(script.encode(), compresslevel=6, mtime=0)
+
+
 def plotly_directory() -> Path:
     """The directory of plotly.min.js in plotly's wheel. Found without importing plotly, which would load much."""
     spec = importlib.util.find_spec("plotly")
@@ -57,8 +93,6 @@ def plotly_directory() -> Path:
 def static_mounts() -> list[tuple[str, ASGIApp]]:
     """(path, application) of everything static, to be mounted beside the router.
 
-    Our own files are revalidated on each visit. Plotly's 4.8 MB are kept for a year, as its path holds its version.
+    Our own files are revalidated on each visit. Plotly is kept for a year, as its path holds its version.
     """
-    own = CachedFiles(STATIC, "no-cache")
-    plotly = CachedFiles(plotly_directory(), "public, max-age=31536000, immutable")
-    return [("/static", own), (PLOTLY_PATH, plotly)]
+    return [("/static", CachedFiles(STATIC, "no-cache")), (PLOTLY_PATH, PlotlyPart())]

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from starlette.templating import Jinja2Templates
 
 from service.dashboard import moments
-from service.dashboard.assets import PLOTLY_PATH
+from service.dashboard.assets import PLOTLY_FILE, PLOTLY_PATH
 from service.dashboard.cells import asked, parameter, parameter_cells
 from service.dashboard.prose import prose
 from service.evidence.in_words.wording import (
@@ -85,7 +85,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     environment.globals.update(device_hours=device_hours, cost_words=cost_words, site=SITE)
-    environment.globals["plotly_url"] = f"{PLOTLY_PATH}/plotly.min.js"
+    environment.globals["plotly_url"] = f"{PLOTLY_PATH}/{PLOTLY_FILE}"
     return environment
 
 

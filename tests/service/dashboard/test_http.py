@@ -17,7 +17,7 @@ from rich.console import Console
 
 from service.cli.terminal import jobs_table
 from service.client import Client
-from service.dashboard.assets import PLOTLY_PATH, CachedFiles
+from service.dashboard.assets import PLOTLY_FILE, PLOTLY_PATH, CachedFiles
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
@@ -276,10 +276,14 @@ def test_an_unknown_state_in_the_filter_is_refused(address: str) -> None:
 
 
 def test_plotly_is_compressed_and_cached_for_good(address: str) -> None:
-    response = get(f"{address}{PLOTLY_PATH}/plotly.min.js")
-    assert response.headers["content-encoding"] == "gzip"
-    assert "immutable" in response.headers["cache-control"]
-    assert int(response.num_bytes_downloaded) < 2_000_000 < len(response.content)
+    url = f"{address}{PLOTLY_PATH}/{PLOTLY_FILE}"
+    packed = get(url)
+    assert packed.headers["content-encoding"] == "gzip"
+    assert "immutable" in packed.headers["cache-control"]
+    assert packed.num_bytes_downloaded < 500_000 < 1_000_000 < len(packed.content) < 1_500_000
+    plain = get(url, headers={"Accept-Encoding": "identity"})
+    assert plain.content == packed.content
+    assert get(f"{address}{PLOTLY_PATH}/widgetbundle.js").status_code == 404
 
 
 @pytest.mark.slow

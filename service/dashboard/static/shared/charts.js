@@ -1,7 +1,7 @@
 // Draws the service's figures with Plotly in the page's colours, and highlights one trial in them.
 
 import { feed } from "./feed.js";
-import { plotly } from "./plotly.js";
+import { inTurn, plotly } from "./plotly.js";
 
 export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
 export const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -56,7 +56,7 @@ export function chart(id, url, onPick) {
     if (!figure) return;
     element.classList.toggle("nothing", figure.data.length === 0);
     const Plotly = await plotly();
-    await Plotly.react(element, highlighted(figure, picked), themed(figure, id), CONFIG);
+    await inTurn(() => Plotly.react(element, highlighted(figure, picked), themed(figure, id), CONFIG));
     if (bound || !onPick) return;
     bound = true;
     element.on("plotly_click", ({ points }) => {

@@ -1,4 +1,4 @@
-// Plotly, begun when the page has been shown once: to read its 4.8 MB takes longer than anything else.
+// Plotly, begun when the page has been shown once: to read it takes longer than anything else.
 
 let loading = null;
 
@@ -8,7 +8,7 @@ function painted() {
   return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
 }
 
-/** Plotly; from the page's own <script>, or else from where its <meta name="plotly"> says. Throws if it cannot be had. */
+/** Plotly, from where the page's <meta name="plotly"> says. Throws if it cannot be had. */
 export function plotly() {
   if (globalThis.Plotly) return Promise.resolve(globalThis.Plotly);
   loading ??= painted().then(

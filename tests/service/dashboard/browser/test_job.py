@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from service.dashboard.assets import PLOTLY_FILE
 from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import (
@@ -179,7 +180,7 @@ def test_an_open_page_survives_a_restart_of_the_service(
         aborted.append(route.request.url)
         route.abort()
 
-    page.route("**/plotly.min.js", abort, times=1)  # the service stopped while it was asked for
+    page.route(f"**/{PLOTLY_FILE}", abort, times=1)  # the service stopped while it was asked for
     with live.running(sqlite_database, port=port, data_dir=tmp_path):
         page.goto(f"/jobs/{running.job_id}")
         wait_until_live(page)
