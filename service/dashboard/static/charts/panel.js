@@ -4,6 +4,7 @@
 import { choose, chosen } from "../shared/address.js";
 import { CONFIG, dark, themed } from "../shared/charts.js";
 import { inTurn, plotly } from "../shared/plotly.js";
+import { barsOf } from "./bars.js";
 
 const AXES = ["xaxis", "yaxis"];
 
@@ -43,9 +44,10 @@ function filledTable(caption, { head, rows, num_texts }) {
 /**
  * The chart in the element `id`, its choices in the address under names that begin with `key`.
  *
- * `figure({scale, hidden})` gives data and layout, or null while there is nothing to draw; `groups()` those of the
- * legend; `table()` head and rows, and how many columns of it begin as texts; `note()` a sentence below; `revision()` names what is drawn over which axes: zoom is
- * kept as long as it is the same. `onPick(number)` gets the trial that was clicked.
+ * `figure({scale, hidden})` gives data, layout and, of some charts, the bars of `bars.js`, or null while there is nothing
+ * to draw; `groups()` those of the legend; `table()` head and rows, and how many columns of it begin as texts; `note()` a
+ * sentence below; `revision()` names what is drawn over which axes: zoom is kept as long as it is the same.
+ * `onPick(number)` gets the trial that was clicked.
  */
 export function panel(id, key, { figure, groups, table, note = () => "", revision = () => "", onPick = null }) {
   const element = document.getElementById(id);
@@ -54,6 +56,7 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
   const hidden = new Set((chosen(`${key}_hide`) ?? "").split(",").filter(Boolean));
   let scale = chosen(`${key}_scale`);
   let zoom = readZoom(key);
+  const showBars = barsOf(element);
   let isBound = false;
   let showsTable = chosen(`${key}_table`) === "true";
 
@@ -95,7 +98,7 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
   async function draw() {
     const found = figure({ scale, hidden });
     if (!found) return;
-    const { data, layout } = found;
+    const { data, layout, bars } = found;
     element.classList.toggle("nothing", data.length === 0);
     part("scale")?.setAttribute("aria-pressed", String(layout.yaxis.type === "log"));
     if (part("note")) part("note").textContent = note();
@@ -108,7 +111,10 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
       if (zoom[index]) Object.assign(drawn[axis], { range: [...zoom[index]], autorange: false });
     });
     const Plotly = await plotly();
-    await inTurn(() => Plotly.react(element, data, drawn, CONFIG));
+    await inTurn(async () => {
+      await Plotly.react(element, data, drawn, CONFIG);
+      if (bars) showBars(bars);
+    });
     if (isBound) return;
     isBound = true;
     element.on("plotly_relayout", (change) => {

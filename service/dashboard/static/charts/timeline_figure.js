@@ -1,7 +1,6 @@
 // What ran when, and the tree of forks, as figures for Plotly.
 //
-// All bars of a colour are one path: as a line with gaps, each would be an element of its own, and ten thousand of them
-// take Plotly seconds. What the pointer finds is a line along the bars that nobody sees.
+// All bars of a colour are one path. What the pointer finds are points along the bars that nobody sees.
 
 import { layoutOf, literal, number, unitOf } from "./axis.js";
 import { trialLink } from "./links.js";
@@ -47,7 +46,7 @@ const HALF_HEIGHT = 0.38;
 const short = (value) => Number(value.toPrecision(7));
 
 /**
- * {data, shapes} of bars {key, trial, lane, span, text}, by ending; that of `picked` stands out.
+ * {data, bars} of bars {key, trial, lane, span, text}, by ending, as `bars.js` draws them; that of `picked` stands out.
  * `hidden`: endings that the reader has put away.
  */
 function drawnBars(bars, { hidden, picked }) {
@@ -55,22 +54,14 @@ function drawnBars(bars, { hidden, picked }) {
   const end = shown.reduce((most, { span }) => Math.max(most, span[1]), 0);
   const isPicked = shown.some(({ trial }) => trial === picked);
   const data = [];
-  const shapes = [];
+  const drawn = [];
   const path = (some) =>
     some
       .map(({ span: [from, to], lane }) => {
         const [left, right, top, bottom] = [from, to, lane - HALF_HEIGHT, lane + HALF_HEIGHT].map(short);
-        return `M${left},${top}L${right},${top}L${right},${bottom}L${left},${bottom}Z`;
+        return `M${left},${top}H${right}V${bottom}H${left}Z`;
       })
       .join("");
-  const shape = (some, colour, opacity) => ({
-    type: "path",
-    path: path(some),
-    layer: "between",
-    fillcolor: colour,
-    opacity,
-    line: { width: 0 },
-  });
   for (const { key, colour } of ENDINGS) {
     const own = shown.filter((bar) => bar.key === key);
     if (!own.length) continue;
@@ -84,14 +75,13 @@ function drawnBars(bars, { hidden, picked }) {
         found.text.push(text);
       }
     }
-    const line = { width: 0, color: "rgba(0,0,0,0)" };
     const hoverlabel = { bordercolor: colour };
     const hovertemplate = "%{text}<extra></extra>";
-    data.push({ ...found, type: "scatter", mode: "lines", meta: { group: key }, line, hoverlabel, hovertemplate });
-    shapes.push(shape(own, colour, isPicked ? 0.3 : 1));
+    data.push({ ...found, type: "scatter", mode: "none", meta: { group: key }, hoverlabel, hovertemplate });
+    drawn.push({ path: path(own), colour, opacity: isPicked ? 0.3 : 1 });
   }
-  if (isPicked) shapes.push(shape(shown.filter(({ trial }) => trial === picked), "#3b82d6", 1));
-  return { data, shapes };
+  if (isPicked) drawn.push({ path: path(shown.filter(({ trial }) => trial === picked)), colour: "#3b82d6", opacity: 1 });
+  return { data, bars: drawn };
 }
 
 function told({ number: trials, turn, ending, from, to }, index) {
@@ -102,16 +92,16 @@ function told({ number: trials, turn, ending, from, to }, index) {
 export function timelineFigure({ stretches, num_lanes }, choices) {
   const end = stretches.to.reduce((most, each) => Math.max(most, each), 0);
   const unit = unitOf(end);
-  const bars = stretches.number.map((trial, index) => {
+  const stretchBars = stretches.number.map((trial, index) => {
     const [begin, last] = [stretches.from[index], stretches.to[index]];
     const span = [begin, last - Math.min(GAP * end, (last - begin) / 3)].map((each) => each / unit.size);
     return { key: stretches.ending[index], trial, lane: stretches.lane[index] + 1, span, text: told(stretches, index) };
   });
-  const { data, shapes } = drawnBars(bars, choices);
+  const { data, bars } = drawnBars(stretchBars, choices);
   const layout = layoutOf({ title: { text: `${unit.name} since the job started` }, rangemode: "tozero" }, { title: "lane" });
   const step = Math.max(1, Math.ceil(num_lanes / 12));
   Object.assign(layout.yaxis, { range: [num_lanes + 0.5, 0.5], tick0: 1, dtick: step, type: "linear", showgrid: false });
-  return { data, layout: { ...layout, shapes } };
+  return { data, layout, bars };
 }
 
 export function timelineTable({ stretches }) {
@@ -127,7 +117,7 @@ export function timelineTable({ stretches }) {
 
 export function forksFigure({ forks, metric }, choices) {
   const branches = { x: [], y: [] };
-  const bars = forks.number.map((trial, row) => {
+  const forkBars = forks.number.map((trial, row) => {
     const [first, last] = [forks.first[row], forks.last[row]];
     const parent = forks.parent[row];
     const of = parent === null ? "" : `, fork of #${forks.number[parent]} at step ${first}`;
@@ -138,7 +128,7 @@ export function forksFigure({ forks, metric }, choices) {
     }
     return { key: forks.ending[row], trial, lane: row, span: [first, last], text };
   });
-  const { data, shapes } = drawnBars(bars, choices);
+  const { data, bars } = drawnBars(forkBars, choices);
   const line = { width: 1.5, color: "#8b949e", dash: "dot" };
   if (branches.x.length) data.push({ ...branches, type: "scatter", mode: "lines", meta: {}, line, hoverinfo: "skip" });
   const layout = layoutOf({ title: { text: "step" }, rangemode: "tozero" }, { title: "trial" });
@@ -152,7 +142,7 @@ export function forksFigure({ forks, metric }, choices) {
     type: "linear",
     showgrid: false,
   });
-  return { data, layout: { ...layout, shapes } };
+  return { data, layout, bars };
 }
 
 export function forksTable({ forks, metric }) {
