@@ -17,6 +17,7 @@ export function barsOf(element) {
   let isBound = false;
 
   function place() {
+    if (!frame.childElementCount) return frame.remove(); // axes without anything may go upwards
     const { xaxis, yaxis, _size: size } = element._fullLayout;
     const [[left, right], [bottom, top]] = [xaxis.range, yaxis.range];
     const places = { x: size.l, y: size.t, width: size.w, height: size.h };

@@ -75,6 +75,19 @@ def _wait_for_x_axis(page: Page, chart: str, beginning: str) -> None:
     )
 
 
+def test_a_bar_of_the_timeline_is_named_under_the_pointer_and_follows_the_zoom(page: Page, finished: Story) -> None:
+    open_page(page, finished)
+    page.locator("#timeline").scroll_into_view_if_needed()
+    wait_for_drawn(page, "timeline", set(range(20)))
+    bar = _hovered(page, "timeline", {"mode": "none", "group": "completed", "number": 13}, 1)
+    assert re.match(r"#13\ncompleted after \d", bar)
+    bars = page.locator("#timeline svg.bars")
+    whole = page.evaluate("document.getElementById('timeline').layout.xaxis.range[1]")
+    assert bars.get_attribute("viewBox") == f"0 0.5 {whole} 1"
+    page.evaluate("async () => { await Plotly.relayout('timeline', {'xaxis.range': [1, 3]}) }")
+    expect(bars).to_have_attribute("viewBox", "1 0.5 2 1")
+
+
 def test_both_charts_draw_every_trial(page: Page, finished: Story) -> None:
     open_page(page, finished)
     completed = {number for number in range(20) if not (number % 10 == 6 or (number % 5 in (2, 4) and number > 5))}
