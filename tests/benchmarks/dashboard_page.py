@@ -10,7 +10,10 @@ what it draws its charts from; scripts and styles, which browsers keep, do not c
 - `cold`: the first visit to it, of a process that has answered for another job before;
 - `warm`: further ones, which bring nothing that they could have kept;
 - `kept`: further ones of a browser that keeps what it may, and asks whether it still holds;
-- in Chromium, with scripts and styles in its cache: the first contentful paint, and the longest task.
+- in Chromium, with an empty profile (`cold`) and with scripts and styles in its cache (`warm`): the first contentful
+  paint, and the longest task of the main thread, by the clock and by the processor time that it takes.
+
+Of the last job also a trial's page, and its comparison with a small one, in Chromium alone.
 
 The ratios: `peer_bytes_over_ours` and `peer_cpu_over_ours`, of a warm visit to the largest job that both are asked for.
 """
@@ -20,6 +23,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from contextlib import closing
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -27,18 +31,26 @@ from service.store.migrate import migrate
 from service.store.session import Database
 from tests.benchmarks.api.process import serving
 from tests.benchmarks.dashboard.filling import fill_job
-from tests.benchmarks.dashboard.looking import Look, chromium, look
+from tests.benchmarks.dashboard.looking import Look, chromium, look_twice
 from tests.benchmarks.dashboard.serving import Visit, mean_of, peer_on, study_path, visit
 from tests.benchmarks.report import Cell, report
 
-COLUMNS = ("dashboard", "trials", "visit", "CPU ms", "kB sent", "kB whole", "paint ms", "longest task ms")
+COLUMNS = ("page", "trials", "visit", "CPU ms", "kB sent", "kB whole", "paint ms", "longest task ms", "its CPU ms")
+TRACE = ".scatterlayer .trace"
 
 
-def row(name: str, size: str, kind: str, seen: Visit, looked: Look | None = None) -> list[Cell]:
-    patience: list[Cell] = ["", ""]
+def row(name: str, size: str, kind: str, seen: Visit | None = None, looked: Look | None = None) -> list[Cell]:
+    cost: list[Cell] = ["", "", ""]
+    patience: list[Cell] = ["", "", ""]
+    if seen is not None:
+        cost = [1000 * seen.processor_seconds, seen.num_bytes / 1000, seen.whole_bytes / 1000]
     if looked is not None:
-        patience = [looked.first_paint_milliseconds, looked.longest_task_milliseconds]
-    return [name, size, kind, 1000 * seen.processor_seconds, seen.num_bytes / 1000, seen.whole_bytes / 1000, *patience]
+        patience = [
+            looked.first_paint_milliseconds,
+            looked.longest_task_milliseconds,
+            looked.longest_task_processor_milliseconds,
+        ]
+    return [name, size, kind, *cost, *patience]
 
 
 def main() -> None:
@@ -77,17 +89,26 @@ def main() -> None:
                 ours[size] = mean_of(api, paths, visits=options.visits)
                 visit(api, paths, known)
                 kept = mean_of(api, paths, visits=options.visits, known=known)
-                looked = look(browser, f"{api.address}/jobs/{job_id}", "#learning-curves .scatterlayer .trace")
+                first, again = look_twice(browser, f"{api.address}/jobs/{job_id}", f"#learning-curves {TRACE}")
                 rows += [
-                    row("ours", size, "cold", cold),
-                    row("ours", size, "warm", ours[size], looked),
-                    row("ours", size, "kept", kept),
+                    row("job", size, "cold", cold, first),
+                    row("job", size, "warm", ours[size], again),
+                    row("job", size, "kept", kept),
                 ]
                 for kind, seen in (("cold", cold), ("warm", ours[size]), ("kept", kept)):
                     figures[f"{size}_{kind}_processor_milliseconds"] = 1000 * seen.processor_seconds
                     figures[f"{size}_{kind}_bytes"] = [seen.num_bytes, seen.whole_bytes]
-                figures[f"{size}_first_paint_milliseconds"] = looked.first_paint_milliseconds
-                figures[f"{size}_longest_task_milliseconds"] = looked.longest_task_milliseconds
+                figures |= patience_of(size, first, again)
+            last, trials, measurements = jobs[-1]
+            size = f"{trials}x{measurements}"
+            others = {
+                "trial": (f"/jobs/{last}/trials/0", "#curve"),
+                "compare": (f"/compare?jobs={other}&jobs={last}", "#best-so-far"),
+            }
+            for name, (path, chart) in others.items():
+                first, again = look_twice(browser, api.address + path, f"{chart} {TRACE}")
+                rows += [row(name, size, "cold", None, first), row(name, size, "warm", None, again)]
+                figures |= patience_of(f"{size}_{name}", first, again)
         with peer_on(url) as peer:
             visit(peer, [study_path(peer, other)])
             for job_id, trials, measurements in jobs:
@@ -97,16 +118,24 @@ def main() -> None:
                 cold = visit(peer, [path])
                 warm = mean_of(peer, [path], visits=options.visits)
                 page = path.replace("/api/", "/dashboard/")
-                looked = look(browser, peer.address + page, ".js-plotly-plot .plot-container")
-                rows += [row("optuna", size, "cold", cold), row("optuna", size, "warm", warm, looked)]
+                first, again = look_twice(browser, peer.address + page, ".js-plotly-plot .plot-container")
+                rows += [row("optuna", size, "cold", cold, first), row("optuna", size, "warm", warm, again)]
                 for kind, seen in (("cold", cold), ("warm", warm)):
                     figures[f"{size}_peer_{kind}_processor_milliseconds"] = 1000 * seen.processor_seconds
                     figures[f"{size}_peer_{kind}_bytes"] = [seen.num_bytes, seen.whole_bytes]
-                figures[f"{size}_peer_first_paint_milliseconds"] = looked.first_paint_milliseconds
-                figures[f"{size}_peer_longest_task_milliseconds"] = looked.longest_task_milliseconds
+                figures |= patience_of(f"{size}_peer", first, again)
                 ratios["peer_bytes_over_ours"] = warm.num_bytes / ours[size].num_bytes
                 ratios["peer_cpu_over_ours"] = warm.processor_seconds / max(0.001, ours[size].processor_seconds)
     report("dashboard_page", columns=COLUMNS, rows=rows, figures=figures, ratios=ratios, json_file=options.json)
+
+
+def patience_of(name: str, first: Look, again: Look) -> dict[str, float]:
+    """The figures of a page in Chromium."""
+    return {
+        f"{name}_{kind}_{figure}": value
+        for kind, looked in (("cold", first), ("warm", again))
+        for figure, value in asdict(looked).items()
+    }
 
 
 def paths_of(job_id: str) -> list[str]:
