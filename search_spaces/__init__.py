@@ -11,6 +11,7 @@ from search_spaces.perturbation import may_change_in_flight, perturb
 from search_spaces.shipped.adamw import ADAMW
 from search_spaces.shipped.algoperf import algoperf_points, portfolios
 from search_spaces.shipped.family import FAMILY, FAMILY_PRESETS
+from search_spaces.shipped.lora_rite import LORA_RITE
 from search_spaces.shipped.muon import MUON
 from search_spaces.shipped.sgd import SGD
 from search_spaces.shipped.shampoo import SHAMPOO, SHAMPOO_SGD
@@ -52,6 +53,7 @@ def presets() -> dict[str, SearchSpace]:
         "sgd": SGD,
         "muon": MUON,
         "soap-peer": SOAP_PEER,
+        "lora-rite": LORA_RITE,
     }
 
 

@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 from search_spaces.arguments import LARGEST_INTEGER, Argument
 from search_spaces.shampoo_arguments import SHAMPOO, SHAMPOO_IN_FLIGHT
 
-OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd", "muon", "soap-peer"]
+OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd", "muon", "soap-peer", "lora-rite"]
 OPTIMIZER_NAMES: tuple[str, ...] = get_args(OptimizerName)
 
 
@@ -87,12 +87,22 @@ SOAP_PEER: Mapping[str, Argument] = {
 }
 """Arguments of `trainers.peers.soap.peer_soap`."""
 
+LORA_RITE: Mapping[str, Argument] = {
+    "lr": _non_negative(1e-3),
+    "betas": Argument(kind="pair", elements=(_average(), _average()), default=(0.9, 0.999)),
+    "eps": Argument(kind="float", low=0.0, open_low=True, default=1e-6),
+    "weight_decay": _non_negative(0.0),
+    "clip_unmagnified_grad": Argument(kind="float", low=0.0, open_low=True, optional=True, default=1.0),
+}
+"""Arguments of `shampoo.LoraRite`."""
+
 ARGUMENTS: Mapping[str, Mapping[str, Argument]] = {
     "shampoo": SHAMPOO,
     "adamw": ADAMW,
     "sgd": SGD,
     "muon": MUON,
     "soap-peer": SOAP_PEER,
+    "lora-rite": LORA_RITE,
 }
 
 SCHEDULE: Mapping[str, Argument] = {
@@ -145,6 +155,7 @@ IN_FLIGHT: Mapping[str, frozenset[str]] = {
     "sgd": frozenset({"lr", "momentum", "dampening", "weight_decay"}),
     "muon": frozenset({"lr", "momentum", "adamw_lr_ratio", "betas", "eps", "weight_decay"}),
     "soap-peer": frozenset({"lr", "eps", "weight_decay"}),  # its state keeps the averages' weights and the period
+    "lora-rite": frozenset(LORA_RITE),
     "schedule": frozenset({"decay_fraction", "horizon"}),
     "training": frozenset({"gradient_clip_norm"}),
 }

@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import types
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin, get_type_hints
 
@@ -142,6 +142,18 @@ class Declaration:
                 return isinstance(value, int) and not isinstance(value, bool) and value in self.ranges[0]
             case "float":
                 return _is_number(value) and value in self.ranges[0]  # type: ignore[operator]  # a number
+
+
+def values_of_group(group: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The hyperparameters of these names that a parameter group holds now, the learning rate as a number.
+
+    Raises:
+        ValueError: it lacks some; or the learning rate is a tensor that is no number on the CPU.
+    """
+    missing = [name for name in names if name not in group]
+    if missing:
+        raise ValueError(f"parameter group lacks {', '.join(missing)}")
+    return {**{name: group[name] for name in names}, "lr": as_number(group["lr"])}
 
 
 def as_number(lr: Any) -> Any:

@@ -61,6 +61,21 @@ def is_trained(param: Tensor) -> bool:
     return param.requires_grad or param.grad is not None
 
 
+def checked_tensors(params: Sequence[object]) -> list[Tensor]:
+    """The parameters of a group that are tensors: of anything else torch's own error says what it is.
+
+    Raises:
+        ValueError: one is no real floating-point tensor, or appears twice.
+    """
+    if len({id(param) for param in params}) != len(params):
+        raise ValueError(f"a parameter appears twice in one group of {len(params)} parameters")
+    tensors = [param for param in params if isinstance(param, Tensor)]
+    for index, param in enumerate(tensors):
+        if not param.is_floating_point():
+            raise ValueError(f"parameter {index} must be real and floating-point, got {param.dtype}")
+    return tensors
+
+
 def require_params(params: Sequence[object], h: Hyperparameters) -> None:
     """Checks that these parameters can be stepped with these hyperparameters.
 
@@ -68,13 +83,8 @@ def require_params(params: Sequence[object], h: Hyperparameters) -> None:
         ValueError: one is no real floating-point tensor of its own memory, appears twice or has a layout on its ranks
             that is not supported; or a hyperparameter has no effect on any of them.
     """
-    if len({id(param) for param in params}) != len(params):
-        raise ValueError(f"a parameter appears twice in one group of {len(params)} parameters")
-    # Of anything else torch's own error says what it is.
-    tensors = [param for param in params if isinstance(param, Tensor)]
+    tensors = checked_tensors(params)
     for index, param in enumerate(tensors):
-        if not param.is_floating_point():
-            raise ValueError(f"parameter {index} must be real and floating-point, got {param.dtype}")
         if any(d > 1 and s == 0 for d, s in zip(param.shape, param.stride(), strict=True)):
             raise ValueError(
                 f"elements of parameter {index} share memory (an expanded view): shape {tuple(param.shape)}, "

@@ -23,9 +23,9 @@ from shampoo.declarations import (
     POSITIVE,
     Declaration,
     Range,
-    as_number,
     declarations_of,
     used_by,
+    values_of_group,
 )
 
 Preconditioner: TypeAlias = Literal["shampoo", "soap", "kl", "spectral", "none"]
@@ -278,10 +278,7 @@ class Hyperparameters:
     @classmethod
     def of_group(cls, group: Mapping[str, Any]) -> Self:
         """The hyperparameters that a parameter group holds now."""
-        missing = [name for name in NAMES if name not in group]
-        if missing:
-            raise ValueError(f"parameter group lacks {', '.join(missing)}")
-        return cls(**{**{name: group[name] for name in NAMES}, "lr": as_number(group["lr"])})
+        return cls(**values_of_group(group, NAMES))
 
     @property
     def refresh_period(self) -> int:

@@ -20,13 +20,13 @@ from trainers.config_part import InvalidConfig as InvalidConfig
 from trainers.config_part import Json as Json
 from trainers.config_part import Positive as Positive
 
-OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd", "muon", "soap-peer"]
+OptimizerName: TypeAlias = Literal["shampoo", "adamw", "sgd", "muon", "soap-peer", "lora-rite"]
 Decay: TypeAlias = Literal["cosine", "linear", "constant", "wsd"]
 ParallelismMode: TypeAlias = Literal["ddp", "fsdp2", "hsdp", "simple_fsdp"]
 Precision: TypeAlias = Literal["float32", "bfloat16", "float16"]
 AveragingMethod: TypeAlias = Literal["ema", "lawa", "schedule_free", "primal"]
 
-NEED_WHOLE_PARAMETERS: tuple[OptimizerName, ...] = ("muon", "soap-peer")
+NEED_WHOLE_PARAMETERS: tuple[OptimizerName, ...] = ("muon", "soap-peer", "lora-rite")
 """Optimizers that cannot step shards."""
 
 DEFAULT_DECAY_FRACTION = 0.2

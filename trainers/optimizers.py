@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import Optimizer
 
 from search_spaces.nearest import did_you_mean
-from shampoo import Shampoo, WeightAveraging, param_groups
+from shampoo import LoraRite, Shampoo, WeightAveraging, lora_param_groups, param_groups
 from shampoo.hyperparameters import DEFAULTS, SHARING, Hyperparameters
 from trainers.config import AveragingConfig, InvalidConfig, OptimizerConfig, OptimizerName, TrialConfig
 from trainers.peers.muon import MuonWithAdamW
@@ -25,12 +25,14 @@ _MAKERS: Mapping[OptimizerName, Callable[..., Optimizer]] = {
     "sgd": torch.optim.SGD,
     "muon": MuonWithAdamW,
     "soap-peer": peer_soap,
+    "lora-rite": LoraRite,
 }
 
 
 def known_arguments(name: OptimizerName) -> tuple[str, ...]:
     """The keyword arguments that the optimizer's constructor takes, beside the parameters."""
-    return tuple(inspect.signature(_MAKERS[name]).parameters)[1:]
+    _, *arguments = inspect.signature(_MAKERS[name]).parameters.values()
+    return tuple(one.name for one in arguments if one.kind is not inspect.Parameter.VAR_KEYWORD)
 
 
 def trainable_parameters(model: nn.Module) -> list[nn.Parameter]:
@@ -42,11 +44,21 @@ def parameter_groups(workload: Workload, model: nn.Module, config: OptimizerConf
     """The groups that the workload trains its parameters in, each parameter once.
 
     If it does not say, they are one group; with Muon, which is for hidden matrices alone, those of
-    `shampoo.param_groups`.
+    `shampoo.param_groups`. LoRA-RITE, which steps pairs, has those of `shampoo.lora_param_groups` in any case.
 
     Raises:
+        InvalidConfig: the optimizer is for low-rank adapters, and the model has none.
         ValueError: the workload's groups leave a trained parameter out, or hold one twice; the message names it.
     """
+    if config.name == "lora-rite":
+        try:
+            return lora_param_groups(model)
+        except ValueError as error:
+            raise InvalidConfig(
+                "optimizer.name",
+                f"{error}: got {config.name!r}, which is for low-rank adapters (the workload huggingface has them with "
+                "its option lora_rank)",
+            ) from error
     trained = trainable_parameters(model)
     if isinstance(workload, HasParameterGroups):
         given = workload.parameter_groups(model)

@@ -50,6 +50,8 @@ def own_settings(
         arguments: those of the config; a setting that they have, too, makes no difference.
         options: of the workload.
     """
+    if optimizer == "lora-rite":  # has groups of its own in any case
+        return []
     known = ARGUMENTS[optimizer]
     found: list[OwnSettings] = []
     differing: list[OwnSettings] = []

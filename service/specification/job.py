@@ -174,7 +174,8 @@ class PrunerChoice(StrictModel):
 
 class Baseline(StrictModel):
     search_space: str | dict[str, JsonValue] = "adamw"
-    """A preset's name (`adamw`, `muon`, `sgd`, or `soap-peer`, which needs the extra `peers`) or a search space."""
+    """A preset's name (`adamw`, `muon`, `sgd`, `lora-rite`, or `soap-peer`, which needs the extra `peers`) or a search
+    space."""
     budget_share: float | None = Field(default=None, gt=0, lt=1)
     """Share of the budget's trials that the baseline gets. Null: as large a one as the search, so that neither is
     favoured: with one baseline a half, with two a third."""

@@ -47,7 +47,7 @@ class StepKind(StrEnum):
     EIGENBASIS = "eigenbasis"
     """Adam's in the eigenbasis of blocks: SOAP, KL-Shampoo."""
     SPECTRAL = "spectral"
-    """All singular values alike, scaled to the length of Adam's steps: Muon's."""
+    """All singular values alike, scaled to the length of Adam's steps: Muon's, and LoRA-RITE's of each factor."""
     SGD = "sgd"
     """The gradient's: SGD's, and Shampoo's that is grafted on it."""
     NONE = "none"
@@ -91,9 +91,12 @@ def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:
         if member == "none":
             return StepKind.ADAM
         return {"sgd": StepKind.SGD, "none": StepKind.NONE}.get(str(grafting), StepKind.ADAM)
-    return {"sgd": StepKind.SGD, "muon": StepKind.SPECTRAL, "soap-peer": StepKind.EIGENBASIS}.get(
-        optimizer, StepKind.ADAM
-    )
+    return {
+        "sgd": StepKind.SGD,
+        "muon": StepKind.SPECTRAL,
+        "soap-peer": StepKind.EIGENBASIS,
+        "lora-rite": StepKind.SPECTRAL,
+    }.get(optimizer, StepKind.ADAM)
 
 
 def moved(config: TunedConfig, source: Situation, target: Situation) -> tuple[TunedConfig, list[Change]]:

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from shampoo.distributed.layout import is_dtensor
-from shampoo.group_rules import KEYS_OF_SCHEDULES
+from shampoo.group_rules import KEYS_OF_SCHEDULES, checked_tensors
 from shampoo.lora.hyperparameters import NAMES, LoraRiteHyperparameters
 
 FACTOR_NAMES: Mapping[str, str] = {
@@ -104,13 +104,8 @@ def require_params(params: Sequence[object], *, paired: bool) -> None:
         ValueError: one is no real floating-point tensor, is spread over ranks, or appears twice; or they are to be
             pairs and are none.
     """
-    if len({id(param) for param in params}) != len(params):
-        raise ValueError(f"a parameter appears twice in one group of {len(params)} parameters")
-    # Of anything else torch's own error says what it is.
-    tensors = [param for param in params if isinstance(param, Tensor)]
+    tensors = checked_tensors(params)
     for index, param in enumerate(tensors):
-        if not param.is_floating_point():
-            raise ValueError(f"parameter {index} must be real and floating-point, got {param.dtype}")
         if is_dtensor(param):
             raise ValueError(
                 f"parameter {index} of shape {tuple(param.shape)} is a DTensor, as of FSDP2, and LoraRite needs both "

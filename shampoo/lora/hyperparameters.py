@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
-from shampoo.declarations import AVERAGE, IN_FLIGHT, NOT_NEGATIVE, POSITIVE, Declaration, as_number, declarations_of
+from shampoo.declarations import (
+    AVERAGE,
+    IN_FLIGHT,
+    NOT_NEGATIVE,
+    POSITIVE,
+    Declaration,
+    declarations_of,
+    values_of_group,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,10 +53,7 @@ class LoraRiteHyperparameters:
     @classmethod
     def of_group(cls, group: Mapping[str, Any]) -> Self:
         """The hyperparameters that a parameter group holds now."""
-        missing = [name for name in NAMES if name not in group]
-        if missing:
-            raise ValueError(f"parameter group lacks {', '.join(missing)}")
-        return cls(**{**{name: group[name] for name in NAMES}, "lr": as_number(group["lr"])})
+        return cls(**values_of_group(group, NAMES))
 
 
 DECLARATIONS: Mapping[str, Declaration] = {one.name: one for one in declarations_of(LoraRiteHyperparameters)}

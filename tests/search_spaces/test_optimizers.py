@@ -21,8 +21,9 @@ from search_spaces.optimizers import (
     TRAINING,
 )
 from search_spaces.shampoo_arguments import SHAMPOO
-from shampoo import Shampoo, WeightAveraging, starting_values
+from shampoo import LoraRite, Shampoo, WeightAveraging, starting_values
 from shampoo.averaging.arguments import AveragingMethod
+from shampoo.lora import hyperparameters as lora_hyperparameters
 from tests.support.shampoo.generate import table
 from trainers.config import CompressionConfig, Decay, OptimizerName, Precision, ScheduleConfig, TrialConfig
 from trainers.peers.muon import MuonWithAdamW
@@ -34,6 +35,7 @@ CONSTRUCTORS: dict[str, Any] = {
     "sgd": torch.optim.SGD,
     "muon": MuonWithAdamW,
     "soap-peer": peer_soap,
+    "lora-rite": LoraRite,
 }
 
 
@@ -51,6 +53,12 @@ def test_defaults_in_the_table_are_the_constructors(name: str) -> None:
     signature = inspect.signature(CONSTRUCTORS[name])
     for argument, known in ARGUMENTS[name].items():
         assert signature.parameters[argument].default == known.default, argument
+
+
+def test_the_table_of_lora_rite_is_what_its_declarations_give() -> None:
+    names = {name for name in lora_hyperparameters.NAMES if name != "paired"}  # which groups are, and no config
+    assert set(ARGUMENTS["lora-rite"]) == names
+    assert IN_FLIGHT["lora-rite"] == {name for name in names if lora_hyperparameters.DECLARATIONS[name].in_flight}
 
 
 def test_the_tables_name_the_same_optimizers_and_fields_as_a_trial_config() -> None:
@@ -95,11 +103,11 @@ def test_pairs_have_two_elements(table: dict[str, Any]) -> None:
 def test_every_sample_of_a_preset_is_a_config_that_its_optimizer_accepts(space: SearchSpace) -> None:
     if space.optimizer == "soap-peer":
         pytest.importorskip("pytorch_optimizer")
-    model = nn.Linear(3, 2)
+    parameters = [torch.zeros(2, 3), torch.zeros(4, 2)]  # a pair, too
     rng = random.Random(0)
     for values in [space.defaults(), *(space.sample(rng) for _ in range(30))]:
         assignment = space.assign(values)
-        CONSTRUCTORS[space.optimizer](model.parameters(), **assignment.optimizer_arguments)
+        CONSTRUCTORS[space.optimizer](parameters, **assignment.optimizer_arguments)
         ScheduleConfig(**assignment.schedule)
 
 
@@ -112,7 +120,10 @@ def test_every_searched_range_of_a_preset_has_a_reason_and_a_source() -> None:
 
 def test_presets_with_steps_of_one_length_search_what_they_share_in_the_same_range() -> None:
     # A handicap of one side would make every comparison a lie.
-    lengths = (("shampoo", "soap", "kl", "spectral", "cosmos", "adamw", "muon", "soap-peer"), ("shampoo-sgd", "sgd"))
+    lengths = (
+        ("shampoo", "soap", "kl", "spectral", "cosmos", "adamw", "muon", "soap-peer", "lora-rite"),
+        ("shampoo-sgd", "sgd"),
+    )
     for names in lengths:
         ranges: dict[str, set[tuple[Any, ...]]] = {}
         for name in names:

@@ -1,7 +1,7 @@
 """An optimizer's state out of and back into it, exactly, on as many ranks as there are.
 
-Our own optimizer's is its `distributed_state_dict()`: ranks that own blocks of a parameter save and find them, however
-many ranks there are. torch's own optimizers make their state in the first step, so a new one cannot say how the state
+Shampoo's is its `distributed_state_dict()`: ranks that own blocks of a parameter save and find them, however many ranks
+there are. torch's own optimizers make their state in the first step, so a new one cannot say how the state
 will be laid out (which is sharded, and how); its parameters can.
 """
 
@@ -12,10 +12,12 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from shampoo import Shampoo, WeightAveraging
+from shampoo import LoraRite, Shampoo, WeightAveraging
 from shampoo.distributed.portable_state import from_portable
 from trainers.checkpoints.errors import CheckpointMismatch
 from trainers.checkpoints.nested import LikeParameter
+
+_OWN = (Shampoo, LoraRite)
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def optimizer_template(optimizer: Optimizer) -> dict[str, Any]:
         averages = [LikeParameter(parameter) for parameter in _parameters(optimizer)]
         averaging = {**template["averaging"], "params": averages}
         return {**template, "optimizer": optimizer_template(optimizer.optimizer), "averaging": averaging}
-    if isinstance(optimizer, Shampoo):  # has all of its state from the start
+    if isinstance(optimizer, _OWN):  # has all of its state from the start
         return template
     like = {index: LikeParameter(parameter) for index, parameter in enumerate(_parameters(optimizer))}
     return {**template, "state": {**like, **template["state"]}}
@@ -45,12 +47,14 @@ def load_optimizer_state(optimizer: Optimizer, state: dict[str, Any]) -> None:
     torch's own `load_state_dict` rounds floating-point state to the parameter's dtype; here it keeps its own.
 
     Raises:
-        CheckpointMismatch: our own optimizer's does not fit: that of shards, distributed="local", fits as many ranks.
+        CheckpointMismatch: that of our own optimizers does not fit: of shards, distributed="local", as many ranks.
     """
     inner = optimizer.optimizer if isinstance(optimizer, WeightAveraging) else optimizer
-    if isinstance(inner, Shampoo):
+    if isinstance(inner, _OWN):
         try:
-            if inner is optimizer:
+            if not isinstance(inner, Shampoo):
+                optimizer.load_state_dict(state)
+            elif inner is optimizer:
                 inner.load_distributed_state_dict(state)
             else:
                 optimizer.load_state_dict({**state, "optimizer": from_portable(state["optimizer"], inner.state_dict())})

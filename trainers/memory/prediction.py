@@ -18,7 +18,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from shampoo import Shampoo, WeightAveraging
+from shampoo import LoraRite, Shampoo, WeightAveraging
 from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
@@ -92,10 +92,9 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
     groups = parameter_groups(found.workload, found.model, config.optimizer)
     counts: Counter[Tensor] = Counter()
     for group in groups:
-        alike = group["params"]
-        group["params"] = list({(p.shape, p.dtype): p for p in alike}.values())  # the others cost as much
-        count = Counter((p.shape, p.dtype) for p in alike)
-        counts.update({p: count[p.shape, p.dtype] for p in group["params"]})
+        are_pairs = config.optimizer.name == "lora-rite" and group.get("paired", True)
+        group["params"], counted = _one_of_each_kind(group["params"], at_once=2 if are_pairs else 1)
+        counts.update(counted)
     optimizer = build_trial_optimizer(config, groups, num_ranks=1)
     inner, averages = optimizer, 0
     if isinstance(optimizer, WeightAveraging):
@@ -104,7 +103,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
     scratch = 0
     if isinstance(inner, Shampoo):
         scratch = max(_scratch_bytes(group, counts, device_type) for group in inner.param_groups)
-    else:  # torch's own make their state in the first step
+    elif not isinstance(inner, LoraRite):  # torch's own make their state in the first step
         for parameter in counts:
             parameter.grad = torch.empty_like(parameter)
         optimizer.step()
@@ -116,6 +115,19 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
         optimizer=sum(counts[p] * bytes_of_state(kept) for p, kept in inner.state.items()),
         scratch=scratch,
     )
+
+
+def _one_of_each_kind(params: Sequence[Tensor], *, at_once: int) -> tuple[list[Tensor], dict[Tensor, int]]:
+    """Parameters of which all others have shapes and dtypes, and how many of these there are: they cost as much.
+
+    Args:
+        at_once: how many in a row stay together.
+    """
+    rows = list(zip(*(params[index::at_once] for index in range(at_once)), strict=True))
+    kinds = [tuple((p.shape, p.dtype) for p in row) for row in rows]
+    kept, count = dict(zip(kinds, rows, strict=True)), Counter(kinds)
+    counted = {p: count[kind] for kind, row in kept.items() for p in row}
+    return list(counted), counted
 
 
 def _scratch_bytes(group: Mapping[str, Any], counts: Mapping[Tensor, int], device_type: str) -> int:

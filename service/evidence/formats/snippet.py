@@ -16,12 +16,17 @@ from service.inert import one_line
 from trainers.config import DEFAULT_DECAY_FRACTION
 
 _CLASSES = {
-    "shampoo": ("from shampoo import Shampoo", "Shampoo"),
-    "adamw": ("from torch.optim import AdamW", "AdamW"),
-    "sgd": ("from torch.optim import SGD", "SGD"),
-    "muon": ("from trainers.peers.muon import MuonWithAdamW", "MuonWithAdamW"),
-    "soap-peer": ("from pytorch_optimizer import SOAP", "SOAP"),
+    "shampoo": ("shampoo", "Shampoo"),
+    "adamw": ("torch.optim", "AdamW"),
+    "sgd": ("torch.optim", "SGD"),
+    "muon": ("trainers.peers.muon", "MuonWithAdamW"),
+    "soap-peer": ("pytorch_optimizer", "SOAP"),
+    "lora-rite": ("shampoo", "LoraRite"),
 }
+"""The module and the name of each optimizer."""
+
+_GROUPS_OF = {"muon": "param_groups", "lora-rite": "lora_param_groups"}
+"""The functions of `shampoo` that make groups for optimizers which need them."""
 
 _DECAYS = {
     "cosine": "0.5 * (1 + math.cos(math.pi * progress))",
@@ -72,25 +77,25 @@ def trial_snippet(
     groups = config.parameter_groups if is_makeable(config.parameter_groups) else []
     parameters = "parameter_groups(model)" if groups else "model.parameters()"
     # As `trainers.optimizers.parameter_groups` has it.
-    has_own_groups = config.optimizer == "muon" and not groups
-    if has_own_groups:
-        parameters = "param_groups(model)"
+    groups_of = None if groups else _GROUPS_OF.get(config.optimizer)
+    if groups_of is not None:
+        parameters = f"{groups_of}(model)"
+    from_shampoo = [] if groups_of is None else [groups_of]
     if constructor is None:
-        imports, made = _own_constructor(config, parameters)
+        module, class_name = _CLASSES[config.optimizer]
+        made = call(f"optimizer = {class_name}", parameters, config.config)
+        imports = [] if module == "shampoo" else [f"from {module} import {class_name}"]
+        from_shampoo += [class_name] if module == "shampoo" else []
+        if averaging is not None:
+            made = [*made, *_averaging(averaging)]
+            from_shampoo.append("WeightAveraging")
     else:
-        as_groups = parameters if groups or has_own_groups else f'[{{"params": {parameters}}}]'
-        imports, made = constructor.imports, [*split(as_groups), *constructor.lines]
-    if averaging is not None and constructor is None:
-        made = [*made, *_averaging(averaging)]
-    third_party = ["from torch.optim.lr_scheduler import LambdaLR"]
-    if averaging is not None and constructor is None:
-        is_ours = config.optimizer == "shampoo"
-        imports = ["from shampoo import Shampoo, WeightAveraging"] if is_ours else imports
-        third_party = [*([] if is_ours else ["from shampoo import WeightAveraging"]), *imports, *third_party]
-    else:
-        third_party = [*imports, *third_party]
-    if has_own_groups:
-        third_party.insert(0, "from shampoo import param_groups")
+        as_groups = parameters if groups or groups_of is not None else f'[{{"params": {parameters}}}]'
+        imports, made = list(constructor.imports), [*split(as_groups), *constructor.lines]
+    third_party = [*imports, "from torch.optim.lr_scheduler import LambdaLR"]
+    if from_shampoo:
+        in_order = sorted(from_shampoo, key=lambda name: (name.islower(), name))  # classes first
+        third_party.insert(0, f"from shampoo import {', '.join(in_order)}")
     if clip is not None or needs_torch(groups):
         third_party.insert(0, "import torch")
     standard = [line for line in third_party if line == "import math"]
@@ -134,11 +139,6 @@ def trial_snippet(
             "",
         ]
     )
-
-
-def _own_constructor(config: PasteableConfig, parameters: str) -> tuple[Sequence[str], list[str]]:
-    imports, class_name = _CLASSES[config.optimizer]
-    return [imports], call(f"optimizer = {class_name}", parameters, config.config)
 
 
 def marked(line: str) -> str:

@@ -12,6 +12,7 @@ OPTIMIZER_TITLES = {
     "sgd": "SGD",
     "muon": "Muon",
     "soap-peer": "SOAP of pytorch_optimizer",
+    "lora-rite": "LoRA-RITE",
 }
 
 

@@ -99,6 +99,7 @@ def test_a_setting_is_told_where_it_makes_a_difference(
         ("shampoo", {"preconditioner": "none"}, {"precondition_embeddings": True}, [{}, {"weight_decay": 0.0}]),
         ("adamw", {}, {}, [{}, {"weight_decay": 0.0}]),
         ("sgd", {}, {}, []),
+        ("lora-rite", {"weight_decay": 0.1}, {}, []),  # the groups of its own function, in any case
     ],
 )
 def test_groups_that_rules_make_are_told_all_or_none(

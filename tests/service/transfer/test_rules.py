@@ -40,6 +40,7 @@ ADAM, SGD = config(grafting="adam"), config(grafting="sgd", betas=[0.0, 0.99])
         (config(preconditioner="soap", max_preconditioner_dim=128), StepKind.EIGENBASIS, 1 / 4, 1 / 2, 2),
         (config(preconditioner="spectral"), StepKind.SPECTRAL, 8**-0.5, 1 / 2, 2),
         (config("muon"), StepKind.SPECTRAL, 8**-0.5, 1 / 2, 2),
+        (config("lora-rite"), StepKind.SPECTRAL, 8**-0.5, 1 / 2, 2),
         (config(grafting="none", max_preconditioner_dim=128), StepKind.NONE, 1 / 4, 1, 2),
     ],
 )

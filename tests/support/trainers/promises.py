@@ -15,7 +15,7 @@ from torch import Tensor
 
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trials import assert_same_bits, final_state, run_trial, small_trial
-from trainers.config import Measurement, TrialConfig
+from trainers.config import Measurement, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workload.batches import train_batches
@@ -110,7 +110,9 @@ def assert_the_model_is_drawn_from_the_global_generator(name: str, options: Opti
     assert not all(torch.equal(one, other) for one, other in zip(parameters(1), parameters(2), strict=True))
 
 
-def assert_resume_is_bit_identical(name: str, options: Options, optimizer: str, directory: Path) -> None:
+def assert_resume_is_bit_identical(
+    name: str, options: Options, optimizer: str | OptimizerConfig, directory: Path
+) -> None:
     config = trial(name, options, optimizer=optimizer)
     whole = list(train(config, single_process_context(checkpoint_directory=directory / "whole")))
     context = single_process_context(checkpoint_directory=directory / "stopped")

@@ -122,7 +122,7 @@ class Architecture:
             )
         if weights == "pretrained" and model_path is None:
             raise ValueError(f"weights {weights!r} need a model_path, got None")
-        self._task = task
+        self.task = task
         self._weights = weights
         self._directory = (
             None if model_path is None else model_directory(model_path, needs_weights=weights == "pretrained")
@@ -161,7 +161,7 @@ class Architecture:
         has_values = torch.get_default_device().type != "meta"
         with quiet():
             model = self._pretrained() if self._weights == "pretrained" and has_values else self._random()
-        if self._task == "causal-lm" and has_values:
+        if self.task == "causal-lm" and has_values:
             _check_causal(model, self.config.model_type)
         for name in self._unused:
             model.get_parameter(name).requires_grad_(False)
@@ -169,7 +169,7 @@ class Architecture:
 
     @property
     def _auto_class(self) -> Any:
-        return getattr(transformers(), _AUTO_CLASSES[self._task][0])
+        return getattr(transformers(), _AUTO_CLASSES[self.task][0])
 
     def _random(self) -> nn.Module:
         # Given a copy, because models write into their config.

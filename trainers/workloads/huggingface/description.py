@@ -90,6 +90,19 @@ DESCRIPTIONS = (
                 None, "of images of a path: as for image-folder; null: true", role="data"
             ),
             "num_workers": WorkloadOption(None, "of images of a path: as for image-folder; null: 2", role="reading"),
+            "lora_rank": WorkloadOption(
+                None,
+                "rank of low-rank adapters (library peft) that are trained in place of the weights, beside a "
+                "classifier's head; null: all weights are trained",
+            ),
+            "lora_alpha": WorkloadOption(
+                None, "with lora_rank: an adapter's output is multiplied by lora_alpha / lora_rank; null: by 1"
+            ),
+            "lora_targets": WorkloadOption(
+                None,
+                'with lora_rank: the layers that get an adapter, by the last part of their names, e.g. ["q_proj", '
+                '"v_proj"]; null: all linear ones but the head',
+            ),
             "precondition_embeddings": WorkloadOption(
                 False, "whether Shampoo preconditions embeddings and a language model's output layer, too"
             ),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from trainers.workloads.huggingface.adapters import adapters_of
 from trainers.workloads.huggingface.architecture import Weights
 from trainers.workloads.huggingface.images import image_classification
 from trainers.workloads.huggingface.text import CausalLM, SequenceClassification
@@ -50,6 +51,9 @@ class HuggingFace:
         min_crop_area: float | None,
         horizontal_flip: bool | None,
         num_workers: int | None,
+        lora_rank: int | None,
+        lora_alpha: float | None,
+        lora_targets: Sequence[str] | None,
         precondition_embeddings: bool,
         label_smoothing: float,
         max_validation_examples: int | None,
@@ -76,6 +80,7 @@ class HuggingFace:
             weights=weights,
             path=path,
             validation_path=validation_path,
+            adapters=adapters_of(lora_rank=lora_rank, lora_alpha=lora_alpha, lora_targets=lora_targets),
             precondition_embeddings=precondition_embeddings,
             label_smoothing=label_smoothing,
             max_validation_examples=max_validation_examples,

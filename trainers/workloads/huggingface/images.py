@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.workloads.digits.digits import NUM_CLASSES, digits
+from trainers.workloads.huggingface.adapters import Adapters
 from trainers.workloads.huggingface.architecture import Architecture, Weights
 from trainers.workloads.huggingface.tasks import ArchitectureWorkload, Batch, ExamplesInMemory, WorkloadInMemory
 from trainers.workloads.images.image_folder import ImageFolder
@@ -66,6 +67,7 @@ class DigitsImages(WorkloadInMemory):
         model_path: str | None,
         weights: Weights,
         image_size: int | None,
+        adapters: Adapters | None,
         precondition_embeddings: bool,
         label_smoothing: float,
         max_validation_examples: int | None,
@@ -91,6 +93,7 @@ class DigitsImages(WorkloadInMemory):
             validation=ExamplesInMemory(validation, data.validation_labels),
             label_smoothing=label_smoothing,
             max_validation_examples=max_validation_examples,
+            adapters=adapters,
             precondition_embeddings=precondition_embeddings,
         )
 
@@ -113,6 +116,7 @@ class FolderImages(ArchitectureWorkload):
         model_path: str | None,
         weights: Weights,
         image_size: int | None,
+        adapters: Adapters | None,
         precondition_embeddings: bool,
         label_smoothing: float,
         **reading: Any,
@@ -140,7 +144,7 @@ class FolderImages(ArchitectureWorkload):
         num_channels, self._folder.image_size = input_shape(built.config, image_size)
         if num_channels != 3:
             raise ValueError(f"config.num_channels must be 3, as the images of a path have, got {num_channels}")
-        super().__init__(built, precondition_embeddings=precondition_embeddings)
+        super().__init__(built, adapters=adapters, precondition_embeddings=precondition_embeddings)
 
     @property
     def num_train_examples(self) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.workload.parameter_groups import groups_by_rule
+from trainers.workloads.huggingface.adapters import Adapters
 from trainers.workloads.huggingface.architecture import Architecture, blocks
 from trainers.workloads.huggingface.description import PARAMETER_GROUPS
 from trainers.workloads.options import boolean, integer, share
@@ -34,15 +35,22 @@ class Examples(Protocol):
 
 
 class ArchitectureWorkload:
-    """A model that an `Architecture` builds; its blocks, and how its parameters are trained."""
+    """A model that an `Architecture` builds, its adapters and blocks, and how its parameters are trained."""
 
-    def __init__(self, architecture: Architecture, *, precondition_embeddings: bool) -> None:
+    def __init__(self, architecture: Architecture, *, adapters: Adapters | None, precondition_embeddings: bool) -> None:
         self.architecture = architecture
+        self._adapters = adapters
         self._precondition_embeddings = boolean("precondition_embeddings", precondition_embeddings)
 
     def build_model(self) -> nn.Module:
-        """The library's own model, with the library's own names, so that its state can be loaded there."""
-        return self.architecture.build()
+        """The library's own model, with the library's own names, so that its state can be loaded there.
+
+        With adapters, those of a model into which `peft.inject_adapter_in_model` has put them.
+        """
+        model = self.architecture.build()
+        if self._adapters is not None:
+            self._adapters.add_to(model, trains_head=self.architecture.task != "causal-lm")
+        return model
 
     def blocks(self, model: nn.Module) -> Sequence[nn.Module]:
         return blocks(model)
@@ -62,6 +70,7 @@ class WorkloadInMemory(ArchitectureWorkload, ABC):
         validation: what is held out; of it, `max_validation_examples` (None: 512) are evaluated, spread over all.
         label_smoothing: of the training loss, in [0, 1).
         num_examples_at_once: in evaluation: bounds its memory.
+        adapters: what is trained in place of the model's weights; None: these.
         precondition_embeddings: see the description's groups.
     """
 
@@ -74,9 +83,10 @@ class WorkloadInMemory(ArchitectureWorkload, ABC):
         label_smoothing: float,
         max_validation_examples: int | None,
         num_examples_at_once: int = NUM_EXAMPLES_AT_ONCE,
+        adapters: Adapters | None = None,
         precondition_embeddings: bool = False,
     ) -> None:
-        super().__init__(architecture, precondition_embeddings=precondition_embeddings)
+        super().__init__(architecture, adapters=adapters, precondition_embeddings=precondition_embeddings)
         self.label_smoothing = share("label_smoothing", label_smoothing)
         limit = max_validation_examples
         limit = DEFAULT_VALIDATION_EXAMPLES if limit is None else integer("max_validation_examples", limit)

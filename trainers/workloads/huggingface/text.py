@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from trainers.data.prepared import cache_directory as chosen_cache_directory
+from trainers.workloads.huggingface.adapters import Adapters
 from trainers.workloads.huggingface.architecture import Architecture, Weights
 from trainers.workloads.huggingface.labelled_text import (
     LabelledTexts,
@@ -83,6 +84,7 @@ class CausalLM(WorkloadInMemory):
         cache_directory: str | None,
         tokenizer: str | None,
         context_length: int | None,
+        adapters: Adapters | None,
         precondition_embeddings: bool,
         label_smoothing: float,
         max_validation_examples: int | None,
@@ -128,6 +130,7 @@ class CausalLM(WorkloadInMemory):
             label_smoothing=label_smoothing,
             max_validation_examples=max_validation_examples,
             num_examples_at_once=max(1, NUM_LOGITS_AT_ONCE // (self.context_length * num_tokens)),
+            adapters=adapters,
             precondition_embeddings=precondition_embeddings,
         )
 
@@ -160,6 +163,7 @@ class SequenceClassification(WorkloadInMemory):
         label_column: str | None,
         tokenizer: str | None,
         context_length: int | None,
+        adapters: Adapters | None,
         precondition_embeddings: bool,
         label_smoothing: float,
         max_validation_examples: int | None,
@@ -215,6 +219,7 @@ class SequenceClassification(WorkloadInMemory):
             label_smoothing=label_smoothing,
             max_validation_examples=max_validation_examples,
             num_examples_at_once=NUM_EXAMPLES_AT_ONCE,
+            adapters=adapters,
             precondition_embeddings=precondition_embeddings,
         )
 

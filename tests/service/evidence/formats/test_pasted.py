@@ -36,6 +36,7 @@ CASES = {
     "click-log": "constant",
     "huggingface": "cosine",
     "huggingface: untied": "linear",
+    "huggingface: adapters": "constant",
 }
 OPTIMIZERS = {
     "adamw": OptimizerConfig("adamw", {"lr": 3e-3, "betas": [0.8, 0.99], "weight_decay": 0.3}),
@@ -44,6 +45,7 @@ OPTIMIZERS = {
     "shampoo": OptimizerConfig(
         "shampoo", {"lr": 3e-3, "weight_decay": 0.3, "precondition_frequency": 3, "max_preconditioner_dim": 64}
     ),
+    "lora-rite": OptimizerConfig("lora-rite", {"lr": 3e-3, "betas": [0.8, 0.99], "weight_decay": 0.3}),
     "shampoo, its defaults": OptimizerConfig("shampoo", {"lr": 3e-3, "preconditioner": "soap"}),
 }
 
@@ -62,6 +64,7 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any
         "click-log": small_data.write_clicks(root),
         "huggingface": gpt2,
         "huggingface: untied": {**gpt2, "config": {**gpt2["config"], "tie_word_embeddings": False}},
+        "huggingface: adapters": {**gpt2, "lora_rank": 2},
     }
 
 
@@ -86,7 +89,8 @@ def measured_trial(case: str, options: dict[str, dict[str, Any]], optimizer: str
     ("case", "optimizer"),
     # Every case meets the optimizer whose refreshes depend on the groups, and one of the others, in turns.
     [(case, "shampoo") for case in CASES]
-    + [(case, ("adamw", "shampoo, its defaults")[number % 2]) for number, case in enumerate(CASES)],
+    + [(case, ("adamw", "shampoo, its defaults")[number % 2]) for number, case in enumerate(CASES)]
+    + [("huggingface: adapters", "lora-rite")],
 )
 def test_what_is_pasted_is_what_was_measured(case: str, optimizer: str, options: dict[str, dict[str, Any]]) -> None:
     config = measured_trial(case, options, optimizer)
