@@ -19,7 +19,7 @@ from service.store.repositories import (
     TrialQuery,
 )
 
-TRIALS_PER_PAGE = 100
+TRIALS_PER_PAGE = 50
 NEWEST_FIRST = TrialOrder(TrialKey.NUMBER, is_descending=True)
 FILTERS = ("state", "phase", "value", "parameter")
 """Names in an address that leave trials out; the API's list and its export take the same."""

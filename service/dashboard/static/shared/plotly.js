@@ -28,10 +28,15 @@ function loaded() {
   });
 }
 
-/** Draws a chart that nobody sees: what the browser compiles for it would double the time of the first one. */
+/**
+ * Draws a chart that nobody sees, its axes and then a curve: what the browser compiles for it would double the time of
+ * the first one.
+ */
 async function warmUp() {
   const chart = document.createElement("div");
-  await Plotly.newPlot(chart, [{ x: [0, 1], y: [0, 1], mode: "lines+markers" }], { width: 300, height: 300 });
+  const size = { width: 300, height: 300 };
+  await inTurn(() => Plotly.newPlot(chart, [], size));
+  await inTurn(() => Plotly.react(chart, [{ x: [0, 1], y: [0, 1], mode: "lines+markers" }], size));
   Plotly.purge(chart);
 }
 
@@ -41,7 +46,7 @@ let loading = null;
 export function plotly() {
   loading ??= painted()
     .then(loaded)
-    .then(() => inTurn(warmUp))
+    .then(warmUp)
     .then(() => Plotly)
     .catch((error) => {
       loading = null; // whoever draws next asks again: the service may be back by then

@@ -40,8 +40,8 @@ def _wait_for_numbers(page: Page, numbers: list[int]) -> None:
 def test_the_table_of_all_trials_is_found_again_as_it_was_left(page: Page, long: Story) -> None:
     open_page(page, long)
     found = page.locator("#trials-found")
-    expect(found).to_contain_text("1–100 of 242 trials")
-    assert _numbers(page) == list(range(241, 141, -1))
+    expect(found).to_contain_text("1–50 of 242 trials")
+    assert _numbers(page) == list(range(241, 191, -1))
     # The best of each side stand above all pages.
     best = page.locator("#trials thead tr.best")
     assert best.first.get_attribute("data-number") == "9"
@@ -54,7 +54,7 @@ def test_the_table_of_all_trials_is_found_again_as_it_was_left(page: Page, long:
     lr.focus()
     page.keyboard.press("Enter")
     expect(page.locator("[id='column-parameter.lr']")).to_have_attribute("aria-sort", "ascending")
-    expect(found).to_contain_text("1–100 of 242")
+    expect(found).to_contain_text("1–50 of 242")
     expect(lr).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("[id='column-parameter.lr']")).to_have_attribute("aria-sort", "descending")
@@ -106,7 +106,7 @@ def test_a_link_to_a_trial_leads_to_its_page_and_picks_it(page: Page, long: Stor
     page.goto(f"/jobs/{long.job_id}?state=completed#trial-100")
     expect(page.locator("#trial-100")).to_be_in_viewport()
     expect(page.locator("#trial-100 .pick")).to_have_attribute("aria-pressed", "true")
-    expect(page.locator("#trials-found")).to_contain_text("101–200 of 242 trials")
+    expect(page.locator("#trials-found")).to_contain_text("101–150 of 242 trials")
     page.evaluate("location.hash = 'trial-3'")
     expect(page.locator("#trial-3")).to_be_in_viewport()
     expect(page.locator("#trial-3 .pick")).to_have_attribute("aria-pressed", "true")
