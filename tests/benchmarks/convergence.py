@@ -6,9 +6,11 @@
     python -m tests.benchmarks.convergence --variants bfloat16 ema lawa fsdp2
     python -m tests.benchmarks.convergence --optimizers shampoo spectral --variants half root-free swan
     python -m tests.benchmarks.convergence --optimizers spectral cosmos --workloads digits-autoencoder
+    python -m tests.benchmarks.convergence --optimizers lora-rite shampoo --workloads adapters
     python -m tests.benchmarks.convergence --quick             # a minute, to see that it works: no figures to quote
 
-Workloads are those that ship with real data, trained for their default number of steps. For each
+Workloads are those that ship with real data, trained for their default number of steps; `adapters` are low-rank ones
+of a small GPT-2 that has learned Python and is to learn C++ (`tests.benchmarks.training.adapters`). For each
 optimizer the service's sampler (TPE, after the preset's defaults) tries `--trials` choices of its preset, trained in
 full on seed 0; that of the least validation loss is trained again on `--seeds` other seeds, the same for all. So every
 figure is of seeds that nobody tuned on. Variants are not tuned: they are an optimizer's winner with something changed,
@@ -41,6 +43,7 @@ import argparse
 import math
 import statistics
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -50,14 +53,18 @@ from typing import Any
 
 from search_spaces import preset
 from tests.benchmarks.report import Cell, report
+from tests.benchmarks.training.adapters import WORKLOAD as WORKLOAD_OF_ADAPTERS
+from tests.benchmarks.training.adapters import adapters_to_train
 from tests.benchmarks.training.training_runs import Curve, RankGroups, Recipe, Task, Trainers
 from tests.benchmarks.training.tuning import Trial, best, replaced, search
 from trainers.config import AveragingConfig, ParallelismConfig
 from trainers.workloads.registry import describe
 
 WORKLOADS = ("digits-autoencoder", "digits-convnet", "stdlib-gpt")
+ADAPTERS = "adapters"
+"""The workload `huggingface`, on a model that is trained beforehand."""
 TUNED = ("adamw", "shampoo", "soap", "kl")
-OPTIMIZERS = (*TUNED[1:], "spectral", "cosmos")
+OPTIMIZERS = (*TUNED[1:], "spectral", "cosmos", "lora-rite")
 """Those that can be compared with AdamW."""
 
 
@@ -83,6 +90,8 @@ VARIANTS = {
     "lawa": Variant(fields={"averaging": AveragingConfig("lawa", {"num_snapshots": 5, "update_frequency": 4})}),
     "fsdp2": Variant(fields={"parallelism": ParallelismConfig("fsdp2")}, num_ranks=2),
 }
+VARIANT_OF = "+"
+"""Between an optimizer's name and that of a variant."""
 SEARCH_SEED = "convergence"
 TUNING_SEED = 0
 NUM_TUNING_EVALUATIONS = 10
@@ -164,7 +173,7 @@ class Comparison:
                 for origin in self._tuned:
                     if origin in variant.of:
                         changed = {
-                            (task, f"{origin}-{name}"): replaced(
+                            (task, f"{origin}{VARIANT_OF}{name}"): replaced(
                                 recipes[task, origin], arguments=variant.arguments, fields=variant.fields
                             )
                             for task in self._tasks
@@ -203,7 +212,7 @@ class Comparison:
         return results
 
     def _trainers_of(self, name: str) -> Trainers | RankGroups:
-        variant = VARIANTS.get(name.partition("-")[2])
+        variant = VARIANTS.get(name.partition(VARIANT_OF)[2])
         if variant is None or variant.num_ranks == 1:
             return self._trainers
         assert self._groups is not None
@@ -247,14 +256,14 @@ def claims(tasks: Sequence[Task], results: dict[str, dict[str, Result]]) -> tupl
         goal = adamw.best
         after_end = 1 + 1 / task.num_evaluations
         for name, result in of_task.items():
-            if name.partition("-")[0] == "adamw":
+            if name.partition(VARIANT_OF)[0] == "adamw":
                 continue
             whole_run = statistics.median(curve.seconds[-1] if curve.seconds else math.inf for curve in result.curves)
             figures = {
                 "steps": (result.steps_to(goal), after_end * task.num_steps, adamw.steps_to(goal)),
                 "seconds": (result.seconds_to(goal), after_end * whole_run, adamw.seconds_to(goal)),
             }
-            if adamw.shorter and "-" not in name:
+            if adamw.shorter and VARIANT_OF not in name:
                 figures["budget"] = (result.budget_to(goal), 1 + 1 / NUM_BUDGETS, adamw.budget_to(goal))
             for what, (value, bound, of_adamw) in figures.items():
                 claim = f"{what}_over_adamw.{name}.{task.workload}"
@@ -262,10 +271,10 @@ def claims(tasks: Sequence[Task], results: dict[str, dict[str, Result]]) -> tupl
                     censored.append(claim)
                 ratios[claim] = min(value, bound) / of_adamw
             ratios[f"loss_over_adamw.{name}.{task.workload}"] = result.best / goal
-            origin, _, variant = name.partition("-")
+            origin, _, variant = name.partition(VARIANT_OF)
             if variant:
                 ratios[f"loss_over_plain.{variant}.{origin}.{task.workload}"] = result.best / of_task[origin].best
-        for name in (name for name in of_task if name.startswith("adamw-")):
+        for name in (name for name in of_task if name.startswith(f"adamw{VARIANT_OF}")):
             ratios[f"loss_over_plain.{name.partition('-')[2]}.adamw.{task.workload}"] = of_task[name].best / goal
     return {name: value for name, value in ratios.items() if math.isfinite(value)}, censored
 
@@ -310,7 +319,7 @@ def progress(text: str) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    parser.add_argument("--workloads", nargs="+", choices=(*WORKLOADS, ADAPTERS), default=list(WORKLOADS))
     parser.add_argument("--optimizers", nargs="+", choices=OPTIMIZERS, default=list(TUNED[1:]), help="beside adamw")
     parser.add_argument("--trials", type=int, default=12, help="of each optimizer on each workload (default: 12)")
     parser.add_argument("--seeds", type=int, default=3, help="on which the best trial is confirmed (default: 3)")
@@ -329,13 +338,20 @@ def main() -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             parser.error(f"--{name} must be at least 1, got {value}")
-    tasks = [
-        Task(w, options.steps or describe(w).default_num_steps, options.evaluations, options.size)
-        for w in options.workloads
-    ]
+    if "lora-rite" in options.optimizers and options.workloads != [ADAPTERS]:
+        parser.error(f"--optimizers lora-rite trains adapters alone: --workloads {ADAPTERS}")
     seeds = [TUNING_SEED + number for number in range(1, options.seeds + 1)]
     num_ranks = max((VARIANTS[name].num_ranks for name in options.variants), default=1)
     with ExitStack() as open_until_the_end:
+        tasks = []
+        for name in options.workloads:
+            workload, given = name, {}
+            if name == ADAPTERS:
+                directory = open_until_the_end.enter_context(tempfile.TemporaryDirectory())
+                progress("training the model whose adapters are compared")
+                workload, given = WORKLOAD_OF_ADAPTERS, adapters_to_train(Path(directory))
+            num_steps = options.steps or describe(workload).default_num_steps
+            tasks.append(Task(workload, num_steps, options.evaluations, options.size, given))
         trainers = open_until_the_end.enter_context(Trainers(options.processes))
         groups = None
         if num_ranks > 1:
