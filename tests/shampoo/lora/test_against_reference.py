@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from shampoo import LoraRite
 from tests.support.shampoo.adapters import Pair, Regression, flat, pairs
@@ -23,25 +22,25 @@ SHAPES = ((7, 9, 3), (7, 9, 3), (5, 9, 3), (4, 4, 2), (9, 7, 3))
 """Of one shape, of shapes that differ on one side alone, square, and swapped."""
 
 
-def largest_deviation(given: list[Pair], settings: dict[str, Any], *, num_steps: int = 30) -> float:
-    """Relative to the norm of the factor, over all steps."""
-    optimizer, regression = LoraRite(flat(given), **settings), Regression(given)
+def largest_deviation(
+    given: list[Pair], settings: dict[str, Any], *, num_steps: int = 30, device: str = "cpu"
+) -> float:
+    """Relative to the norm of the factor, over all steps, which are taken on the device."""
+    trained = [torch.nn.Parameter(factor.detach().to(device)) for factor in flat(given)]
+    optimizer, regression = LoraRite(trained, **settings), Regression(given)
     with torch.no_grad():
         reference, worst = LoraRiteReference(given, settings), 0.0
     for _ in range(num_steps):
-        optimizer.zero_grad()
-        regression.loss(given).backward()
+        gradients = torch.autograd.grad(regression.loss(given), flat(given))
         with torch.no_grad():
-            reference.step([(gradient(A), gradient(B)) for A, B in given])
+            reference.step(list(zip(gradients[::2], gradients[1::2], strict=True)))
+            for param, gradient in zip(trained, gradients, strict=True):
+                param.grad = gradient.to(device)
             optimizer.step()
-            for ours, expected in zip(flat(given), flat(reference.pairs), strict=True):
-                worst = max(worst, float((ours - expected).norm() / expected.norm()))
+            for ours, factor, expected in zip(trained, flat(given), flat(reference.pairs), strict=True):
+                factor.copy_(ours)
+                worst = max(worst, float((factor - expected).norm() / expected.norm()))
     return worst
-
-
-def gradient(param: Tensor) -> Tensor:
-    assert param.grad is not None
-    return param.grad
 
 
 @pytest.mark.parametrize("zero", [True, False])
@@ -53,6 +52,13 @@ def gradient(param: Tensor) -> Tensor:
 def test_steps_are_the_references(changed: dict[str, Any], zero: bool) -> None:
     # Rounding alone: about a hundred operations on numbers of one size.
     assert largest_deviation(pairs(*SHAPES, zero=zero), {**SETTINGS, **changed}) < 1e-10
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("zero", [True, False])
+def test_steps_on_the_device_are_the_references(zero: bool) -> None:
+    assert largest_deviation(pairs(*SHAPES, zero=zero), SETTINGS, device="cuda") < 1e-10
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 3), (6, 2, 3)])
