@@ -1,0 +1,1 @@
+"""Benchmarks of what answers are worth, on learning curves that are stored."""
