@@ -6,7 +6,7 @@
     python -m tests.benchmarks.convergence --variants bfloat16 ema lawa fsdp2
     python -m tests.benchmarks.convergence --optimizers shampoo spectral --variants half root-free swan
     python -m tests.benchmarks.convergence --optimizers spectral cosmos --workloads digits-autoencoder
-    python -m tests.benchmarks.convergence --optimizers lora-rite shampoo --workloads adapters
+    python -m tests.benchmarks.convergence --optimizers lora-rite shampoo --workloads adapters --steps 200
     python -m tests.benchmarks.convergence --quick             # a minute, to see that it works: no figures to quote
 
 Workloads are those that ship with real data, trained for their default number of steps; `adapters` are low-rank ones
