@@ -9,7 +9,7 @@ from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditi
 
 LR_OF_ONE_STEP = 0.125
 """Of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
-(`python -m tests.benchmarks.starting_values`) a factor for each, or another power, made little difference."""
+(`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power, made little difference."""
 LARGEST_LR = 0.016
 """What that gives for the shortest runs that were tried, of 60 steps."""
 BETAS: Mapping[Preconditioner, tuple[float, float]] = {

@@ -17,7 +17,7 @@ from service.transfer.situation import Situation
 from trainers.identity.values import ModelShape
 
 TABLE = Path(__file__).with_name("knowledge.json")
-"""Made by `python -m tests.benchmarks.make_knowledge`."""
+"""Made by `python -m tests.benchmarks.search.make_knowledge`."""
 
 
 class SourceKind(StrEnum):

@@ -17,7 +17,8 @@ SHIPPED_APART = 0.5
 """Octaves by which a shipped member counts as farther: it was tuned by few trials, and not by whoever asks."""
 LR_SPREAD = (0.5, 0.15)
 """Standard deviation of ln lr of the best config around a transferred one: of a single search of 24 trials, and what
-each octave of distance adds (in squares). `python -m tests.benchmarks.transfer` prints how often the interval holds."""
+each octave of distance adds (in squares). `python -m tests.benchmarks.answers.transfer` prints how often the interval
+holds."""
 OF_DEPTH = 0.35
 """The spread that each octave of depth adds beside, as half an exponent: rules for it differ by that much."""
 OF_LENGTH = 0.2

@@ -3,7 +3,7 @@
 All rules are of ratios, target over source: width `w`, depth `D`, batch `B`, examples of a whole training `E`. A
 model's matrices are taken to keep their proportions, so that fan-in and fan-out both go with the width. The learning
 rate is of all parameters, while the sources state it for hidden matrices, which dominate;
-`python -m tests.benchmarks.transfer` measures how well that does.
+`python -m tests.benchmarks.answers.transfer` measures how well that does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_BATCH_FACTOR = 4.0
 HORIZON_EXPONENT = -0.32
 """Of E, where steps have the length of Adam's: at equal batch, and so beside √B, which is for equally many examples.
 Of the shipped workloads the digits, which overfit, have an optimum that falls faster, and `stdlib-gpt` one that does
-not fall from 60 to 240 steps (`tests.benchmarks.starting_values`)."""
+not fall from 60 to 240 steps (`tests.benchmarks.training.starting_values`)."""
 AVERAGE_RANGE = (1e-3, 0.2)
 """Of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
 MIN_WARMUP_STEPS = 50

@@ -1,7 +1,8 @@
 """A function of stacked matrices, on the CPU shared out over threads: one thread to a matrix.
 
 Multi-threaded LAPACK and BLAS wait for their threads by spinning, which another busy process can make a hundred times
-as long. One thread to a matrix is immune, and no slower over a stack. `tests.benchmarks.busy_neighbour` measures it.
+as long. One thread to a matrix is immune, and no slower over a stack. `tests.benchmarks.steps.busy_neighbour` measures
+it.
 """
 
 from __future__ import annotations

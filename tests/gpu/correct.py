@@ -15,8 +15,8 @@ from torch import Tensor
 
 from shampoo import Shampoo
 from shampoo.hyperparameters import unused
-from tests.benchmarks.step_counts import count
 from tests.benchmarks.steps.contestants import NEVER, Contestant, GradientSource, parameters, set_period
+from tests.benchmarks.steps.step_counts import count
 from tests.gpu import ranks, training
 from tests.gpu.results import Comparison, HostReads, SuiteTests
 from tests.gpu.runner import Task

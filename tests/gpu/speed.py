@@ -14,8 +14,6 @@ from typing import Any
 import torch
 
 from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, unused
-from tests.benchmarks.optimizer_step import typical_cycle
-from tests.benchmarks.step_counts import state_tensors
 from tests.benchmarks.steps.contestants import (
     NEVER,
     Contestant,
@@ -30,6 +28,8 @@ from tests.benchmarks.steps.contestants import (
 from tests.benchmarks.steps.counts import Scratch, allocated_bytes, count_step
 from tests.benchmarks.steps.formulas import PRECONDITIONERS, blocks, num_elements, product_operations
 from tests.benchmarks.steps.model_shapes import SplitModel, tiny_gpt2, tiny_resnet, whole_gpt2, whole_resnet50
+from tests.benchmarks.steps.optimizer_step import typical_cycle
+from tests.benchmarks.steps.step_counts import state_tensors
 from tests.gpu.results import StepTimes
 from tests.gpu.runner import Task
 from tests.support.shampoo.deviations import solver_on

@@ -11,7 +11,7 @@ import pytest
 from service.cli.job_file import apply_settings, read_job_file
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan, plan_job
-from tests.benchmarks.recipe_costs import RECIPES, cost_of, plan_of
+from tests.benchmarks.training.recipe_costs import RECIPES, cost_of, plan_of
 from tests.support.trainers import small_data
 from trainers.loop import train
 from trainers.memory.prediction import predicted_bytes

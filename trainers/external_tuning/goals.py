@@ -1,5 +1,5 @@
 """Goals of workloads that ship with their data and train in seconds, as AlgoPerf sets targets: what a tuned AdamW
-attains in three quarters of the budget. `python -m tests.benchmarks.algoperf_goals` prints the values."""
+attains in three quarters of the budget. `python -m tests.benchmarks.training.algoperf_goals` prints the values."""
 
 from __future__ import annotations
 

@@ -89,8 +89,8 @@ def compare_over_seeds(result: ConfirmationResult, direction: Direction) -> Inte
     """By how much the chosen config is better than the baseline's, in units of the objective; None: not comparable.
 
     The differences with the comparing seeds, which chose neither, make the interval (`paired.interval_of`); so it
-    needs no allowance for the choice, and no equal spreads. `tests.benchmarks.verdict_errors` simulates how often the
-    whole of it, choice and second chances included, errs.
+    needs no allowance for the choice, and no equal spreads. `tests.benchmarks.answers.verdict_errors` simulates how
+    often the whole of it, choice and second chances included, errs.
     """
     differences = differences_of(result, direction)
     return interval_of(differences) if len(differences) >= MIN_SEEDS else None
@@ -131,7 +131,7 @@ def further_seed(values: Sequence[float]) -> tuple[float, float]:
     Student's prediction interval of a normal distribution, mean +- t s sqrt(1 + 1/n) (Hahn, Factors for Calculating
     Two-Sided Prediction Intervals for Samples from a Normal Distribution, 1969). It holds for a config that was not
     chosen by that further seed; the value of one that was lies beyond its better end more often than that
-    (`tests.benchmarks.verdict_errors`).
+    (`tests.benchmarks.answers.verdict_errors`).
     """
     mean, deviation, num = statistics.fmean(values), statistics.stdev(values), len(values)
     reach = student_t.quantile(0.5 * (1.0 + CONFIDENCE), num - 1) * deviation * math.sqrt(1.0 + 1.0 / num)

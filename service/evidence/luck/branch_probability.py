@@ -1,8 +1,8 @@
 """The probability that the best config tried is of one choice or another, as of which member of Shampoo's family.
 
 It counts the luck of seeds (`true_means`), and that the ends of pruned trials are only expected. It does not count
-configs that were not tried: searched alone, another choice may yet find better ones, and `tests.benchmarks.family_cost`
-says how often it does. Pure, in the standard library alone.
+configs that were not tried: searched alone, another choice may yet find better ones, and
+`tests.benchmarks.answers.family_cost` says how often it does. Pure, in the standard library alone.
 """
 
 from __future__ import annotations

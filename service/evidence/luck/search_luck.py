@@ -10,7 +10,8 @@ are (David and Nagaraja, Order Statistics). Between them it is interpolated. Bel
 near the optimum of a smooth function of `2 * TAIL_SHAPE` parameters, where the share of configs within t of the optimum
 grows as t to the power `TAIL_SHAPE` (as de Haan, Estimation of the Minimum of a Function Using Order Statistics, 1981).
 Another search is as many draws from that distribution, with noise, and the same choice among the best.
-`tests.benchmarks.recommendation_regret` says how often the interval holds the difference that other searches find.
+`tests.benchmarks.answers.recommendation_regret` says how often the interval holds the difference that other searches
+find.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The model is `curve_model`, as `auto` has it, fitted to the trials of whatever sampler. Its interval is of the smooth
 part of the value, without the luck of seeds; the best trial's own luck, for which it was chosen, is drawn in like that
-of all others. How often it holds the truth: `python -m tests.benchmarks.insights`.
+of all others. How often it holds the truth: `python -m tests.benchmarks.answers.insights`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Helpers of benchmarks of many ranks: large models, and simulations of what ranks hold and send. Never a script."""
+"""Benchmarks of many ranks, and what they share: large models, and simulations of what ranks hold and send."""

@@ -18,7 +18,7 @@ from shampoo.distributed.layout import rows_of_shard
 from shampoo.distributed.ownership import Member, Owners, choose_group_size, costs_per_rank, owners_of
 from shampoo.distributed.topology import RankArray
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from tests.benchmarks.imbalance import least_most, over_mean, sizes_of, step_imbalance
+from tests.benchmarks.many_ranks.imbalance import least_most, over_mean, sizes_of, step_imbalance
 from tests.benchmarks.many_ranks.traffic_simulation import Moved, traffic
 from tests.benchmarks.steps.model_shapes import Shapes, SplitModel
 

@@ -1,1 +1,1 @@
-"""Helpers that benchmarks of the search share: learning curves, policies and their simulation. Never a script."""
+"""Benchmarks of the search, and what they share: learning curves, policies and their simulation."""

@@ -17,7 +17,7 @@ from service.transfer.candidates import Candidate, shipped_members
 from service.transfer.known import known_of
 from service.transfer.situation import Situation
 from service.use_cases.transferring import stored_candidates
-from tests.benchmarks.make_curves import TASKS
+from tests.benchmarks.search.make_curves import TASKS
 from tests.benchmarks.search.search_simulation import Problem, final_value
 from trainers.identity.shape import model_shape
 from trainers.identity.values import Fingerprint

@@ -1,1 +1,1 @@
-"""Helpers that benchmarks of a step share: models' shapes, contestants, formulas and counts. Never a script."""
+"""Benchmarks of a step, and what they share: models' shapes, contestants, formulas and counts."""

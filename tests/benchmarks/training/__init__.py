@@ -1,1 +1,1 @@
-"""Helpers that benchmarks of training share: workloads, whole runs, tuning. Never a script."""
+"""Benchmarks of whole trainings, and what they share: workloads, runs, tuning."""

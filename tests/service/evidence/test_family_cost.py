@@ -8,8 +8,8 @@ import random
 import pytest
 
 from search_spaces import FAMILY_PRESETS
-from tests.benchmarks import family_cost
-from tests.benchmarks.family_cost import Course, Need, Point, costs, costs_of_all, landscape_of, needed
+from tests.benchmarks.answers import family_cost
+from tests.benchmarks.answers.family_cost import Course, Need, Point, costs, costs_of_all, landscape_of, needed
 from tests.benchmarks.search.seed_tables import read_seed_table
 
 

@@ -8,8 +8,8 @@ import random
 
 import pytest
 
-from tests.benchmarks import recommendation_regret
-from tests.benchmarks.recommendation_regret import calibration, coverage
+from tests.benchmarks.answers import recommendation_regret
+from tests.benchmarks.answers.recommendation_regret import calibration, coverage
 from tests.benchmarks.search.landscapes import synthetic_pair
 from tests.benchmarks.search.seed_tables import SIDES, read_seed_table
 

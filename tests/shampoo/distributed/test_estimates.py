@@ -15,7 +15,7 @@ from shampoo.distributed import placement
 from shampoo.distributed.sharding_plan import ShardingPlan
 from shampoo.distributed.topology import RankArray
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from tests.benchmarks import distributed_step
+from tests.benchmarks.many_ranks import distributed_step
 from tests.benchmarks.many_ranks.ranks_simulation import Group, fully_sharded, replicated, simulate
 from tests.benchmarks.many_ranks.sharded_steps import moved_bytes
 from tests.benchmarks.steps.model_shapes import SPLIT_MODELS

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks import algoperf_score
+from tests.benchmarks.training import algoperf_score
 from trainers.external_tuning.protocol import Run
 from trainers.external_tuning.scoring import profile, ratios, score, times
 

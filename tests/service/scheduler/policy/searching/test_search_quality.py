@@ -12,7 +12,7 @@ import pytest
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory, Wait
-from tests.benchmarks import search_quality
+from tests.benchmarks.search import search_quality
 from tests.benchmarks.search.curve_families import FAMILIES, NUM_UNITS, Family, task
 from tests.benchmarks.search.curve_tables import DATA, read_table, table_objective
 from tests.benchmarks.search.search_simulation import Problem, simulate

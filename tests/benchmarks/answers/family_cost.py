@@ -1,0 +1,312 @@
+"""What searching the whole family costs, and how well it tells the member that suits best, on learning curves.
+
+    python -m tests.benchmarks.answers.family_cost
+
+The preset `family` is searched, and each preset of a member alone, by the policy that jobs run, on tables of real
+curves of all members (`make_seed_curves`). A search is as good as the true mean, over the seeds of the table, of the
+config that it would recommend: of its completed trials the best by value. All begin with first learning rates for the
+tables' 40 steps, as jobs do; the rule for these was chosen on longer trainings of the same workloads, among others.
+
+- `trainings`, `trials`: what the family needs to be as good, on average over searches, as the preset that is the best
+  one at that budget, over what that preset had: in full trainings of work, and in trials begun. Which preset is best is
+  known only afterwards, and the searches for it are not counted.
+- `all`: what the family needs to be as good as the best of all presets, each searched alone for so long, over what
+  those searches took together.
+- `named`: share of whole jobs, with a confirmation, whose recommended config is of the member that suits best, that is
+  of which most searches of the member alone, as long as the job's, find the best config.
+- `probabilities`: what jobs say of members, in classes, and how many of these have the best config that was tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import math
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from search_spaces import FAMILY_PRESETS
+from service.domain import Direction, Phase
+from service.evidence.luck.job_branches import branches_of
+from tests.benchmarks.answers.recommendation_regret import Said, calibration
+from tests.benchmarks.report import Cell, print_table, report
+from tests.benchmarks.search.job_simulation import (
+    SimulatedSearch,
+    Size,
+    searched,
+    searched_and_confirmed,
+    searched_sides,
+)
+from tests.benchmarks.search.landscapes import Landscape, TableFamily
+from tests.benchmarks.search.make_seed_curves import TASKS
+from tests.benchmarks.search.seed_tables import read_seed_table
+
+TABLES = ("digits-mlp-family", "digits-convnet-family")
+BUDGETS = (5, 10, 20)
+"""Full trainings of a preset."""
+EACH = (4, 8)
+"""Full trainings of each preset, where all of them are searched."""
+MOST = 40
+"""Full trainings of the family."""
+MANY = 10**6
+"""Trials: more than any budget allows."""
+SIZES = (Size(16, 2, 7), Size(32, 2, 7))
+NUM_BOOTSTRAP = 200
+NUM_DRAWN = 1000
+"""Of one search of each member."""
+MEMBERS = tuple(dict.fromkeys(choices["preconditioner"] for choices, _ in FAMILY_PRESETS.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A search when a trial of it was complete."""
+
+    num_started: int
+    """Trials begun."""
+    trainings: float
+    """Of work, in full trainings."""
+    value: float
+    """The best one that it saw."""
+    mean: float
+    """The true mean of that config."""
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """How good a search is, as it goes on."""
+
+    points: Sequence[Point]
+    """The first one before anything is complete."""
+
+    def after(self, trainings: float) -> Point:
+        """The search after so many trainings."""
+        return next(point for point in reversed(self.points) if point.trainings <= trainings + 1e-9)
+
+    def after_trials(self, num_started: float) -> Point:
+        """The search when so many trials have been begun, and no more."""
+        return next(point for point in reversed(self.points) if point.num_started <= num_started)
+
+
+def course_of(landscape: Landscape, search: SimulatedSearch, *, before: float) -> Course:
+    """The course of a search on a landscape.
+
+    Args:
+        before: the true mean that counts while nothing is complete.
+    """
+    points = [Point(0, 0.0, math.inf, before)]
+    for one in search.completions:
+        best = points[-1]
+        value, mean = best.value, best.mean
+        if one.value < best.value:
+            value, mean = one.value, landscape.mean(search.parameters[one.number])
+        points.append(Point(one.num_started, one.num_units / landscape.num_units, value, mean))
+    return Course(points)
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What the family needed, over what it is compared with; with `is_more`, more than that."""
+
+    ratio: float
+    is_more: bool
+
+    def __str__(self) -> str:
+        return f"{'over ' if self.is_more else ''}{self.ratio:.2f}"
+
+
+def needed(family: Sequence[Course], target: float, over: float, *, by_trials: bool = False) -> Need:
+    """The least that the family's searches needed to be as good as the target on average, over something."""
+    ends = sorted({point.num_started if by_trials else point.trainings for c in family for point in c.points})
+    for end in ends:
+        points = (course.after_trials(end) if by_trials else course.after(end) for course in family)
+        if statistics.fmean(point.mean for point in points) <= target:
+            return Need(end / over, False)
+    return Need((ends[-1] if by_trials else MOST) / over, True)
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """Of the family, against the preset that is the best one at a budget."""
+
+    best: str
+    trainings: Need
+    trials: Need
+
+
+def costs(family: Sequence[Course], alone: Mapping[str, Sequence[Course]], budget: float) -> Costs:
+    """The best preset at a budget of full trainings, and what the family needs over it."""
+    means = {name: statistics.fmean(course.after(budget).mean for course in own) for name, own in alone.items()}
+    best = min(means, key=means.__getitem__)
+    num_started = statistics.fmean(course.after(budget).num_started for course in alone[best])
+    trials = needed(family, means[best], num_started, by_trials=True)
+    return Costs(best, needed(family, means[best], budget), trials)
+
+
+def costs_of_all(family: Sequence[Course], alone: Mapping[str, Sequence[Course]], each: float) -> Need:
+    """What the family needs to be as good as the best of searches of all presets, over what those took together."""
+    searches = zip(*alone.values(), strict=True)
+    found = [min((course.after(each) for course in own), key=lambda point: point.value) for own in searches]
+    return needed(family, statistics.fmean(point.mean for point in found), each * len(alone))
+
+
+def spread_of(family: Sequence[Course], alone: Mapping[str, Sequence[Course]], budget: float) -> tuple[Need, Need]:
+    """The 80% interval of the cost in trainings, over draws of the searches."""
+    rng = random.Random("bootstrap")
+    drawn = []
+    for _ in range(NUM_BOOTSTRAP):
+        ours = rng.choices(family, k=len(family))
+        theirs = {name: rng.choices(own, k=len(own)) for name, own in alone.items()}
+        drawn.append(costs(ours, theirs, budget).trainings)
+    drawn.sort(key=lambda need: need.ratio)
+    tenth = NUM_BOOTSTRAP // 10
+    return drawn[tenth], drawn[-1 - tenth]
+
+
+@functools.cache
+def landscape_of(name: str) -> TableFamily:
+    """The family on the table of that name."""
+    return TableFamily(read_seed_table(name), num_steps=TASKS[name].num_steps)
+
+
+def winners_alone(landscape: TableFamily, search: str, size: Size, num: int) -> dict[str, float]:
+    """Of each member, the share of searches of the members alone, all of that size, in which it finds the best config.
+
+    A member with two presets has two searches, and the better one counts.
+    """
+    found: dict[str, list[float]] = {member: [] for member in MEMBERS}
+    for number in range(num):
+        best = dict.fromkeys(MEMBERS, math.inf)
+        for name, side in landscape.alone().items():
+            course = course_of(side, searched(side, search, size.num_trials, 10_000 + number), before=math.inf)
+            member = FAMILY_PRESETS[name][0]["preconditioner"]
+            best[member] = min(best[member], course.points[-1].mean)
+        for member, value in best.items():
+            found[member].append(value)
+    # Whose luck is with whom is chance: each member's search is held against the others' of other numbers, too.
+    wins = dict.fromkeys(MEMBERS, 0.0)
+    rng = random.Random("winners")
+    for _ in range(NUM_DRAWN):
+        drawn = {member: rng.choice(found[member]) for member in MEMBERS}
+        low = min(drawn.values())
+        level = [member for member in MEMBERS if drawn[member] == low]
+        for member in level:
+            wins[member] += 1 / (len(level) * NUM_DRAWN)
+    return wins
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a job says of members."""
+
+    winner: str
+    said: Mapping[str, float]
+    """The probability of each that something is known of."""
+    best: str
+    """The member of the config that is in truth the best one tried."""
+
+
+def told(landscape: TableFamily, search: str, size: Size, number: int) -> Told | None:
+    """What the job with that number says; None: nothing was confirmed."""
+    landscapes: dict[Phase, Landscape] = {Phase.SEARCH: landscape}
+    trials, result = searched_and_confirmed(landscapes, search, size, number)
+    if result is None or not result.candidates:
+        return None
+    side = searched_sides(landscapes, trials, result, size).get(Phase.SEARCH)
+    branches = branches_of(trials, result.candidates[0].number, landscape.space, side, Direction.MINIMIZE)
+    assert branches is not None
+    said = {str(own.choice): own.probability_best for own in branches.choices}
+    means = [
+        (mean, str(trial.parameters["preconditioner"]))
+        for trial in trials
+        if trial.phase is Phase.SEARCH and math.isfinite(mean := landscape.mean(trial.parameters))
+    ]
+    return Told(str(branches.winner), {member: p for member, p in said.items() if p is not None}, min(means)[1])
+
+
+def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    names = functools.partial(str.split, sep=",")
+    parser.add_argument("--tables", type=names, default=list(TABLES), help="of real curves, by name")
+    parser.add_argument("--search", default="auto", help="as in recommendation_regret (default: auto)")
+    parser.add_argument("--searches", type=int, default=20, help="of each preset and table (default: 20)")
+    parser.add_argument("--jobs", type=int, default=20, help="of each table and size (default: 20)")
+    parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs the benchmark."""
+    given = _parsed(arguments)
+    figures: dict[str, object] = {"num_searches": given.searches, "num_jobs": given.jobs, "search": given.search}
+    columns = ("table, full trainings", "best preset", "trainings", "80% of draws", "trials")
+    rows: list[list[Cell]] = []
+    all_rows: list[list[Cell]] = []
+    ratios: dict[str, list[float]] = {}
+    job_rows: list[list[Cell]] = []
+    said: list[Said] = []
+    for name in given.tables:
+        landscape = landscape_of(name)
+        if given.searches:
+            before = _median_mean(landscape)
+            family = _courses(landscape, given.search, given.searches, MOST, before=before)
+            alone = {
+                preset: _courses(side, given.search, given.searches, max(BUDGETS), before=before)
+                for preset, side in landscape.alone().items()
+            }
+            for budget in BUDGETS:
+                cost, (low, high) = costs(family, alone, budget), spread_of(family, alone, budget)
+                rows.append([f"{name}, {budget}", cost.best, str(cost.trainings), f"{low} to {high}", str(cost.trials)])
+                for kind, need in (("trainings", cost.trainings), ("trials", cost.trials)):
+                    ratios.setdefault(f"family_{kind}_over_best_preset_at_{budget}", []).append(need.ratio)
+                    figures[f"{name}.{budget}.{kind}"] = {"ratio": need.ratio, "is_more": need.is_more}
+            for each in EACH:
+                need = costs_of_all(family, alone, each)
+                all_rows.append([f"{name}, {each} of each", str(need)])
+                ratios.setdefault(f"family_trainings_over_all_presets_at_{each}_each", []).append(need.ratio)
+                figures[f"{name}.{each}_each"] = {"ratio": need.ratio, "is_more": need.is_more}
+            print_table(columns, rows[-len(BUDGETS) :])
+            print_table(("table, full trainings", "all"), all_rows[-len(EACH) :])
+        for size in SIZES if given.jobs else ():
+            wins = winners_alone(landscape, given.search, size, max(5, given.jobs // 2))
+            suited = max(wins, key=wins.__getitem__)
+            jobs = [job for number in range(given.jobs) if (job := told(landscape, given.search, size, number))]
+            known = [job for job in jobs if job.said]
+            named = statistics.fmean(job.winner == suited for job in jobs)
+            of_winner = statistics.fmean(job.said[job.winner] for job in known)
+            are = statistics.fmean(job.winner == job.best for job in known)
+            shares = ", ".join(f"{member} {share:.0%}" for member, share in wins.items())
+            job_rows.append([f"{name}, {size.num_trials} trials", shares, named, of_winner, are])
+            figures[f"{name}.{size.num_trials}.jobs"] = {
+                "named": named,
+                "said_of_winner": of_winner,
+                "winner_is": are,
+                "wins": wins,
+            }
+            said += [(p, member == job.best) for job in known for member, p in job.said.items()]
+            print_table(("job", "best alone", "named", "said of the winner", "it is"), job_rows[-1:])
+    if said:
+        classes = calibration(said)
+        figures["probabilities"] = [{"said": a, "are": b, "num": num} for a, b, num in classes]
+        print_table(("said to be the best", "are", "members"), [[f"{a:.1%}", f"{b:.1%}", num] for a, b, num in classes])
+    medians = {key: statistics.median(values) for key, values in ratios.items()}
+    report("family_cost", columns=columns, rows=rows, figures=figures, ratios=medians, json_file=given.json)
+
+
+def _courses(own: Landscape, search: str, num: int, trainings: int, *, before: float) -> list[Course]:
+    units = trainings * own.num_units
+    drawn = (searched(own, search, MANY, seed, max_units=units) for seed in range(num))
+    return [course_of(own, one, before=before) for one in drawn]
+
+
+def _median_mean(landscape: Landscape) -> float:
+    """The true mean of a middling random config: what a search has before a trial is complete."""
+    rng = random.Random("before")
+    means = (landscape.mean(landscape.space.sample(rng)) for _ in range(300))
+    return statistics.median(mean for mean in means if math.isfinite(mean))
+
+
+if __name__ == "__main__":
+    main()

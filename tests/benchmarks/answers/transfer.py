@@ -1,0 +1,164 @@
+"""How well tuned configs move to models that were not tuned: the rules, and searches that begin with them.
+
+    python -m tests.benchmarks.answers.transfer                 # from the shipped table alone
+    python -m tests.benchmarks.answers.transfer --train         # and with trainings of the moved configs (minutes)
+    python -m tests.benchmarks.answers.transfer --train --seeded 8   # and searches of 8 trials that begin with them
+    python -m tests.benchmarks.answers.transfer --preset adamw  # the same of AdamW
+
+The shipped table (`make_knowledge`) has families of which a small member and others, wider, deeper or with a larger
+batch, were tuned alike. Each other member is held out in turn, and the small one's best config is moved to it:
+
+- `lr_factor`: the moved learning rate over that of the member's own optimum, which is the geometric mean of the
+  learning rates of its best four trials; `within_two`: the share of members where it is within a factor of two, and as
+  much without any rule; `in_interval`: the share of members whose optimum the 80% interval holds;
+- `loss_ratio` (with `--train`): the moved config's final loss over that of the re-tuned one, trained alike and with the
+  same seeds, the mean over `--seeds`;
+- `trials_ratio` (with `--seeded`): the trials that a search which begins with all other members of the table, moved,
+  takes to reach the final value of the one that knew nothing, over the trials of that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import math
+import statistics
+from pathlib import Path
+
+import torch
+
+from search_spaces import preset
+from service.domain import Direction
+from service.scheduler.policy.searching.auto import AutoSearch
+from service.scheduler.policy.searching.phase_search import New
+from service.scheduler.policy.searching.search_prior import KnownConfig
+from service.transfer.candidates import ShippedMember, shipped_members
+from service.transfer.known import known_of
+from service.transfer.ranking import Transferred, transferred
+from service.transfer.rules import TunedConfig
+from tests.benchmarks.report import Cell, report
+from tests.benchmarks.search.make_knowledge import MEMBERS, PRESETS, Member, outcome, train_value
+from trainers.config import OptimizerConfig, ScheduleConfig
+
+NUM_BEST = 4
+"""Trials whose learning rates are a member's optimum: the best one alone is a matter of luck."""
+PENALTY = 10.0
+"""Loss ratio of a config that diverges."""
+
+
+def best_lr(member: ShippedMember) -> float:
+    """The optimum of a member's learning rate."""
+    finished = sorted((trial.value, trial.parameters["lr"]) for trial in member.trials if trial.value is not None)
+    return math.exp(statistics.fmean(math.log(lr) for _, lr in finished[:NUM_BEST]))
+
+
+def small_of(member: ShippedMember, members: list[ShippedMember]) -> ShippedMember | None:
+    """The family's member from which others are moved; None: it is that itself."""
+    small = next(other for other in members if other.workload == member.workload)
+    return None if small is member else small
+
+
+def moved_to(member: ShippedMember, small: ShippedMember) -> Transferred:
+    """The small member's best config, with its optimum of the learning rate, for another one."""
+    candidate = small.candidate()
+    arguments = {**candidate.config.arguments, "lr": best_lr(small)}
+    config = TunedConfig(candidate.config.optimizer, arguments, candidate.config.schedule)
+    return transferred(config, candidate, member.situation)
+
+
+def trained(member: Member, config: TunedConfig, *, num_seeds: int) -> float:
+    """The mean of the final losses with new seeds; infinite if one diverged."""
+    values = []
+    for seed in range(1, num_seeds + 1):
+        value = train_value(
+            dataclasses.replace(
+                member.config(preset(member.preset).defaults(), seed=seed),
+                optimizer=OptimizerConfig(preset(member.preset).optimizer, dict(config.arguments)),
+                schedule=ScheduleConfig(**config.schedule),
+            )
+        )
+        values.append(math.inf if value is None else value)
+    return statistics.fmean(values)
+
+
+def seeded_trials(member: Member, held_out: ShippedMember, others: list[ShippedMember], *, num_trials: int) -> float:
+    """The trials that a search which begins with the other members takes to reach what the held-out one's own search
+    found; infinite: more than `num_trials`."""
+    space = preset(member.preset)
+    found = known_of(space, [other.candidate() for other in others], held_out.situation)
+    known = [KnownConfig(one.parameters, one.distance) for one in found]
+    search = AutoSearch(
+        space, direction=Direction.MINIMIZE, max_steps=member.num_steps, pauses=False, seed=1, known=known
+    )
+    assert held_out.best.value is not None
+    for number in range(num_trials):
+        chosen = search.choose(number, may_start=True)
+        assert isinstance(chosen, New)
+        value = train_value(member.config(chosen.parameters))
+        if value is not None:
+            search.report(number, member.num_steps, value)
+            if value <= held_out.best.value:
+                return number + 1
+        search.finish(number, outcome(value, member.num_steps))
+    return math.inf
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", choices=PRESETS, default="shampoo")
+    parser.add_argument("--train", action="store_true", help="train the moved configs and the re-tuned ones")
+    parser.add_argument("--seeds", type=int, default=2, help="of each of these trainings")
+    parser.add_argument("--seeded", type=int, default=0, metavar="TRIALS", help="run searches of so many trials, too")
+    parser.add_argument("--json", type=Path, help="file for the result")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    members = [member for member in shipped_members() if member.preset == given.preset]
+    made = {member.name: dataclasses.replace(member, preset=given.preset) for member in MEMBERS}
+    rows: list[list[Cell]] = []
+    factors, plain_factors, held, losses, trials = [], [], [], [], []
+    for member in members:
+        small = small_of(member, members)
+        if small is None:
+            continue
+        moved, optimum = moved_to(member, small), best_lr(member)
+        lr = moved.config.arguments["lr"]
+        interval = next(one for one in moved.intervals if one.name == "lr")
+        factors.append(lr / optimum)
+        plain_factors.append(best_lr(small) / optimum)
+        held.append(interval.low <= optimum <= interval.high)
+        row: list[Cell] = [member.name, best_lr(small), lr, optimum, lr / optimum, "yes" if held[-1] else "no"]
+        if given.train:
+            own = trained(made[member.name], member.candidate().config, num_seeds=given.seeds)
+            ratio = trained(made[member.name], moved.config, num_seeds=given.seeds) / own
+            losses.append(ratio if math.isfinite(ratio) else PENALTY)
+            row.append(losses[-1])
+        if given.seeded:
+            others = [other for other in members if other is not member]
+            needed = seeded_trials(made[member.name], member, others, num_trials=given.seeded)
+            trials.append(needed / len(member.trials))
+            row.append(needed if math.isfinite(needed) else f"> {given.seeded}")
+        rows.append(row)
+        print(*row, flush=True)
+    ratios = {
+        "lr_within_two": _share(factors),
+        "lr_within_two_without_rules": _share(plain_factors),
+        "lr_in_interval": sum(held) / len(held),
+    }
+    if losses:
+        ratios["moved_over_retuned_loss"] = statistics.median(losses)
+    if trials:
+        ratios["seeded_over_unseeded_trials"] = min(statistics.median(trials), 99.0)
+    columns = ["member", "small one's lr", "moved lr", "own lr", "lr factor", "in interval"]
+    columns += ["loss ratio"] if given.train else []
+    columns += ["seeded trials"] if given.seeded else []
+    figures = {"num_members": len(rows), "members": [row[0] for row in rows], "lr_factors": factors, "loss": losses}
+    report("transfer", columns=columns, rows=rows, figures=figures, ratios=ratios, json_file=given.json)
+
+
+def _share(factors: list[float]) -> float:
+    return sum(0.5 <= factor <= 2 for factor in factors) / len(factors)
+
+
+if __name__ == "__main__":
+    main()
