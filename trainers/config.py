@@ -29,6 +29,9 @@ AveragingMethod: TypeAlias = Literal["ema", "lawa", "schedule_free", "primal"]
 NEED_WHOLE_PARAMETERS: tuple[OptimizerName, ...] = ("muon", "soap-peer", "lora-rite")
 """Optimizers that cannot step shards."""
 
+FOR_SOME_MODELS: tuple[OptimizerName, ...] = ("lora-rite",)
+"""Optimizers that not every model can be trained with."""
+
 DEFAULT_DECAY_FRACTION = 0.2
 """Of a `wsd` schedule."""
 

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from search_spaces import SearchSpace
+from search_spaces.parameters import sectioned
 from service.domain import Currency, Objective, Phase, Side, TrialState
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.wording import optimizer_title
@@ -77,6 +78,24 @@ def of_starts(num_search: int, num_baselines: Sequence[int]) -> list[str]:
     began = "1 config that was" if num_search == 1 else f"{num_search} configs that were"
     whose = f"{began} tuned for other models and the baseline with {fewest or 'none'}"
     return [f"The search began with {whose}, which favours the search."]
+
+
+def of_options(spaces: Mapping[Side, SearchSpace]) -> list[str]:
+    """Caveats on options of the workload that the search varied and a baseline did not."""
+    varied = _options(spaces[Phase.SEARCH]) if Phase.SEARCH in spaces else set()
+    lacking = {side: sorted(varied - _options(space)) for side, space in spaces.items() if side != Phase.SEARCH}
+    return [
+        f"The search chose {', '.join(names)}, and {optimizer_title(side)} had what the job gave it: the two may have "
+        "trained different models."
+        for side, names in lacking.items()
+        if names
+    ]
+
+
+def _options(space: SearchSpace) -> set[str]:
+    """The options of the workload that a space sets, as `workload.<option>`."""
+    names = (*(parameter.name for parameter in space.parameters), *space.fixed)
+    return {name for name in names if sectioned(name)[0] == "workload"}
 
 
 def of_data(trials: Sequence[FinishedTrial]) -> list[str]:

@@ -140,6 +140,7 @@ def recommend(
             *caveats.of_edges(trials, best, baseline, spaces or {}),
             *caveats.of_trials(trials, baseline, num_planned, side_seconds),
             *caveats.of_starts(len(starts), num_baseline_starts),
+            *caveats.of_options(spaces or {}),
             *caveats.of_data(trials),
             *caveats.of_currency(currency, comparisons),
             *(caveats.of_confirmation(result, len(comparing)) if seeds else []),

@@ -23,7 +23,7 @@ class PasteableConfig(BaseModel):
     workload: str
     """The name of the workload."""
     optimizer: str
-    """`shampoo`, `adamw` or `sgd`."""
+    """`shampoo`, `adamw`, `sgd`, `muon`, `soap-peer` or `lora-rite`."""
     config: dict[str, Any]
     """Exactly the keyword arguments of the optimizer, e.g. `Shampoo(groups, **config)`, where `groups` are the model's
     parameters in their `parameter_groups`, or `model.parameters()` if there are none."""

@@ -16,11 +16,16 @@ class Features:
     takes in do not count, such as classes, nor does the head of a language model, as wide as its table of embeddings
     has rows. Where all hidden layers grow by a factor, so does it."""
     depth: float
-    """The number of matrices; those of embeddings do not count."""
+    """The number of matrices; those of embeddings and adapters do not count."""
     num_parameters: int
     """Their elements together."""
     shares: dict[ParameterKind, float]
     """Of the elements, by kind; they sum to 1."""
+
+    @property
+    def has_adapters(self) -> bool:
+        """True if low-rank adapters are what is trained of it."""
+        return self.shares.get("adapter", 0.0) > 0
 
 
 def features_of(shape: ModelShape) -> Features:

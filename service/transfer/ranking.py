@@ -113,6 +113,8 @@ def with_lr(found: Transferred, factor: float) -> Transferred:
 def _moved(target: Situation, stored: Sequence[Candidate]) -> Iterator[Transferred]:
     shipped = (member.candidate() for member in shipped_members())
     for candidate in (*stored, *(one for one in shipped if one.config.optimizer == "shampoo")):
+        if candidate.config.optimizer == "lora-rite" and not target.features.has_adapters:
+            continue
         yield transferred(candidate.config, candidate, target)
 
 

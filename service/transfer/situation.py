@@ -61,7 +61,8 @@ class Distance:
     batch_size: float
     num_steps: float
     kinds: float
-    """Of parameters: how much of the models is of other kinds."""
+    """Of parameters: how much of the models is of other kinds; all of it where low-rank adapters are trained of one
+    alone."""
     workload: float
     """Other data and loss."""
 
@@ -78,7 +79,9 @@ class Distance:
 def distance(one: Situation, other: Situation) -> Distance:
     """The distance of two situations; symmetric."""
     a, b = one.features, other.features
-    apart = sum(abs(a.shares.get(kind, 0.0) - b.shares.get(kind, 0.0)) for kind in {*a.shares, *b.shares}) / 2
+    apart = 1.0
+    if a.has_adapters == b.has_adapters:
+        apart = sum(abs(a.shares.get(kind, 0.0) - b.shares.get(kind, 0.0)) for kind in {*a.shares, *b.shares}) / 2
     return Distance(
         width=_octaves(a.width, b.width),
         depth=_octaves(a.depth, b.depth),

@@ -265,3 +265,36 @@ def test_a_mistake_is_answered_with_its_field(client: Client, case: str) -> None
 def test_a_path_that_does_not_exist_is_refused_and_named(client: Client) -> None:
     with pytest.raises(ApiError, match=r"workload\.options\.path: there is nothing at 'nowhere/at/all'"):
         client.submit(job("image-folder", {"path": "nowhere/at/all"}, resources={"workers_per_trial": 1}))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "parts", "field", "message"),
+    [
+        ("digits-mlp", {}, {"search_space": "lora-rite"}, "search_space", "no trained pair of low-rank factors"),
+        (
+            "huggingface",
+            {"config": {"n_layer": 1}},
+            {"baselines": [{"search_space": "lora-rite"}], "budget": {"num_trials": 2}},
+            "baselines[0].search_space",
+            "the workload huggingface has them with its option lora_rank",
+        ),
+        (
+            "huggingface",
+            {"lora_rank": 2, "lora_targets": ["q_prj"]},
+            {"search_space": "lora-rite"},
+            "workload.options.lora_targets",
+            "GPT2LMHeadModel has no layer 'q_prj' that could have an adapter",
+        ),
+    ],
+)
+def test_what_no_model_of_the_job_can_be_trained_with_is_refused_and_named(
+    client: Client, name: str, given: dict[str, Any], parts: dict[str, Any], field: str, message: str
+) -> None:
+    body = job(name, given)
+    if "baselines" in parts:
+        del body["baseline"]
+    with pytest.raises(ApiError) as refused:
+        client.submit({**body, **parts})
+    (error,) = refused.value.problem.errors
+    assert error.field == field
+    assert message in error.message

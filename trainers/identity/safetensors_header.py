@@ -14,6 +14,9 @@ MAX_HEADER_BYTES = 100_000_000
 """As the format's own reader has it."""
 EMBEDDING_WORDS = ("embed", "embd", "wte", "wpe", "tok_emb", "lookup")
 """Parts of the names that tables of embeddings have in published models."""
+ADAPTER_WORD = "lora_"
+"""The beginning of the part of a name that says whose a factor of a low-rank adapter is, as peft and torchtune have
+it."""
 NOT_TRAINED = ("running_mean", "running_var", "num_batches_tracked", "inv_freq", "position_ids")
 """Last parts of the names of buffers, which state dicts hold beside parameters."""
 
@@ -59,9 +62,16 @@ def shape_of_named(parameters: Iterable[tuple[str, tuple[int, ...]]]) -> ModelSh
     return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
 
 
+def is_of_adapter(name: str) -> bool:
+    """True if a module or parameter of this name belongs to a low-rank adapter."""
+    return any(part.startswith(ADAPTER_WORD) for part in name.split("."))
+
+
 def _kind(name: str, shape: tuple[int, ...]) -> ParameterKind:
     if len(shape) < 2:
         return "vector"
+    if is_of_adapter(name):
+        return "adapter"
     if len(shape) > 2:
         return "convolution"
     return "embedding" if any(word in name.lower() for word in EMBEDDING_WORDS) else "linear"

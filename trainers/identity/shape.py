@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.identity.safetensors_header import shape_of_named
+from trainers.identity.safetensors_header import is_of_adapter, shape_of_named
 from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
 
 
@@ -22,11 +22,11 @@ def model_shape(model: nn.Module) -> ModelShape:
     """
     counts: Counter[tuple[ParameterKind, tuple[int, ...]]] = Counter()
     seen: set[Tensor] = set()
-    for module in model.modules():
-        for parameter in module.parameters(recurse=False):
+    for name, module in model.named_modules():
+        for own_name, parameter in module.named_parameters(recurse=False):
             if parameter not in seen and 0 not in parameter.shape:
                 seen.add(parameter)
-                counts[_kind(module, parameter), tuple(parameter.shape)] += 1
+                counts[_kind(f"{name}.{own_name}", module, parameter), tuple(parameter.shape)] += 1
     return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
 
 
@@ -59,9 +59,11 @@ def _dicts_of_tensors(content: Any, *, levels: int = 3) -> Iterable[Mapping[str,
             yield from _dicts_of_tensors(value, levels=levels - 1)
 
 
-def _kind(module: nn.Module, parameter: Tensor) -> ParameterKind:
+def _kind(name: str, module: nn.Module, parameter: Tensor) -> ParameterKind:
     if parameter.ndim < 2:
         return "vector"
+    if is_of_adapter(name):
+        return "adapter"
     if isinstance(module, nn.Embedding | nn.EmbeddingBag):
         return "embedding"
     return "convolution" if parameter.ndim > 2 else "linear"

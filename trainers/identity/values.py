@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
-ParameterKind: TypeAlias = Literal["linear", "convolution", "embedding", "vector"]
-"""Of a parameter: a matrix, a kernel of more than two dimensions, a table of embeddings, or anything of fewer."""
+ParameterKind: TypeAlias = Literal["linear", "convolution", "embedding", "vector", "adapter"]
+"""Of a parameter: a matrix, a kernel of more than two dimensions, a table of embeddings, anything of fewer; or a factor
+of a low-rank adapter, whatever it adapts."""
 
 DIGEST_LENGTH = 32
 """Hexadecimal digits of a digest: 128 bits, so that no two models meet in one, and people can copy it."""

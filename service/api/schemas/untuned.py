@@ -25,6 +25,7 @@ NUM_DIMENSIONS: dict[ParameterKind, tuple[int, int]] = {
     "linear": (2, 2),
     "embedding": (2, 2),
     "convolution": (3, MAX_DIMENSIONS),
+    "adapter": (2, MAX_DIMENSIONS),
 }
 """Of parameters by kind, at least and at most."""
 Size = Annotated[int, Field(ge=1, le=MAX_COUNT)]
@@ -34,7 +35,8 @@ class ParameterGiven(StrictModel):
     """Parameters of one kind and size."""
 
     kind: ParameterKind
-    """`linear`: a matrix; `convolution`: a kernel of more dimensions; `embedding`: a table; `vector`: of fewer."""
+    """`linear`: a matrix; `convolution`: a kernel of more dimensions; `embedding`: a table; `vector`: of fewer;
+    `adapter`: a factor of a low-rank adapter."""
     shape: list[Size] = Field(max_length=MAX_DIMENSIONS)
     """Outputs first, as torch has them."""
     count: Size = 1

@@ -38,7 +38,7 @@ SENTENCES: Mapping[str, str] = {
     "tokens_per_second": "Tokens that all ranks took in a second.",
     "peak_memory_bytes": "The most memory that a rank has held, process included.",
     "optimizer_state_bytes": "Memory of the optimizer's state, on the rank with most.",
-    "optimizer_share": "The optimizer's part of a step. Much of it: refresh preconditioners less often.",
+    "optimizer_share": "The optimizer's part of a step. Much of it, with Shampoo: refresh less often.",
     "loss_scale": "What float16 multiplies the loss with; it halves when a gradient overflows.",
     "num_skipped_steps": "Steps left out because float16 overflowed.",
     "steps_to_target": "Steps until the target was reached.",

@@ -58,7 +58,7 @@ class Judgement:
                 assert report.reason is not None
                 if self._no_other_could_be_built(report.field):
                     told = (report.detail or "").replace("workload_options", "workload.options", 1)  # the job's name
-                    self._hopeless = f"the workload cannot be built: {told}"
+                    self._hopeless = f"no trial can be built: {told}"
                 return self.of_failure(number, report.reason, report.detail or "")
             case "measured" if self._decisions.last_decision(number) is Decision.PAUSE:
                 return TrialEnd(
@@ -105,7 +105,8 @@ class Judgement:
             self._hopeless = str(error)
 
     def _no_other_could_be_built(self, field: str) -> bool:
-        """True if the field of a trial's config that is at fault is of its workload, and all trials have it alike."""
+        """True if the field of a trial's config that is at fault is of its workload, or the optimizer that its side is
+        tuned with, and all trials have it alike."""
         section, _, option = field.partition(".")
         if section == "workload":
             return True
@@ -115,6 +116,8 @@ class Judgement:
             for of, name in (sectioned(parameter.name) for parameter in space.parameters)
             if of == "workload"
         }
+        if field == "optimizer.name":  # the model has nothing that it steps
+            return not varied
         return section == "workload_options" and (option not in varied if option else not varied)
 
     def stop_if_hopeless(self) -> None:

@@ -24,9 +24,9 @@ from service.domain import Side
 from service.errors import InvalidInput
 from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.job import JobSpecification
-from service.specification.phases import num_kept_weights, spaces_of
+from service.specification.phases import fields_of, num_kept_weights, spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
-from trainers.config import TrialConfig
+from trainers.config import FOR_SOME_MODELS, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.processes.starting import Streams, start
 from trainers.workloads.describe import environment_of_children
@@ -64,6 +64,10 @@ class WorkloadRefused(NotPredictable):
         super().__init__(message)
         self.field = field
         """Of the job: `workload.name` or below `workload.options`."""
+
+
+class OptimizerRefused(NotPredictable):
+    """The optimizer is not for the workload's model, so that no trial of its side can be built."""
 
 
 class MemoryPredictor:
@@ -129,6 +133,7 @@ class MemoryPredictor:
         Raises:
             NotPredictable: the model cannot be built here, or not in this time.
             WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
+            OptimizerRefused: the optimizer is not for the workload's model.
         """
         answer = self._ask({"config": config.to_json()}, timeout_seconds=timeout_seconds)
         self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
@@ -163,6 +168,8 @@ class MemoryPredictor:
                 raise WorkloadRefused(".".join(["workload.options", *([option] if option else [])]), answer["problem"])
             if section == "workload":
                 raise WorkloadRefused("workload.name", answer["problem"])
+            if (section, option) == ("optimizer", "name"):
+                raise OptimizerRefused(answer["problem"])
             raise NotPredictable(answer["problem"])
         return answer
 
@@ -255,11 +262,13 @@ def check_workload(plan: JobPlan, *, data_roots: DataRoots | None = None, start_
 
 
 def is_known_to_build(specification: JobSpecification) -> bool:
-    """True of a built-in workload without any option: there is nothing to be refused."""
+    """True of a built-in workload without any option, with optimizers of any model: there is nothing to be refused."""
     named = specification.workload
     if named.name not in BUILT_IN or named.options:
         return False
     spaces = spaces_of(specification).values()
+    if any(space.optimizer in FOR_SOME_MODELS for space in spaces):
+        return False
     return not any(sectioned(name)[0] == "workload" for space in spaces for name in _assigned(space))
 
 
@@ -272,18 +281,19 @@ def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, d
 
     Raises:
         NotPredictable: they cannot be, or not in time.
-        InvalidInput: the data are here, and none, or too few for what the job asks of them; or the workload refuses
-            its options.
+        InvalidInput: an optimizer is not for the workload's model; or the data are here, and none, or too few for what
+            the job asks of them, or the workload refuses its options.
     """
     # The first one's time is that of the imports; those after it cost milliseconds.
     started_by = time.monotonic() + start_seconds
+    found: dict[Side, int] = {}
     try:
-        found = {
-            side: predictor.predict(
-                plan.trial_config(side, space.defaults()), timeout_seconds=started_by - time.monotonic()
-            )
-            for side, space in plan.spaces.items()
-        }
+        for side, space in plan.spaces.items():
+            config = plan.trial_config(side, space.defaults())
+            try:
+                found[side] = predictor.predict(config, timeout_seconds=started_by - time.monotonic())
+            except OptimizerRefused as error:
+                raise InvalidInput(fields_of(plan.specification)[side].space, str(error)) from error
     except WorkloadRefused as error:
         if data_are_here:
             raise InvalidInput(error.field, str(error)) from error

@@ -12,8 +12,9 @@ import pytest
 import torch
 from torch import nn
 
-from search_spaces import preset
+from search_spaces import SearchSpace, preset
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
+from service.evidence import caveats
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.words import answer_of
@@ -338,6 +339,17 @@ def test_no_value_can_leave_its_argument() -> None:
     assert given["betas"] == (0.9, hostile)
     imported = [node for node in ast.walk(ast.parse(snippet)) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert "os" not in {name.name for node in imported for name in node.names}
+
+
+def test_an_option_of_the_workload_that_one_side_alone_chose_is_told() -> None:
+    rank = {"type": "categorical", "name": "workload.lora_rank", "choices": [2, 8]}
+    search = SearchSpace.from_json({"optimizer": "shampoo", "parameters": [rank], "fixed": {"workload.depth": 3}})
+    assert caveats.of_options({Phase.SEARCH: search, "adamw": preset("adamw")}) == [
+        "The search chose workload.depth, workload.lora_rank, and AdamW had what the job gave it: the two may have "
+        "trained different models."
+    ]
+    alike = SearchSpace.from_json({"optimizer": "adamw", "parameters": [rank], "fixed": {"workload.depth": 3}})
+    assert caveats.of_options({Phase.SEARCH: search, "adamw": alike}) == []
 
 
 def test_objectives_that_nothing_measures_are_told() -> None:

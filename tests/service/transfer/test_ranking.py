@@ -11,7 +11,7 @@ from service.transfer.candidates import Candidate, Source, SourceKind, published
 from service.transfer.known import known_of
 from service.transfer.ranking import rank, spread_of_lr
 from service.transfer.rules import TunedConfig
-from service.transfer.situation import Distance, Situation
+from service.transfer.situation import Distance, Situation, distance
 from trainers.identity.values import ModelShape, ParameterShape
 
 
@@ -58,6 +58,23 @@ def test_the_nearest_stored_models_come_first_then_other_rates_around_the_best_g
 def test_what_new_seeds_refuted_comes_last() -> None:
     found = rank(situation(), [stored(1e-2, "refuted"), stored(1e-3, width=512)], num_configs=2)
     assert found[0].config.arguments["lr"] == pytest.approx(8e-3)
+
+
+def test_an_optimizer_of_adapters_is_named_for_models_that_have_some() -> None:
+    adapted = Situation.of(
+        ModelShape((ParameterShape("adapter", (4, 64), 4), ParameterShape("linear", (64, 64), 4))),
+        batch_size=64,
+        num_steps=500,
+        workload="mine",
+    )
+    assert adapted.features.width == situation().features.width
+    assert adapted.features.depth == 4
+    tuned = Candidate(TunedConfig("lora-rite", {"lr": 1e-2}, {}), Source(SourceKind.STORE, "mine"), adapted)
+    with_it, without = (rank(target, [tuned, stored(1e-3)], num_configs=5) for target in (adapted, situation()))
+    assert with_it[0].config == tuned.config
+    assert {one.config.optimizer for one in without} == {"shampoo"}
+    # What trained all weights lies far from what trains adapters, however many of the weights these are.
+    assert distance(adapted, situation()).kinds == 4
 
 
 def test_spreads_grow_with_the_distance() -> None:

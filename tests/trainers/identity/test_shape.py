@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from tests.support.shampoo.adapters import adapted_model
 from trainers.config import InvalidConfig
 from trainers.identity.fingerprinting import fingerprint_of
 from trainers.identity.safetensors_header import shape_of_safetensors
@@ -55,6 +56,15 @@ def test_a_model_and_both_kinds_of_files_tell_one_shape(tmp_path: Path) -> None:
     ]
     assert [shape.to_json() for shape in shapes] == [SHAPE_OF_NET] * 4
     assert ModelShape.from_json(json.loads(json.dumps(SHAPE_OF_NET))) == shapes[0]
+
+
+def test_factors_of_low_rank_adapters_are_a_kind_of_their_own(tmp_path: Path) -> None:
+    model = adapted_model()
+    save_file(model.state_dict(), tmp_path / "adapted.safetensors")
+    for shape in (model_shape(model), shape_of_safetensors(tmp_path / "adapted.safetensors")):
+        adapters = {one.shape: one.count for one in shape.parameters if one.kind == "adapter"}
+        assert adapters == {(3, 12): 1, (3, 10): 1, (10, 3): 2}
+        assert ParameterShape("linear", (10, 12), 1) in shape.parameters
 
 
 def test_no_code_of_a_file_runs(tmp_path: Path) -> None:

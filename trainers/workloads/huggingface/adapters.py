@@ -7,8 +7,9 @@ import warnings
 from dataclasses import dataclass
 from typing import Any, cast
 
-from torch import nn
+from torch import Tensor, nn
 
+from trainers.config import InvalidConfig
 from trainers.installation.extras import optional_library
 from trainers.workloads.huggingface.architecture import transformers
 from trainers.workloads.options import integer, text, without_effect
@@ -32,7 +33,7 @@ class Adapters:
             trains_head: whether what lies outside the base model, as the head of a classifier, goes on being trained.
 
         Raises:
-            ValueError: the model has no such layers.
+            InvalidConfig: the model has no such layers, or all of them have a side that is shorter than the rank.
         """
         base = cast("nn.Module", model.base_model)
         of_base = {id(parameter) for parameter in base.parameters()}
@@ -50,25 +51,33 @@ class Adapters:
         linear = (nn.Linear, transformers().pytorch_utils.Conv1D)
         kinds = linear if self.targets is None else (*linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Embedding)
         inner = {id(module) for module in base.modules()}
-        layers = [
-            name
+        layers = {
+            name: cast("Tensor", module.weight)
             for name, module in model.named_modules()
             if id(module) in inner and isinstance(module, kinds) and module.weight.requires_grad
-        ]
-        if self.targets is None:
-            if not layers:
-                raise ValueError(
-                    f"lora_rank: {type(model).__name__} has no linear layer but its head: set lora_targets"
-                )
-            return layers
+        }
         known = dict.fromkeys(name.rpartition(".")[2] for name in layers)
-        for target in self.targets:
+        wanted = known if self.targets is None else self.targets
+        for target in wanted:
             if target not in known:
-                raise ValueError(
-                    f"lora_targets: {type(model).__name__} has no layer {target!r} that could have an adapter "
-                    f"(known: {', '.join(known)})"
+                raise InvalidConfig(
+                    "workload_options.lora_targets",
+                    f"{type(model).__name__} has no layer {target!r} that could have an adapter "
+                    f"(known: {', '.join(known)}), got {list(wanted)}",
                 )
-        return [name for name in layers if name.rpartition(".")[2] in self.targets]
+        chosen = {name: layer for name, layer in layers.items() if name.rpartition(".")[2] in wanted}
+        if not chosen:
+            raise InvalidConfig(
+                "workload_options.lora_rank",
+                f"{type(model).__name__} has no linear layer but its head, got {self.rank}: set lora_targets",
+            )
+        largest = max(min(weight.shape[0], weight[0].numel()) for weight in chosen.values())
+        if self.rank > largest:
+            raise InvalidConfig(
+                "workload_options.lora_rank",
+                f"must be at most {largest}, the most that a product of the layers' shapes can have, got {self.rank}",
+            )
+        return list(chosen)
 
 
 def adapters_of(*, lora_rank: object, lora_alpha: object, lora_targets: object) -> Adapters | None:

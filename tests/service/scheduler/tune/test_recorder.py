@@ -132,11 +132,17 @@ def test_what_the_workload_says_of_options_that_all_trials_have_stops_the_job_at
 ) -> None:
     tune = Tune(sqlite_database, tmp_path)
     first = tune.begin()
-    with pytest.raises(
-        JobImpossible, match=r"^the workload cannot be built: workload\.options: .* '/nowhere' does not"
-    ):
+    with pytest.raises(JobImpossible, match=r"^no trial can be built: workload\.options: .* '/nowhere' does not"):
         tune.give(first, refused("workload_options"))
     assert [trial.state for trial in tune.stored()] == [TrialState.FAILED]
+
+
+def test_an_optimizer_that_is_not_for_the_model_stops_the_job_at_once(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    tune = Tune(sqlite_database, tmp_path)
+    with pytest.raises(JobImpossible, match=r"^no trial can be built: optimizer\.name: refused"):
+        tune.give(tune.begin(), refused("optimizer.name"))
 
 
 def test_what_it_says_of_options_that_trials_vary_stops_that_trial(sqlite_database: Database, tmp_path: Path) -> None:
@@ -151,7 +157,7 @@ def test_what_it_says_of_options_that_trials_vary_stops_that_trial(sqlite_databa
     )
     assert [trial.state for trial in tune.stored()] == [TrialState.FAILED] * 2
     last = tune.begin()
-    with pytest.raises(JobImpossible, match=r"^the workload cannot be built: workload\.options\.path: refused"):
+    with pytest.raises(JobImpossible, match=r"^no trial can be built: workload\.options\.path: refused"):
         tune.give(last, refused("workload_options.path"))  # which they have alike
 
 

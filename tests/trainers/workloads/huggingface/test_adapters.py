@@ -167,11 +167,16 @@ def test_a_wrong_option_is_refused_with_its_name_and_value(fields: dict[str, Any
         load(NAME, fields)
 
 
-def test_layers_that_are_not_there_are_refused_with_those_that_are() -> None:
-    with pytest.raises(ValueError, match=r"no layer 'q_proj' that could have an adapter \(known: wte, wpe, c_attn"):
-        build({**GPT2, "lora_rank": 2, "lora_targets": ["c_attn", "q_proj"]})
-    with pytest.raises(ValueError, match="lora_rank: ResNetForImageClassification has no linear layer but its head"):
-        build({**RESNET, "lora_rank": 2})
+def test_layers_that_cannot_have_one_are_refused_with_those_that_can() -> None:
+    for fields, option, message in (
+        ({**GPT2, "lora_targets": ["c_attn", "q_proj"]}, "targets", r"no layer 'q_proj' .*\(known: wte, wpe, c_attn"),
+        (RESNET, "rank", "ResNetForImageClassification has no linear layer but its head, got 33: set lora_targets"),
+        (GPT2, "rank", "must be at most 32, the most that a product of the layers' shapes can have, got 33"),
+    ):
+        config = promises.trial(NAME, {**fields, "lora_rank": 33})
+        with pytest.raises(InvalidConfig, match=message) as caught:
+            needs_of(config)
+        assert caught.value.field == f"workload_options.lora_{option}"
 
 
 def test_lora_rite_is_refused_without_adapters() -> None:
