@@ -27,7 +27,7 @@ class LoraRiteHyperparameters:
 
     lr: Annotated[float, NOT_NEGATIVE, IN_FLIGHT] = 1e-3
     """Learning rate, >= 0. Steps of a pair have the length of Adam's in the coordinates of the product, so the best is
-    as a rule larger than AdamW's on the same factors."""
+    another than AdamW's on the same factors."""
 
     betas: Annotated[tuple[float, float], AVERAGE, AVERAGE, IN_FLIGHT] = (0.9, 0.999)
     """(β1, β2), each in [0, 1): β1 averages the preconditioned gradient, β2 the second moment and the escaped mass;
