@@ -260,7 +260,8 @@ def test_the_examples_of_jobs_are_accepted() -> None:
     assert posted is not None
     (job_file,) = blocks(README, "yaml")
     parts = [json.loads(block) for block in blocks(f"service/{README}", "json")]
-    whole = [json.loads(posted.group(1)), yaml.safe_load(job_file)]
+    adapters = [yaml.safe_load(block) for block in blocks(f"trainers/{README}", "yaml")]
+    whole = [json.loads(posted.group(1)), yaml.safe_load(job_file), *adapters]
     for content in (*whole, *({"workload": {"name": "digits-mlp"}, **part} for part in parts)):
         specification = JobSpecification.model_validate(content)
         if specification.code is None:  # else its workload comes with the job
