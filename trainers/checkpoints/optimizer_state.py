@@ -18,6 +18,7 @@ from trainers.checkpoints.errors import CheckpointMismatch
 from trainers.checkpoints.nested import LikeParameter
 
 _OWN = (Shampoo, LoraRite)
+"""They have all of their state from the start, and say what does not fit."""
 
 
 def optimizer_state(optimizer: Optimizer) -> dict[str, Any]:
@@ -35,7 +36,7 @@ def optimizer_template(optimizer: Optimizer) -> dict[str, Any]:
         averages = [LikeParameter(parameter) for parameter in _parameters(optimizer)]
         averaging = {**template["averaging"], "params": averages}
         return {**template, "optimizer": optimizer_template(optimizer.optimizer), "averaging": averaging}
-    if isinstance(optimizer, _OWN):  # has all of its state from the start
+    if isinstance(optimizer, _OWN):
         return template
     like = {index: LikeParameter(parameter) for index, parameter in enumerate(_parameters(optimizer))}
     return {**template, "state": {**like, **template["state"]}}

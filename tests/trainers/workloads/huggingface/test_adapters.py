@@ -133,7 +133,7 @@ def test_adapters_beside_frozen_weights_are_sharded(mode: Any, two_ranks: WarmRa
 
 
 @pytest.mark.slow
-def test_lora_rite_learns_more_than_adamw_in_the_same_steps() -> None:
+def test_lora_rite_is_ahead_of_adamw_at_this_learning_rate() -> None:
     losses = {}
     for name in ("lora-rite", "adamw"):
         config = TrialConfig(
