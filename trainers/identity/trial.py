@@ -23,7 +23,7 @@ from trainers.workloads.registry import describe
 OWN_DISTRIBUTION = "shampoo-tuner"
 COMMIT = "shampoo-tuner's commit"
 """The name among the versions of the commit that is checked out, where ours are a git checkout's packages."""
-LIBRARIES = ("numpy", "transformers", "tokenizers", "pyarrow", "PIL")
+LIBRARIES = ("numpy", "transformers", "peft", "tokenizers", "pyarrow", "PIL")
 """Modules whose versions are told if the process has imported them."""
 
 

@@ -75,7 +75,7 @@ class Adapters:
         if self.rank > largest:
             raise InvalidConfig(
                 "workload_options.lora_rank",
-                f"must be at most {largest}, the most that a product of the layers' shapes can have, got {self.rank}",
+                f"must be at most {largest}, the largest rank that weights of these layers can have, got {self.rank}",
             )
         return list(chosen)
 

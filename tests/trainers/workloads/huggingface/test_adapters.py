@@ -171,7 +171,7 @@ def test_layers_that_cannot_have_one_are_refused_with_those_that_can() -> None:
     for fields, option, message in (
         ({**GPT2, "lora_targets": ["c_attn", "q_proj"]}, "targets", r"no layer 'q_proj' .*\(known: wte, wpe, c_attn"),
         (RESNET, "rank", "ResNetForImageClassification has no linear layer but its head, got 33: set lora_targets"),
-        (GPT2, "rank", "must be at most 32, the most that a product of the layers' shapes can have, got 33"),
+        (GPT2, "rank", "must be at most 32, the largest rank that weights of these layers can have, got 33"),
     ):
         config = promises.trial(NAME, {**fields, "lora_rank": 33})
         with pytest.raises(InvalidConfig, match=message) as caught:
