@@ -111,6 +111,17 @@ class SearchSpace:
                 decided[parameter.name] = values.setdefault(parameter.name, parameter.default)
         return self.check(values, beyond_bounds=beyond_bounds)
 
+    def defaults_with(self, *values: tuple[Parameter, Scalar]) -> dict[str, Scalar]:
+        """The defaults, but for values of some parameters, and for the choices under which these are active.
+
+        Raises:
+            SpaceError: a value is impossible, or the parameters are never active together.
+        """
+        given: dict[str, Scalar] = {}
+        for parameter, _ in values:
+            given |= self._needed(parameter)
+        return self.defaults(given | {parameter.name: value for parameter, value in values})
+
     @property
     def branching(self) -> tuple[Categorical, ...]:
         """The parameters whose choices open others, those without conditions of their own first."""
@@ -128,9 +139,8 @@ class SearchSpace:
         """The defaults, then for each other choice that opens parameters of its own the defaults with that choice."""
         found = [self.defaults()]
         for parameter in self.branching:
-            needed = self._needed(parameter)
             for choice in parameter.choices:
-                start = self.defaults({**needed, parameter.name: choice})
+                start = self.defaults_with((parameter, choice))
                 if start not in found:
                     found.append(start)
         return found

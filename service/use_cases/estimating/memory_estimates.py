@@ -18,14 +18,16 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
-from search_spaces import SearchSpace
+from search_spaces import Scalar, SearchSpace
 from search_spaces.parameters import sectioned
 from service.domain import Side
 from service.errors import InvalidInput
+from service.faults import Faults
 from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.job import JobSpecification
 from service.specification.phases import fields_of, num_kept_weights, spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
+from service.use_cases.estimating.option_values import option_values
 from trainers.config import FOR_SOME_MODELS, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.processes.starting import Streams, start
@@ -44,6 +46,9 @@ STEP_SECONDS = 6.0
 """For the steps of all spaces in which activations are measured."""
 START_SECONDS = 20.0
 """For a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
+MARGIN = 3.0
+"""A value of an option is tried while there is this many times what the slowest before it took: a process that is given
+up has no answer about memory, either."""
 
 
 _OF_THE_OPTIMIZER = ("optimizer", "schedule", "averaging", "gradient_clip_norm")
@@ -300,7 +305,48 @@ def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, d
         raise
     if data_are_here and predictor.num_train_examples is not None:
         check_population_is_measured(plan, predictor.num_train_examples)
+    if data_are_here:
+        _check_option_values(predictor, plan, started_by=started_by)
     return found
+
+
+def _check_option_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: float) -> None:
+    """Checks what the job searches of its workload's options, as far as there is time: a refusal ends a trial later.
+
+    Raises:
+        InvalidInput: the workload refuses a value with the defaults, and with each value of each other option.
+    """
+    faults, longest = Faults(), 0.0
+    for side, space in plan.spaces.items():
+        field = fields_of(plan.specification)[side].space
+        for option in option_values(space):
+            refusal: str | None = None
+            for trial in option.trials:
+                began = time.monotonic()
+                if began + MARGIN * longest > started_by:
+                    refusal = None
+                    break
+                refusal = _refusal(predictor, plan, side, trial, timeout_seconds=started_by - began)
+                longest = max(longest, time.monotonic() - began)
+                if refusal is None:
+                    break
+            if refusal is not None:
+                faults.note(InvalidInput(f"{field}.{option.field}", f"{option.name} = {option.value!r}: {refusal}"))
+    faults.tell()
+
+
+def _refusal(
+    predictor: MemoryPredictor, plan: JobPlan, side: Side, trial: dict[str, Scalar], *, timeout_seconds: float
+) -> str | None:
+    """Why the workload, or the optimizer for its model's sake, refuses a trial; None: it does not, as far as is
+    known."""
+    try:
+        predictor.predict(plan.trial_config(side, trial), timeout_seconds=timeout_seconds)
+    except (WorkloadRefused, OptimizerRefused) as error:
+        return str(error)
+    except (NotPredictable, ValueError):
+        return None
+    return None
 
 
 def _with_activations(

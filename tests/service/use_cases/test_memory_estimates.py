@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,17 @@ import torch
 from torch import nn
 
 from service.domain import Phase
+from service.errors import InvalidInput
+from service.faults import InvalidInputs
 from service.specification.estimate import Estimate, MemoryEstimate, SpaceMemory
 from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import JobPlan, plan_job
-from service.use_cases.estimating.memory_estimates import MemoryPredictor, NotPredictable, estimate_memory
+from service.use_cases.estimating.memory_estimates import (
+    MemoryPredictor,
+    NotPredictable,
+    check_workload,
+    estimate_memory,
+)
 from shampoo import WeightAveraging
 from tests.support.service.scenarios import specification
 from tests.support.trainers import small_data
@@ -217,6 +225,37 @@ def test_what_cannot_be_built_is_told_and_the_process_goes_on() -> None:
             predictor.predict(config, timeout_seconds=-1.0)
         with pytest.raises(NotPredictable, match="has ended"):
             predictor.predict(config, timeout_seconds=PATIENCE_SECONDS)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_place() -> None:
+    def searched(*parameters: dict[str, Any], **fields: Any) -> JobPlan:
+        return plan(search_space={"optimizer": "adamw", "parameters": list(parameters)}, baseline=None, **fields)
+
+    depth = {"type": "categorical", "name": "workload.depth", "choices": [2, 0, 1, -1]}
+    dropout = {"type": "float", "name": "workload.dropout", "low": 0.0, "high": 1.0}
+    found = searched(depth, dropout)
+    for check in (check_workload, partial(estimate_memory, data_are_here=True)):
+        with pytest.raises(InvalidInputs) as caught:
+            check(found, start_seconds=PATIENCE_SECONDS)
+        assert [fault.field for fault in caught.value.found] == [
+            "search_space.parameters[0].choices[1]",
+            "search_space.parameters[0].choices[3]",
+            "search_space.parameters[1].high",
+        ]
+        assert caught.value.message.startswith("workload.depth = 0: refused by digits-mlp: depth must be")
+    assert estimate_memory(found, start_seconds=PATIENCE_SECONDS).problem is None  # there it may be another's workload
+
+    # `lora_alpha` has no effect without a rank, and goes with the other rank.
+    rank = {"type": "categorical", "name": "workload.lora_rank", "choices": [2, None], "default": 2}
+    alpha = {"type": "categorical", "name": "workload.lora_alpha", "choices": [8.0, None], "default": 8.0}
+    workload = {"name": "huggingface", "options": small_data.GPT2}
+    check_workload(searched(rank, alpha, workload=workload), start_seconds=PATIENCE_SECONDS)
+    with pytest.raises(InvalidInput, match=r"parameters\[0\].choices\[1\]: workload.lora_rank = None: .*no effect"):
+        check_workload(
+            searched(rank, {**alpha, "choices": [8.0, 16.0]}, workload=workload), start_seconds=PATIENCE_SECONDS
+        )
 
 
 def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None:

@@ -1,0 +1,45 @@
+"""Which values of a workload's options a space searches, and with which trials each is tried."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from search_spaces import SearchSpace
+from service.use_cases.estimating.option_values import OptionValue, option_values
+
+
+def values_of(*parameters: dict[str, Any]) -> list[OptionValue]:
+    space = SearchSpace.from_json({"optimizer": "adamw", "parameters": list(parameters)})
+    return list(option_values(space))
+
+
+def test_every_choice_and_both_ends_of_a_range_are_tried_with_the_defaults_and_with_each_value_of_other_options() -> (
+    None
+):
+    lr = {"type": "float", "name": "lr", "low": 0.001, "high": 0.1, "scale": "log", "default": 0.01}
+    depth = {"type": "integer", "name": "workload.depth", "low": 1, "high": 3, "default": 2}
+    loss = {"type": "categorical", "name": "workload.dropout", "choices": [0.0, 0.5]}
+    found = values_of(lr, depth, loss)
+    assert [(value.field, value.name, value.value) for value in found] == [
+        ("parameters[1].low", "workload.depth", 1),
+        ("parameters[1].high", "workload.depth", 3),
+        ("parameters[2].choices[0]", "workload.dropout", 0.0),
+        ("parameters[2].choices[1]", "workload.dropout", 0.5),
+    ]
+    assert found[1].trials == (
+        {"lr": 0.01, "workload.depth": 3, "workload.dropout": 0.0},
+        {"lr": 0.01, "workload.depth": 3, "workload.dropout": 0.5},
+    )
+    assert found[3].trials == tuple(
+        {"lr": 0.01, "workload.depth": depth, "workload.dropout": 0.5} for depth in (2, 1, 3)
+    )
+    assert values_of(lr) == []
+
+
+def test_a_value_is_tried_under_its_condition() -> None:
+    kind = {"type": "categorical", "name": "workload.kind", "choices": ["plain", "lora"]}
+    rank = {"type": "categorical", "name": "workload.rank", "choices": [2, 4], "when": {"workload.kind": ["lora"]}}
+    plain, lora, *ranks = values_of(kind, rank)
+    assert plain.trials == ({"workload.kind": "plain"},)  # a rank has no part in it
+    assert lora.trials == tuple({"workload.kind": "lora", "workload.rank": rank} for rank in (2, 4))
+    assert [value.trials for value in ranks] == [({"workload.kind": "lora", "workload.rank": r},) for r in (2, 4)]
