@@ -13,7 +13,7 @@ from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.stored_job import Stored
 from service.scheduler.tune.run_end import JobImpossible
 from service.specification.planning import JobPlan, check_population_is_measured
-from service.use_cases.estimating.memory_estimates import MemoryPredictor, NotPredictable, WorkloadRefused
+from service.use_cases.estimating.memory_predictor import MemoryPredictor, NotPredictable, WorkloadRefused
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
 

@@ -91,7 +91,7 @@ def test_a_diverged_trial_ends_with_3(tmp_path: Path, capsys: pytest.CaptureFixt
         (json.dumps({**small_trial().to_json(), "workload": "x"}), "workload: unknown workload 'x'"),
         (
             json.dumps({**small_trial().to_json(), "workload_options": {"dropout": 2}}),
-            "workload_options: refused by digits-mlp: dropout must be",
+            "workload_options.dropout: dropout must be",
         ),
         (
             json.dumps({**small_trial().to_json(), "optimizer": {"name": "adamw", "arguments": {"rate": 1}}}),

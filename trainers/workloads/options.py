@@ -1,4 +1,4 @@
-"""Checks of workload options: each gives the value, or a ValueError that names the option and what it got.
+"""Checks of workload options: each gives the value, or raises `OptionRefused` with the option and what it got.
 
 And the options `size`, `width` and `depth`, which several workloads have. Nothing here imports torch: the descriptions
 use it.
@@ -14,6 +14,15 @@ from search_spaces.nearest import did_you_mean
 from trainers.workload.description import WorkloadOption
 
 Shape = TypeVar("Shape")
+
+
+class OptionRefused(ValueError):
+    """A value that an option cannot have, whatever the others are."""
+
+    def __init__(self, option: str, message: str) -> None:
+        super().__init__(f"{option} {message}")
+        self.option = option
+        """`hidden_sizes`, or an element of it, `hidden_sizes[0]`."""
 
 
 class _OfBlocks(Protocol):
@@ -49,61 +58,65 @@ def depth_option(what: str, *, null: str = "as the size has it") -> WorkloadOpti
 def integer(name: str, value: object, *, minimum: int = 1) -> int:
     """An integer of at least `minimum`."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ValueError(f"{name} must be an integer >= {minimum}, got {value!r}")
+        raise OptionRefused(name, f"must be an integer >= {minimum}, got {value!r}")
     return value
 
 
 def integers(name: str, value: object) -> tuple[int, ...]:
     """A list of integers >= 1."""
     if not isinstance(value, list | tuple):
-        raise ValueError(f"{name} must be a list of integers >= 1, got {value!r}")
+        raise OptionRefused(name, f"must be a list of integers >= 1, got {value!r}")
     return tuple(integer(f"{name}[{index}]", element) for index, element in enumerate(value))
 
 
 def share(name: str, value: object) -> float:
     """A number in [0, 1)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
-        raise ValueError(f"{name} must be a number in [0, 1), got {value!r}")
+        raise OptionRefused(name, f"must be a number in [0, 1), got {value!r}")
     return float(value)
 
 
 def positive_share(name: str, value: object) -> float:
     """A number in (0, 1]."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= 1:
-        raise ValueError(f"{name} must be a number in (0, 1], got {value!r}")
+        raise OptionRefused(name, f"must be a number in (0, 1], got {value!r}")
     return float(value)
 
 
 def open_share(name: str, value: object) -> float:
     """A number in (0, 1)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
-        raise ValueError(f"{name} must be a number in (0, 1), got {value!r}")
+        raise OptionRefused(name, f"must be a number in (0, 1), got {value!r}")
     return float(value)
 
 
 def boolean(name: str, value: object) -> bool:
     """True or false, and no number that stands for it."""
     if not isinstance(value, bool):
-        raise ValueError(f"{name} must be true or false, got {value!r}")
+        raise OptionRefused(name, f"must be true or false, got {value!r}")
     return value
 
 
 def text(name: str, value: object) -> str:
     """A string that is not empty."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} must be a string that is not empty, got {value!r}")
+        raise OptionRefused(name, f"must be a string that is not empty, got {value!r}")
     return value
 
 
 def one_of(name: str, value: object, choices: Sequence[str]) -> str:
     """One of some words."""
     if not isinstance(value, str) or value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{did_you_mean(value, choices)}")
+        raise OptionRefused(name, f"must be one of {', '.join(choices)}, got {value!r}{did_you_mean(value, choices)}")
     return value
 
 
 def without_effect(name: str, value: object, reason: str) -> None:
-    """Refuses an option that is given (not None) where it would do nothing."""
+    """Refuses an option that is given (not None) where it would do nothing.
+
+    Raises:
+        ValueError: it is given; it may be the other option that is wrong.
+    """
     if value is not None:
         raise ValueError(f"{name} has no effect {reason}, got {value!r}")
 

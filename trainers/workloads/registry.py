@@ -24,6 +24,7 @@ from trainers.workloads.digits import description as digits
 from trainers.workloads.huggingface import description as huggingface
 from trainers.workloads.images import description as images
 from trainers.workloads.language import description as language
+from trainers.workloads.options import OptionRefused
 from trainers.workloads.paths import problems_of_paths, refused_paths
 
 ENTRY_POINT_GROUP = "shampoo_tuner.workloads"
@@ -170,6 +171,8 @@ def load(name: str, options: Mapping[str, Json], *, data_roots: DataRoots | None
     implementation = _implementation(description)
     try:
         return cast("Workload", implementation(**{**defaults, **options}))
+    except OptionRefused as error:
+        raise InvalidConfig(f"workload_options.{error.option}", str(error)) from error
     except (ValueError, OSError) as error:
         for option, problem in problems_of_paths(description, options):
             raise InvalidConfig(f"workload_options.{option}", f"{problem} ({name} says: {error})") from error

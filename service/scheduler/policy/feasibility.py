@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from service.use_cases.estimating.memory_estimates import NotPredictable
+from service.use_cases.estimating.memory_predictor import NotPredictable
 from trainers.config import TrialConfig
 
 logger = logging.getLogger(__name__)

@@ -1,22 +1,16 @@
-"""The memory of a rank that trials need, and the limit of it: asked of a process that can build models, before any of
-them is launched."""
+"""The memory of a rank that a job's trials need, and the limit of it; and what the workload refuses of the job: before
+any of them is launched."""
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import json
 import logging
-import os
 import random
-import select
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Any, Self
 
 from search_spaces import Scalar, SearchSpace
 from search_spaces.parameters import sectioned
@@ -27,11 +21,15 @@ from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.job import JobSpecification
 from service.specification.phases import fields_of, num_kept_weights, spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
-from service.use_cases.estimating.option_values import option_values
-from trainers.config import FOR_SOME_MODELS, TrialConfig
+from service.use_cases.estimating.memory_predictor import (
+    MemoryPredictor,
+    NotPredictable,
+    OptimizerRefused,
+    WorkloadRefused,
+)
+from service.use_cases.estimating.option_values import option_values, place_of
+from trainers.config import FOR_SOME_MODELS
 from trainers.data.roots import DataRoots
-from trainers.processes.starting import Streams, start
-from trainers.workloads.describe import environment_of_children
 from trainers.workloads.registry import BUILT_IN
 
 logger = logging.getLogger(__name__)
@@ -56,148 +54,6 @@ _OF_THE_OPTIMIZER = ("optimizer", "schedule", "averaging", "gradient_clip_norm")
 MAX_ESTIMATES = 2
 """At once, in this process."""
 _SLOTS = threading.BoundedSemaphore(MAX_ESTIMATES)
-
-
-class NotPredictable(Exception):
-    """The memory of a trial cannot be told; the message says why."""
-
-
-class WorkloadRefused(NotPredictable):
-    """The workload cannot be built with the job's options, so that no trial of the job can be."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(message)
-        self.field = field
-        """Of the job: `workload.name` or below `workload.options`."""
-
-
-class OptimizerRefused(NotPredictable):
-    """The optimizer is not for the workload's model, so that no trial of its side can be built."""
-
-
-class MemoryPredictor:
-    """A process that predicts trials' memory. Use it as a context manager, or close it; it ends with this one."""
-
-    def __init__(self, plan: JobPlan, *, data_roots: DataRoots | None = None) -> None:
-        """Starts the process; it imports torch while this one goes on.
-
-        Args:
-            data_roots: the directories that the workload may read; None: all that this process may.
-
-        Raises:
-            NotPredictable: this installation has no torch.
-        """
-        if importlib.util.find_spec("torch") is None:
-            raise NotPredictable("torch is not installed here")
-        resources = plan.specification.resources
-        self._world_size = resources.workers_per_trial
-        self._device_type = resources.device
-        self._data_roots = None if data_roots is None else dataclasses.asdict(data_roots)
-        self._buffer = b""
-        self._is_closed = False
-        self.device_bytes: int | None = None
-        """Memory of this machine's first GPU, once something was predicted for GPU ranks; None: none is known."""
-        self.weights_bytes = 0
-        """Parameters and buffers of the model that something was predicted for last."""
-        self.num_train_examples: int | None = None
-        """Of the workload that something was predicted for last."""
-        asked, self._questions = os.pipe()
-        self._answers, answered = os.pipe()
-        with tempfile.TemporaryFile() as noise:
-            try:
-                self._process = start(
-                    "trainers.memory.prediction",
-                    (),
-                    Streams(asked, answered, noise.fileno()),
-                    environment=environment_of_children(),
-                )
-            finally:
-                os.close(asked)
-                os.close(answered)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Ends the process, and whatever a workload has started in it."""
-        if self._is_closed:
-            return
-        self._is_closed = True
-        self._process.end()
-        os.close(self._questions)
-        os.close(self._answers)
-
-    def predict(self, config: TrialConfig, *, timeout_seconds: float) -> int:
-        """Bytes that a rank of the trial needs at least.
-
-        Raises:
-            NotPredictable: the model cannot be built here, or not in this time.
-            WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
-            OptimizerRefused: the optimizer is not for the workload's model.
-        """
-        answer = self._ask({"config": config.to_json()}, timeout_seconds=timeout_seconds)
-        self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
-        self.weights_bytes = answer["weights_bytes"]
-        return int(answer["bytes"])
-
-    def activations(self, config: TrialConfig, *, timeout_seconds: float) -> int:
-        """Bytes of a rank's activations in a step of the trial, its batch included.
-
-        Raises:
-            NotPredictable: a step cannot be run here, or not in this time.
-        """
-        asked = {"config": config.to_json(), "of": "activations"}
-        return int(self._ask(asked, timeout_seconds=timeout_seconds)["bytes"])
-
-    def _ask(self, asked: dict[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
-        if self._is_closed:
-            raise NotPredictable("its process has ended")
-        asked = {**asked, "world_size": self._world_size, "device_type": self._device_type}
-        if self._data_roots is not None:
-            asked["data_roots"] = self._data_roots
-        try:
-            deadline = time.monotonic() + timeout_seconds
-            self._send(json.dumps(asked).encode() + b"\n", deadline)
-            answer: dict[str, Any] = json.loads(self._line(deadline))
-        except (OSError, EOFError, ValueError) as error:
-            self.close()  # an answer that comes later would be taken for another one's
-            raise NotPredictable(f"its process failed: {error}") from error
-        if "problem" in answer:
-            section, _, option = str(answer.get("field", "")).partition(".")
-            if section == "workload_options":
-                raise WorkloadRefused(".".join(["workload.options", *([option] if option else [])]), answer["problem"])
-            if section == "workload":
-                raise WorkloadRefused("workload.name", answer["problem"])
-            if (section, option) == ("optimizer", "name"):
-                raise OptimizerRefused(answer["problem"])
-            raise NotPredictable(answer["problem"])
-        return answer
-
-    def _send(self, question: bytes, deadline: float) -> None:
-        """Raises: OSError: it is not taken in time."""
-        while question:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([], [self._questions], [], left)[1]:
-                raise TimeoutError("to import what builds the model takes too long")
-            question = question[os.write(self._questions, question[: select.PIPE_BUF]) :]
-
-    def _line(self, deadline: float) -> bytes:
-        """Raises: OSError: it does not come."""
-        while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self._answers], [], [], left)[0]:
-                raise TimeoutError("to build the model, or to run a step of it, takes too long")
-            chunk = os.read(self._answers, 65536)
-            if not chunk:
-                raise EOFError("it ended")
-            self._buffer += chunk
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        return line
 
 
 def estimate_memory(
@@ -292,17 +148,17 @@ def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, d
     # The first one's time is that of the imports; those after it cost milliseconds.
     started_by = time.monotonic() + start_seconds
     found: dict[Side, int] = {}
-    try:
-        for side, space in plan.spaces.items():
-            config = plan.trial_config(side, space.defaults())
-            try:
-                found[side] = predictor.predict(config, timeout_seconds=started_by - time.monotonic())
-            except OptimizerRefused as error:
-                raise InvalidInput(fields_of(plan.specification)[side].space, str(error)) from error
-    except WorkloadRefused as error:
-        if data_are_here:
-            raise InvalidInput(error.field, str(error)) from error
-        raise
+    for side, space in plan.spaces.items():
+        field, config = fields_of(plan.specification)[side].space, plan.trial_config(side, space.defaults())
+        try:
+            found[side] = predictor.predict(config, timeout_seconds=started_by - time.monotonic())
+        except OptimizerRefused as error:
+            raise InvalidInput(field, str(error)) from error
+        except WorkloadRefused as error:
+            if not data_are_here:
+                raise
+            place = place_of(space, error.option)
+            raise InvalidInput(error.field if place is None else f"{field}.{place}", str(error)) from error
     if data_are_here and predictor.num_train_examples is not None:
         check_population_is_measured(plan, predictor.num_train_examples)
     if data_are_here:

@@ -40,6 +40,16 @@ def option_values(space: SearchSpace) -> Iterator[OptionValue]:
             yield OptionValue(f"parameters[{index}].{end}", parameter.name, value, tuple(trials))
 
 
+def place_of(space: SearchSpace, option: str | None) -> str | None:
+    """Where the default trial of a space has an option of the workload from, as `fixed.workload.depth` or
+    `parameters[2].default`; None: not from the space."""
+    name = f"workload.{option}"
+    if name in space.fixed:
+        return f"fixed.{name}"
+    active = [parameter for parameter in space.active(space.defaults()) if parameter.name == name]
+    return f"parameters[{space.parameters.index(active[0])}].default" if active else None
+
+
 def _values(parameter: Parameter) -> list[tuple[str, Scalar]]:
     if isinstance(parameter, Categorical):
         return [(f"choices[{index}]", choice) for index, choice in enumerate(parameter.choices)]

@@ -20,12 +20,8 @@ from service.faults import InvalidInputs
 from service.specification.estimate import Estimate, MemoryEstimate, SpaceMemory
 from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import JobPlan, plan_job
-from service.use_cases.estimating.memory_estimates import (
-    MemoryPredictor,
-    NotPredictable,
-    check_workload,
-    estimate_memory,
-)
+from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
+from service.use_cases.estimating.memory_predictor import MemoryPredictor, NotPredictable
 from shampoo import WeightAveraging
 from tests.support.service.scenarios import specification
 from tests.support.trainers import small_data
@@ -244,8 +240,18 @@ def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_
             "search_space.parameters[0].choices[3]",
             "search_space.parameters[1].high",
         ]
-        assert caught.value.message.startswith("workload.depth = 0: refused by digits-mlp: depth must be")
+        assert caught.value.message.startswith("workload.depth = 0: depth must be an integer >= 1, got 0")
     assert estimate_memory(found, start_seconds=PATIENCE_SECONDS).problem is None  # there it may be another's workload
+
+    wrong = {"workload.dropout": 2}
+    for given, place in (
+        ({"workload": {"name": "digits-mlp", "options": {"dropout": 2}}}, "workload.options.dropout"),
+        ({"search_space": {"optimizer": "adamw", "fixed": wrong}}, "search_space.fixed.workload.dropout"),
+        ({"search_space": {"optimizer": "adamw", "parameters": [{**depth, "default": 0}]}}, "parameters[0].default"),
+    ):
+        with pytest.raises(InvalidInput, match=r"must be .*, got [20]") as refused:
+            check_workload(plan(baseline=None, **given), start_seconds=PATIENCE_SECONDS)
+        assert refused.value.field.endswith(place)
 
     # `lora_alpha` has no effect without a rank, and goes with the other rank.
     rank = {"type": "categorical", "name": "workload.lora_rank", "choices": [2, None], "default": 2}

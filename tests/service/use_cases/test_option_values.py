@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from search_spaces import SearchSpace
-from service.use_cases.estimating.option_values import OptionValue, option_values
+from service.use_cases.estimating.option_values import OptionValue, option_values, place_of
 
 
 def values_of(*parameters: dict[str, Any]) -> list[OptionValue]:
@@ -43,3 +43,15 @@ def test_a_value_is_tried_under_its_condition() -> None:
     assert plain.trials == ({"workload.kind": "plain"},)  # a rank has no part in it
     assert lora.trials == tuple({"workload.kind": "lora", "workload.rank": rank} for rank in (2, 4))
     assert [value.trials for value in ranks] == [({"workload.kind": "lora", "workload.rank": r},) for r in (2, 4)]
+
+
+def test_an_option_is_found_where_the_space_has_it() -> None:
+    depth = {"type": "integer", "name": "workload.depth", "low": 1, "high": 3}
+    space = SearchSpace.from_json({"optimizer": "adamw", "parameters": [depth], "fixed": {"workload.dropout": 0.5}})
+    assert [place_of(space, option) for option in ("depth", "dropout", "width", "", None)] == [
+        "parameters[0].default",
+        "fixed.workload.dropout",
+        None,
+        None,
+        None,
+    ]

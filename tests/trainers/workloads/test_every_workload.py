@@ -137,7 +137,7 @@ def test_small_is_a_larger_model_that_trains(name: str) -> None:
 @pytest.mark.parametrize("size", ["large", "", 3, None, ["tiny"], {"tiny": 1}])
 @pytest.mark.parametrize("name", SIZED)
 def test_an_unknown_size_is_refused_with_the_known_ones(name: str, size: Any) -> None:
-    with pytest.raises(InvalidConfig, match=r"size must be one of tiny, small, got ") as caught:
+    with pytest.raises(InvalidConfig, match=r"workload_options.size: size must be one of tiny, small, got ") as caught:
         load(name, {"size": size})
     assert caught.value.message.endswith(repr(size))
-    assert caught.value.field == "workload_options"
+    assert caught.value.field == "workload_options.size"

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from torch import nn
 
 from trainers.workloads.digits.digits import NUM_CLASSES, DigitsClassification, digits
-from trainers.workloads.options import deepened, shape_of_size, widened
+from trainers.workloads.options import OptionRefused, deepened, shape_of_size, widened
 
 CHANNELS = {"tiny": (16, 32, 64), "small": (32, 64, 128)}
 """Output channels of the convolutions."""
@@ -26,7 +26,7 @@ class DigitsConvnet(DigitsClassification):
     ) -> None:
         self.channels = widened(shape_of_size(size, CHANNELS), width)
         if self.channels[0] % CHANNELS_PER_GROUP != 0:
-            raise ValueError(f"width must be a multiple of {CHANNELS_PER_GROUP}, got {width}")
+            raise OptionRefused("width", f"must be a multiple of {CHANNELS_PER_GROUP}, got {width}")
         self.stages = deepened(range(NUM_STAGES), depth, minimum=NUM_STAGES)
         """Of each convolution."""
         pixels = digits().train_pixels

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trainers.workloads.digits.data import read_digits, stratified_split
-from trainers.workloads.options import deepened, share, widened
+from trainers.workloads.options import deepened, integers, share, widened
 
 NUM_PIXELS = 64
 NUM_CLASSES = 10
@@ -130,12 +130,8 @@ class DigitsMLP(DigitsClassification):
         width: int | None = None,
         depth: int | None = None,
     ) -> None:
-        sizes_are_valid = isinstance(hidden_sizes, list | tuple) and all(
-            isinstance(size, int) and not isinstance(size, bool) and size >= 1 for size in hidden_sizes
-        )
-        if not sizes_are_valid:
-            raise ValueError(f"hidden_sizes must be a list of integers >= 1, got {hidden_sizes!r}")
-        self.hidden_sizes = deepened(widened(hidden_sizes, width), depth)
+        sizes = integers("hidden_sizes", hidden_sizes)
+        self.hidden_sizes = deepened(widened(sizes, width), depth)
         self.dropout = share("dropout", dropout)
         super().__init__(
             train_images=digits().train_images,

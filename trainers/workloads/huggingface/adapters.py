@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from trainers.config import InvalidConfig
 from trainers.installation.extras import optional_library
 from trainers.workloads.huggingface.architecture import transformers
-from trainers.workloads.options import integer, text, without_effect
+from trainers.workloads.options import OptionRefused, integer, text, without_effect
 
 EXTRA = "lora"
 
@@ -99,7 +99,7 @@ def _alpha(value: object, rank: int) -> float:
     if value is None:
         return float(rank)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise ValueError(f"lora_alpha must be a number > 0, got {value!r}")
+        raise OptionRefused("lora_alpha", f"must be a number > 0, got {value!r}")
     return float(value)
 
 
@@ -107,7 +107,7 @@ def _targets(value: object) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list | tuple) or not value:
-        raise ValueError(f"lora_targets must be a list of names of layers that is not empty, got {value!r}")
+        raise OptionRefused("lora_targets", f"must be a list of names of layers that is not empty, got {value!r}")
     return tuple(text(f"lora_targets[{index}]", name) for index, name in enumerate(value))
 
 

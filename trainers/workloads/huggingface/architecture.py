@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from trainers.installation.extras import optional_library
 from trainers.torch_internals import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from trainers.workloads.huggingface.model_directory import model_directory, read_config
+from trainers.workloads.options import OptionRefused, one_of
 
 Task: TypeAlias = Literal["causal-lm", "image-classification", "sequence-classification"]
 Weights: TypeAlias = Literal["random", "pretrained"]
@@ -113,9 +114,8 @@ class Architecture:
         num_tokens: int | None = None,
     ) -> None:
         if not isinstance(config, Mapping):
-            raise ValueError(f"config must be an object, got {config!r}")
-        if weights not in get_args(Weights):
-            raise ValueError(f"weights must be one of {', '.join(get_args(Weights))}, got {weights!r}")
+            raise OptionRefused("config", f"must be an object, got {config!r}")
+        one_of("weights", weights, get_args(Weights))
         if (architecture is None) == (model_path is None):
             raise ValueError(
                 f"either architecture or model_path must be given, got {architecture!r} and {model_path!r}"

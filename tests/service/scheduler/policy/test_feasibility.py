@@ -11,7 +11,7 @@ from service.scheduler.stored_job import Stored
 from service.specification.planning import JobPlan, plan_job
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases.estimating.memory_estimates import NotPredictable
+from service.use_cases.estimating.memory_predictor import NotPredictable
 from service.use_cases.run import requeue_trial
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
 from tests.support.service.service_process import ServiceProcesses

@@ -62,5 +62,7 @@ def test_images_keep_their_labels() -> None:
 
 @pytest.mark.parametrize("value", [1.0, -0.1, "much", True, None])
 def test_an_impossible_label_smoothing_is_named(value: Any) -> None:
-    with pytest.raises(InvalidConfig, match=r"label_smoothing must be a number in \[0, 1\), got "):
+    with pytest.raises(
+        InvalidConfig, match=r"workload_options.label_smoothing: label_smoothing must be a number in \[0, 1\), got "
+    ):
         load("digits-convnet", {"label_smoothing": value})

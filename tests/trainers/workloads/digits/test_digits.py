@@ -111,5 +111,5 @@ def test_label_smoothing_changes_the_training_loss_alone() -> None:
     ],
 )
 def test_an_impossible_option_is_named(option: str, value: Any) -> None:
-    with pytest.raises(InvalidConfig, match=rf"{option} must be .*, got "):
+    with pytest.raises(InvalidConfig, match=rf"workload_options.({option}.*): \1 must be .*, got "):
         load("digits-mlp", {option: value})

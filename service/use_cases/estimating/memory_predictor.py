@@ -1,0 +1,168 @@
+"""A process that can build models, and tells what trials need of a rank's memory before any of them is launched."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import json
+import os
+import select
+import tempfile
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from service.specification.planning import JobPlan
+from trainers.config import TrialConfig
+from trainers.data.roots import DataRoots
+from trainers.processes.starting import Streams, start
+from trainers.workloads.describe import environment_of_children
+
+
+class NotPredictable(Exception):
+    """The memory of a trial cannot be told; the message says why."""
+
+
+class WorkloadRefused(NotPredictable):
+    """The workload cannot be built with the job's options, so that no trial of the job can be."""
+
+    def __init__(self, message: str, option: str | None) -> None:
+        super().__init__(message)
+        self.option = option
+        """One of them, or an element of it; empty: which one is not known; None: there is no such workload here."""
+
+    @property
+    def field(self) -> str:
+        """Of the job: `workload.name`, or `workload.options` or what is below it."""
+        if self.option is None:
+            return "workload.name"
+        return f"workload.options.{self.option}" if self.option else "workload.options"
+
+
+class OptimizerRefused(NotPredictable):
+    """The optimizer is not for the workload's model, so that no trial of its side can be built."""
+
+
+class MemoryPredictor:
+    """A process that predicts trials' memory. Use it as a context manager, or close it; it ends with this one."""
+
+    def __init__(self, plan: JobPlan, *, data_roots: DataRoots | None = None) -> None:
+        """Starts the process; it imports torch while this one goes on.
+
+        Args:
+            data_roots: the directories that the workload may read; None: all that this process may.
+
+        Raises:
+            NotPredictable: this installation has no torch.
+        """
+        if importlib.util.find_spec("torch") is None:
+            raise NotPredictable("torch is not installed here")
+        resources = plan.specification.resources
+        self._world_size = resources.workers_per_trial
+        self._device_type = resources.device
+        self._data_roots = None if data_roots is None else dataclasses.asdict(data_roots)
+        self._buffer = b""
+        self._is_closed = False
+        self.device_bytes: int | None = None
+        """Memory of this machine's first GPU, once something was predicted for GPU ranks; None: none is known."""
+        self.weights_bytes = 0
+        """Parameters and buffers of the model that something was predicted for last."""
+        self.num_train_examples: int | None = None
+        """Of the workload that something was predicted for last."""
+        asked, self._questions = os.pipe()
+        self._answers, answered = os.pipe()
+        with tempfile.TemporaryFile() as noise:
+            try:
+                self._process = start(
+                    "trainers.memory.prediction",
+                    (),
+                    Streams(asked, answered, noise.fileno()),
+                    environment=environment_of_children(),
+                )
+            finally:
+                os.close(asked)
+                os.close(answered)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process, and whatever a workload has started in it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._process.end()
+        os.close(self._questions)
+        os.close(self._answers)
+
+    def predict(self, config: TrialConfig, *, timeout_seconds: float) -> int:
+        """Bytes that a rank of the trial needs at least.
+
+        Raises:
+            NotPredictable: the model cannot be built here, or not in this time.
+            WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
+            OptimizerRefused: the optimizer is not for the workload's model.
+        """
+        answer = self._ask({"config": config.to_json()}, timeout_seconds=timeout_seconds)
+        self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
+        self.weights_bytes = answer["weights_bytes"]
+        return int(answer["bytes"])
+
+    def activations(self, config: TrialConfig, *, timeout_seconds: float) -> int:
+        """Bytes of a rank's activations in a step of the trial, its batch included.
+
+        Raises:
+            NotPredictable: a step cannot be run here, or not in this time.
+        """
+        asked = {"config": config.to_json(), "of": "activations"}
+        return int(self._ask(asked, timeout_seconds=timeout_seconds)["bytes"])
+
+    def _ask(self, asked: dict[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
+        if self._is_closed:
+            raise NotPredictable("its process has ended")
+        asked = {**asked, "world_size": self._world_size, "device_type": self._device_type}
+        if self._data_roots is not None:
+            asked["data_roots"] = self._data_roots
+        try:
+            deadline = time.monotonic() + timeout_seconds
+            self._send(json.dumps(asked).encode() + b"\n", deadline)
+            answer: dict[str, Any] = json.loads(self._line(deadline))
+        except (OSError, EOFError, ValueError) as error:
+            self.close()  # an answer that comes later would be taken for another one's
+            raise NotPredictable(f"its process failed: {error}") from error
+        if "problem" in answer:
+            section, _, option = str(answer.get("field", "")).partition(".")
+            if section == "workload_options":
+                raise WorkloadRefused(answer["problem"], option)
+            if section == "workload":
+                raise WorkloadRefused(answer["problem"], None)
+            if (section, option) == ("optimizer", "name"):
+                raise OptimizerRefused(answer["problem"])
+            raise NotPredictable(answer["problem"])
+        return answer
+
+    def _send(self, question: bytes, deadline: float) -> None:
+        """Raises: OSError: it is not taken in time."""
+        while question:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([], [self._questions], [], left)[1]:
+                raise TimeoutError("to import what builds the model takes too long")
+            question = question[os.write(self._questions, question[: select.PIPE_BUF]) :]
+
+    def _line(self, deadline: float) -> bytes:
+        """Raises: OSError: it does not come."""
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._answers], [], [], left)[0]:
+                raise TimeoutError("to build the model, or to run a step of it, takes too long")
+            chunk = os.read(self._answers, 65536)
+            if not chunk:
+                raise EOFError("it ended")
+            self._buffer += chunk
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
