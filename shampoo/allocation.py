@@ -7,7 +7,7 @@ placeholder of the sharding plan), and the rows of buckets in which the state of
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,7 +119,7 @@ class Allocation:
         for one in members:
             self._add_group(one, state)
 
-    def thaw(self, h_of: Callable[[int], Hyperparameters], state: States, also: Collection[Tensor] = ()) -> None:
+    def thaw(self, h_of: Callable[[int], Hyperparameters], state: States, also: Set[Tensor] = frozenset()) -> None:
         """Makes the state of parameters that are trained by now, and had none; the same on all ranks.
 
         Args:
@@ -153,7 +153,7 @@ class Allocation:
         Raises:
             ValueError: one is frozen here, and shared: only some ranks would find a state in theirs.
         """
-        also = [param for param in self.frozen if param in saved_as and not is_trained(param)]
+        also = {param for param in self.frozen if param in saved_as and not is_trained(param)}
         for param in also:
             if is_shared(param, h_of(self.frozen[param])):
                 raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import re
+from collections.abc import Sequence
 
 import pytest
 import torch
@@ -102,6 +103,38 @@ def test_a_parameter_that_is_frozen_later_keeps_its_state_and_goes_on_with_it() 
     assert optimizer.state[params[0]]["step"] == resumed.state[resumed_params[0]]["step"] == 6
     for found, expected in zip(resumed_params, params, strict=True):
         torch.testing.assert_close(found, expected, rtol=0.05, atol=0.01)  # the refreshes are at other steps
+
+
+@pytest.mark.parametrize("frozen", [(0, 1), (0, 3), (2, 4), (0, 1, 2, 3, 4)])
+def test_a_checkpoint_is_loaded_where_several_parameters_are_frozen(frozen: Sequence[int]) -> None:
+    """As at the start of a run that thaws them later: others of their shape, and of others, are told apart."""
+    params = parameters([(6, 7), (6, 7), (), (5,), ()])
+    optimizer = Shampoo(params, **member("shampoo_adam", stagger_refresh=False))
+    _train(optimizer, params, range(3))
+    resumed_params = copy.deepcopy(params)
+    for index in frozen:
+        resumed_params[index].requires_grad_(False)
+    resumed = Shampoo(resumed_params, **member("shampoo_adam", stagger_refresh=False))
+    resumed.load_state_dict(optimizer.state_dict())
+    for param in resumed_params:
+        param.requires_grad_(True)
+    for each, its in ((optimizer, params), (resumed, resumed_params)):
+        _train(each, its, range(3, 12))
+    assert all(torch.equal(a, b) for a, b in zip(params, resumed_params, strict=True))
+
+
+def test_of_two_frozen_parameters_of_one_value_only_that_of_the_checkpoint_gets_a_state() -> None:
+    def frozen_pair() -> list[nn.Parameter]:
+        return [nn.Parameter(torch.tensor(1.5), requires_grad=False) for _ in range(2)]
+
+    trained = frozen_pair()
+    trained[1].requires_grad_(True)
+    optimizer = Shampoo(trained, **member("shampoo_adam"))
+    trained[1].grad = torch.tensor(0.5)
+    optimizer.step()
+    resumed = Shampoo(frozen_pair(), **member("shampoo_adam"))
+    resumed.load_state_dict(optimizer.state_dict())
+    assert list(resumed.state_dict()["state"]) == [1]
 
 
 @pytest.mark.parametrize("when", ["frozen", "thawed"])
