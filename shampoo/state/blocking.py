@@ -44,7 +44,7 @@ def cut(length: int, max_dim: int) -> list[tuple[int, int]]:
     The smallest number of pieces that divides the length exactly, as long as it is at most twice the necessary
     number; otherwise balanced, lengths differing by one. 4608 at 1024 is 6×768, and 1025 is 513 + 512.
     """
-    needed = math.ceil(length / max_dim)
+    needed = -(-length // max_dim)
     for count in range(needed, 2 * needed + 1):
         if length % count == 0:
             return [(count, length // count)]

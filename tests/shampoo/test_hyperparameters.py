@@ -24,6 +24,7 @@ SOAP, KL, SPECTRAL, PLAIN = ({"preconditioner": name} for name in ("soap", "kl",
 ILLEGAL_VALUES: list[tuple[dict[str, Any], str]] = [
     ({"lr": -0.1}, r"lr must be a finite number >= 0, got -0\.1"),
     ({"lr": math.inf}, "lr must be .* got inf"),
+    ({"lr": 10**400}, "lr must be a finite number >= 0, got 10000"),  # no float
     ({"lr": "0.1"}, "lr must be .* got '0.1'"),
     ({"lr": True}, "lr must be .* got True"),
     ({"lr": torch.ones(2)}, r"a tensor lr must be one number on the CPU, got shape \(2,\)"),

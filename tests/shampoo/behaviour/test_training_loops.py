@@ -137,6 +137,23 @@ def test_any_schedule_of_torch_moves_the_learning_rate_and_is_resumed(schedule: 
     assert all(torch.equal(a, b) for a, b in zip(params, resumed_params, strict=True))
 
 
+def test_a_schedule_that_rounding_takes_below_0_ends_at_0() -> None:
+    """Of `LinearLR`, whose rates follow from one another; what is below 0 by more is refused."""
+    (param,) = parameters([(6, 7)])
+    optimizer = Shampoo([param], lr=0.001)
+    scheduler = lr_scheduler.LinearLR(optimizer, start_factor=0.1, end_factor=0.0, total_iters=4)
+    for step in range(4):
+        train(optimizer, [param], range(step, step + 1))
+        scheduler.step()
+    assert -1e-18 < optimizer.param_groups[0]["lr"] < 0.0
+    before = param.detach().clone()
+    train(optimizer, [param], range(4, 5))
+    assert torch.equal(param, before)
+    optimizer.param_groups[0]["lr"] = -1e-9
+    with pytest.raises(ValueError, match="lr must be a finite number >= 0, got -1e-09"):
+        train(optimizer, [param], range(5, 6))
+
+
 @pytest.mark.parametrize("name", ["shampoo_adam", "soap", "kl", "spectral", "adam"])
 def test_one_cycle_may_move_the_momentum_too(name: str) -> None:
     params, constant = parameters([(6, 7)]), parameters([(6, 7)])

@@ -30,6 +30,7 @@ LONG_SHAPES = st.one_of(SHAPES, st.permutations([1, 2, 300]).map(tuple), st.perm
         (768, 256, [(3, 256)]),
         (50257, 768, [(31, 762), (35, 761)]),
         (7, 8, [(1, 7)]),
+        (7, 10**400, [(1, 7)]),
     ],
 )
 def test_cut_divides_exactly_or_evenly(length: int, max_dim: int, expected: list[tuple[int, int]]) -> None:
