@@ -158,7 +158,11 @@ def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, d
             if not data_are_here:
                 raise
             place = place_of(space, error.option)
-            raise InvalidInput(error.field if place is None else f"{field}.{place}", str(error)) from error
+            if place is not None:
+                raise InvalidInput(f"{field}.{place}", str(error)) from error
+            if error.option == "" and not plan.specification.workload.options:  # then it is one of the space's
+                raise InvalidInput(field, f"its default trial is impossible: {error}") from error
+            raise InvalidInput(error.field, str(error)) from error
     if data_are_here and predictor.num_train_examples is not None:
         check_population_is_measured(plan, predictor.num_train_examples)
     if data_are_here:
@@ -170,12 +174,15 @@ def _check_option_values(predictor: MemoryPredictor, plan: JobPlan, *, started_b
     """Checks what the job searches of its workload's options, as far as there is time: a refusal ends a trial later.
 
     Raises:
-        InvalidInput: the workload refuses a value with the defaults, and with each value of each other option.
+        InvalidInput: the workload refuses a value with the defaults, and with all others that were tried beside it.
     """
     faults, longest = Faults(), 0.0
     for side, space in plan.spaces.items():
         field = fields_of(plan.specification)[side].space
+        told: set[str] = set()
         for option in option_values(space):
+            if option.field in told:
+                continue  # of another value inside the range
             refusal: str | None = None
             for trial in option.trials:
                 began = time.monotonic()
@@ -187,7 +194,10 @@ def _check_option_values(predictor: MemoryPredictor, plan: JobPlan, *, started_b
                 if refusal is None:
                     break
             if refusal is not None:
-                faults.note(InvalidInput(f"{field}.{option.field}", f"{option.name} = {option.value!r}: {refusal}"))
+                told.add(option.field)
+                advice = "; give the values that it takes as choices" if option.is_inside else ""
+                message = f"{option.name} = {option.value!r}: {refusal}{advice}"
+                faults.note(InvalidInput(f"{field}.{option.field}", message))
     faults.tell()
 
 

@@ -3,24 +3,31 @@ refuse of them is found before the first trial."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from search_spaces import Scalar, SearchSpace, SpaceError
+from search_spaces import Integer, Scalar, SearchSpace, SpaceError
 from search_spaces.parameters import Categorical, Parameter, sectioned
+
+INSIDE = (0.2, 0.4, 0.6, 0.8)
+"""Positions in the range of an integer: where only multiples of something are possible, one of them is none."""
+NUM_SAMPLES = 32
+"""Trials with a value and random ones of the other options."""
 
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """A choice of a searched workload option, or an end of its range."""
+    """A choice of a searched workload option, an end of its range, or a value inside it."""
 
     field: str
-    """Where it stands in the space: `parameters[2].choices[1]`, or `.low`, `.high`."""
+    """Where it stands in the space: `parameters[2].choices[1]`, or `.low`, `.high`; inside a range `parameters[2]`."""
     name: str
     value: Scalar
+    is_inside: bool
     trials: tuple[dict[str, Scalar], ...]
-    """Parameters of trials that take it: the defaults, then these with one value of another option, which may be what
-    it goes with."""
+    """Parameters of trials that take it: the defaults, then these with other values of other options, as it may not go
+    with theirs."""
 
 
 def option_values(space: SearchSpace) -> Iterator[OptionValue]:
@@ -30,14 +37,26 @@ def option_values(space: SearchSpace) -> Iterator[OptionValue]:
         others = [other for other in options.values() if other.name != parameter.name]
         for end, value in _values(parameter):
             trials: list[dict[str, Scalar]] = []
-            for beside in ([], *([(other, own)] for other in others for _, own in _values(other))):
+            for beside in ([], *_beside(space, others)):
                 try:
                     trial = space.defaults_with((parameter, value), *beside)
                 except SpaceError:
-                    continue  # the two are never active together
+                    continue  # they are never active together
                 if trial not in trials:
                     trials.append(trial)
-            yield OptionValue(f"parameters[{index}].{end}", parameter.name, value, tuple(trials))
+            field = f"parameters[{index}].{end}" if end else f"parameters[{index}]"
+            yield OptionValue(field, parameter.name, value, is_inside=not end, trials=tuple(trials))
+
+
+def _beside(space: SearchSpace, others: list[Parameter]) -> Iterator[list[tuple[Parameter, Scalar]]]:
+    """Values of other options: one of them, then random ones of all that are active."""
+    for other in others:
+        yield from ([(other, value)] for _, value in _values(other))
+    rng = random.Random("option values")
+    for _ in range(NUM_SAMPLES if len(others) > 1 or any(not isinstance(one, Categorical) for one in others) else 0):
+        sampled = space.sample(rng)
+        active = space.active(sampled)
+        yield [(other, sampled[other.name]) for other in others if other in active]
 
 
 def place_of(space: SearchSpace, option: str | None) -> str | None:
@@ -51,6 +70,11 @@ def place_of(space: SearchSpace, option: str | None) -> str | None:
 
 
 def _values(parameter: Parameter) -> list[tuple[str, Scalar]]:
+    """Values that are tried, and what each is of the parameter; empty: inside its range."""
     if isinstance(parameter, Categorical):
         return [(f"choices[{index}]", choice) for index, choice in enumerate(parameter.choices)]
-    return [("low", parameter.low), ("high", parameter.high)]
+    ends: list[tuple[str, Scalar]] = [("low", parameter.low), ("high", parameter.high)]
+    if not isinstance(parameter, Integer):
+        return ends
+    inside = sorted({parameter.from_unit(position) for position in INSIDE} - {parameter.low, parameter.high})
+    return [*ends, *(("", value) for value in inside)]

@@ -244,12 +244,16 @@ def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_
     assert estimate_memory(found, start_seconds=PATIENCE_SECONDS).problem is None  # there it may be another's workload
 
     wrong = {"workload.dropout": 2}
+    width = {"type": "integer", "name": "workload.width", "low": 16, "high": 128, "default": 34}
+    gpt = {"workload": {"name": "stdlib-gpt", "options": {}}}
     for given, place in (
         ({"workload": {"name": "digits-mlp", "options": {"dropout": 2}}}, "workload.options.dropout"),
         ({"search_space": {"optimizer": "adamw", "fixed": wrong}}, "search_space.fixed.workload.dropout"),
         ({"search_space": {"optimizer": "adamw", "parameters": [{**depth, "default": 0}]}}, "parameters[0].default"),
+        ({"search_space": {"optimizer": "adamw", "parameters": [width]}, **gpt}, "search_space"),
+        ({"search_space": {"optimizer": "adamw", "parameters": [{**width, "default": 64}]}, **gpt}, "parameters[0]"),
     ):
-        with pytest.raises(InvalidInput, match=r"must be .*, got [20]") as refused:
+        with pytest.raises(InvalidInput, match=r"must be .*, got \d") as refused:
             check_workload(plan(baseline=None, **given), start_seconds=PATIENCE_SECONDS)
         assert refused.value.field.endswith(place)
 

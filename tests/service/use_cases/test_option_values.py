@@ -20,20 +20,31 @@ def test_every_choice_and_both_ends_of_a_range_are_tried_with_the_defaults_and_w
     depth = {"type": "integer", "name": "workload.depth", "low": 1, "high": 3, "default": 2}
     loss = {"type": "categorical", "name": "workload.dropout", "choices": [0.0, 0.5]}
     found = values_of(lr, depth, loss)
-    assert [(value.field, value.name, value.value) for value in found] == [
-        ("parameters[1].low", "workload.depth", 1),
-        ("parameters[1].high", "workload.depth", 3),
-        ("parameters[2].choices[0]", "workload.dropout", 0.0),
-        ("parameters[2].choices[1]", "workload.dropout", 0.5),
+    assert [(value.field, value.name, value.value, value.is_inside) for value in found] == [
+        ("parameters[1].low", "workload.depth", 1, False),
+        ("parameters[1].high", "workload.depth", 3, False),
+        ("parameters[1]", "workload.depth", 2, True),
+        ("parameters[2].choices[0]", "workload.dropout", 0.0, False),
+        ("parameters[2].choices[1]", "workload.dropout", 0.5, False),
     ]
     assert found[1].trials == (
         {"lr": 0.01, "workload.depth": 3, "workload.dropout": 0.0},
         {"lr": 0.01, "workload.depth": 3, "workload.dropout": 0.5},
     )
-    assert found[3].trials == tuple(
+    assert found[4].trials == tuple(
         {"lr": 0.01, "workload.depth": depth, "workload.dropout": 0.5} for depth in (2, 1, 3)
     )
     assert values_of(lr) == []
+
+
+def test_a_value_is_tried_with_several_others_changed_at_once() -> None:
+    def choice(name: str, *choices: int) -> dict[str, Any]:
+        return {"type": "categorical", "name": f"workload.{name}", "choices": choices}
+
+    (*_, third) = values_of(choice("width", 128, 96), choice("heads", 4, 3), choice("groups", 1, 3))
+    assert (third.name, third.value) == ("workload.groups", 3)
+    assert {"workload.width": 96, "workload.heads": 3, "workload.groups": 3} in third.trials
+    assert len(third.trials) == 4
 
 
 def test_a_value_is_tried_under_its_condition() -> None:
