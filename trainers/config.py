@@ -29,8 +29,8 @@ AveragingMethod: TypeAlias = Literal["ema", "lawa", "schedule_free", "primal"]
 NEED_WHOLE_PARAMETERS: tuple[OptimizerName, ...] = ("muon", "soap-peer", "lora-rite")
 """Optimizers that cannot step shards."""
 
-FOR_SOME_MODELS: tuple[OptimizerName, ...] = ("lora-rite",)
-"""Optimizers that not every model can be trained with."""
+FOR_ADAPTERS: tuple[OptimizerName, ...] = ("lora-rite",)
+"""Optimizers that train low-rank adapters, and no model without any."""
 
 DEFAULT_DECAY_FRACTION = 0.2
 """Of a `wsd` schedule."""

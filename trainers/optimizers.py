@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from search_spaces.nearest import did_you_mean
 from shampoo import LoraRite, Shampoo, WeightAveraging, lora_param_groups, param_groups
 from shampoo.hyperparameters import DEFAULTS, SHARING, Hyperparameters
-from trainers.config import AveragingConfig, InvalidConfig, OptimizerConfig, OptimizerName, TrialConfig
+from trainers.config import FOR_ADAPTERS, AveragingConfig, InvalidConfig, OptimizerConfig, OptimizerName, TrialConfig
 from trainers.peers.muon import MuonWithAdamW
 from trainers.peers.soap import peer_soap
 from trainers.workload.protocol import HasParameterGroups, Workload
@@ -50,7 +50,7 @@ def parameter_groups(workload: Workload, model: nn.Module, config: OptimizerConf
         InvalidConfig: the optimizer is for low-rank adapters, and the model has none.
         ValueError: the workload's groups leave a trained parameter out, or hold one twice; the message names it.
     """
-    if config.name == "lora-rite":
+    if config.name in FOR_ADAPTERS:
         try:
             return lora_param_groups(model)
         except ValueError as error:

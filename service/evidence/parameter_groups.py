@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from search_spaces.optimizers import ARGUMENTS
 from service.inert import one_line
+from trainers.config import FOR_ADAPTERS
 from trainers.workload.description import ParameterGroup, ParameterRule
 
 
@@ -50,7 +51,7 @@ def own_settings(
         arguments: those of the config; a setting that they have, too, makes no difference.
         options: of the workload.
     """
-    if optimizer == "lora-rite":  # has groups of its own in any case
+    if optimizer in FOR_ADAPTERS:  # has groups of its own in any case
         return []
     known = ARGUMENTS[optimizer]
     found: list[OwnSettings] = []

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from service.transfer.candidates import Candidate, SourceKind, published, shipped_members
 from service.transfer.rules import Change, TunedConfig, moved
 from service.transfer.situation import Distance, Situation, distance
+from trainers.config import FOR_ADAPTERS
 
 NEAR = 4.0
 """Octaves up to which a tuned model of the shipped table says more than what is published for large ones."""
@@ -113,7 +114,7 @@ def with_lr(found: Transferred, factor: float) -> Transferred:
 def _moved(target: Situation, stored: Sequence[Candidate]) -> Iterator[Transferred]:
     shipped = (member.candidate() for member in shipped_members())
     for candidate in (*stored, *(one for one in shipped if one.config.optimizer == "shampoo")):
-        if candidate.config.optimizer == "lora-rite" and not target.features.has_adapters:
+        if candidate.config.optimizer in FOR_ADAPTERS and not target.features.has_adapters:
             continue
         yield transferred(candidate.config, candidate, target)
 

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from shampoo import LoraRite, Shampoo, WeightAveraging
 from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
-from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.config import FOR_ADAPTERS, InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.memory.activations import activation_bytes
 from trainers.memory.peak import bytes_of_state
@@ -92,7 +92,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
     groups = parameter_groups(found.workload, found.model, config.optimizer)
     counts: Counter[Tensor] = Counter()
     for group in groups:
-        are_pairs = config.optimizer.name == "lora-rite" and group.get("paired", True)
+        are_pairs = config.optimizer.name in FOR_ADAPTERS and group.get("paired", True)
         group["params"], counted = _one_of_each_kind(group["params"], at_once=2 if are_pairs else 1)
         counts.update(counted)
     optimizer = build_trial_optimizer(config, groups, num_ranks=1)

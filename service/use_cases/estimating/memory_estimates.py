@@ -28,7 +28,7 @@ from service.use_cases.estimating.memory_predictor import (
     WorkloadRefused,
 )
 from service.use_cases.estimating.option_values import option_values, place_of
-from trainers.config import FOR_SOME_MODELS
+from trainers.config import FOR_ADAPTERS
 from trainers.data.roots import DataRoots
 from trainers.workloads.registry import BUILT_IN
 
@@ -128,7 +128,7 @@ def is_known_to_build(specification: JobSpecification) -> bool:
     if named.name not in BUILT_IN or named.options:
         return False
     spaces = spaces_of(specification).values()
-    if any(space.optimizer in FOR_SOME_MODELS for space in spaces):
+    if any(space.optimizer in FOR_ADAPTERS for space in spaces):
         return False
     return not any(sectioned(name)[0] == "workload" for space in spaces for name in _assigned(space))
 
