@@ -172,11 +172,16 @@ def _merged(messages: Sequence[str]) -> list[str]:
 
 
 def _unknown_field(kind: Any, path: Sequence[str | int]) -> str:
-    """The error of a field that a body of this kind does not have, with the name that was probably meant, or else those
-    that there are."""
+    """The error of a field that a body of this kind does not have, with the name that was probably meant, or the only
+    section that has such a field, or else the fields that there are."""
     *parents, name = path
     known = fields_at(kind, parents)
-    hint = did_you_mean(name, known) or (f" (known: {', '.join(known)})" if known else "")
+    hint = did_you_mean(name, known)
+    sections = [section for section in known if name in fields_at(kind, [*parents, section])]
+    if not hint and len(sections) == 1 and not parents:
+        hint = f": did you mean '{sections[0]}.{name}'?"
+    elif not hint and known:
+        hint = f" (known: {', '.join(known)})"
     return f"there is no such field{hint}"
 
 

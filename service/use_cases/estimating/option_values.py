@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from search_spaces import Integer, Scalar, SearchSpace, SpaceError
 from search_spaces.parameters import Categorical, Parameter, sectioned
 
-INSIDE = (0.2, 0.4, 0.6, 0.8)
-"""Positions in the range of an integer: where only multiples of something are possible, one of them is none."""
+INSIDE = (0.146, 0.382, 0.618, 0.854)
+"""Positions in the range of an integer, no round shares of it: where only multiples of something are possible, most of
+these are none, though the ends may be."""
 NUM_SAMPLES = 32
 """Trials with a value and random ones of the other options."""
 

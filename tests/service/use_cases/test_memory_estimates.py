@@ -244,7 +244,7 @@ def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_
     assert estimate_memory(found, start_seconds=PATIENCE_SECONDS).problem is None  # there it may be another's workload
 
     wrong = {"workload.dropout": 2}
-    width = {"type": "integer", "name": "workload.width", "low": 16, "high": 128, "default": 34}
+    width = {"type": "integer", "name": "workload.width", "low": 32, "high": 512, "default": 34}
     gpt = {"workload": {"name": "stdlib-gpt", "options": {}}}
     for given, place in (
         ({"workload": {"name": "digits-mlp", "options": {"dropout": 2}}}, "workload.options.dropout"),

@@ -24,6 +24,7 @@ from tests.support.service.impossible_jobs import WORKLOAD
             "objectives[0].also",
             "there is no such field (known: metric)",
         ),
+        ({"num_trials": 24}, "num_trials", "there is no such field: did you mean 'budget.num_trials'?"),
         (
             {"training": {"batchsize": 64}},
             "training.batchsize",
