@@ -12,12 +12,12 @@ LR_OF_ONE_STEP = 0.125
 (`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power, made little difference."""
 LARGEST_LR = 0.016
 """What that gives for the shortest runs that were tried, of 60 steps."""
-BETAS: Mapping[Preconditioner, tuple[float, float]] = {
-    "soap": (0.95, 0.95),
-    "kl": (0.9, 0.95),
-    "spectral": (0.95, 0.999),
+AVERAGES: Mapping[Preconditioner, Mapping[str, Any]] = {
+    "soap": {"betas": (0.95, 0.95)},
+    "kl": {"betas": (0.9, 0.95)},
+    "spectral": {"betas": (0.95, 0.999), "beta3": 0.9025},
 }
-"""Of members that want others than the default."""
+"""Of members that want others than the default; 0.9025 = 0.95² is Muon's momentum of Nesterov."""
 REFRESHES_IN_A_RUN = 50
 """That shampoo's refresh period makes at most, between 10 steps and its default."""
 SHORTEST_PERIOD = 10
@@ -49,7 +49,8 @@ def starting_values(num_steps: int, *, preconditioner: Preconditioner = "shampoo
     values: dict[str, Any] = {
         "preconditioner": preconditioner,
         "lr": max(DEFAULTS["lr"], starting_lr(num_steps)),
-        "betas": BETAS.get(preconditioner, DEFAULTS["betas"]),
+        "betas": DEFAULTS["betas"],
+        **AVERAGES.get(preconditioner, {}),
     }
     if preconditioner == "shampoo":
         period = max(SHORTEST_PERIOD, num_steps // REFRESHES_IN_A_RUN)
