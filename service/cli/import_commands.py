@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from service.cli.asking import AsJson, answer, written_file
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.imports.found import LeftOut
 
 app = typer.Typer()
 
@@ -31,17 +36,20 @@ def import_trials(
 
     The best ones become `pinned`: the job trains them itself. Those that say every parameter of the search space become
     `imported`: samplers that can learn from them. Neither counts as evidence.
+
+    Only completed trials are taken: in a CSV file, the column `state` tells them, where there is one. By its columns
+    `optimizer` and `phase`, rows of other optimizers than the job's are left out, too, and those of confirmations.
     """
     import importlib
     import json
-    from collections.abc import Iterator
 
     from search_spaces.nearest import did_you_mean
     from service.api.schemas.jobs import JobCreate
     from service.cli.job_file import read_job_file, read_values
     from service.cli.job_file_faults import own_faults_in
     from service.errors import InvalidInput, ServiceError
-    from service.imports.found import FoundTrial, fitted, trials_of_csv
+    from service.imports.found import fitted, names_there
+    from service.imports.table import trials_of_csv
     from service.specification.planning import plan_job
     from trainers.installation.extras import needing
 
@@ -54,15 +62,15 @@ def import_trials(
     for name in renamed:
         if name not in names:
             raise InvalidInput("--rename", f"{name!r} is no parameter of the search space{did_you_mean(name, names)}")
-    found: Iterator[FoundTrial]
     if source.lower().endswith(".csv"):
-        found = trials_of_csv(Path(source), value_column=value)
+        of_parameters = {name for own in names_there(space, renamed).values() for name in own}
+        found = trials_of_csv(Path(source), value_column=value, optimizer=space.optimizer, of_parameters=of_parameters)
     else:
         # By its name: else every command, and with them the API, would seem to need Optuna.
         with needing("studies", subject="an import from Optuna"):
             study_of = importlib.import_module("service.imports.optuna_study")
         found = study_of.trials_of_optuna(source, study_name=study)
-    result = fitted(found, space, plan.direction, num_pinned=pin, renamed=renamed)
+    result = fitted(found.trials, space, plan.direction, num_pinned=pin, renamed=renamed)
     content["pinned"] = [*content.get("pinned", ()), *result.pinned]
     content["imported"] = [trial.model_dump(mode="json") for trial in result.trials]
     try:
@@ -71,14 +79,29 @@ def import_trials(
         raise ServiceError(f"cannot write {output}: {error.strerror or error}") from error
     made = {
         **written_file(output),
-        "num_found": result.num_found,
+        "num_found": len(found.trials),
         "num_pinned": len(result.pinned),
         "num_imported": len(result.trials),
         "num_unfit": result.num_unfit,
+        "left_out": dict(found.left_out),
     }
     answer(
         made,
-        f"{output}: of {result.num_found} trials {len(result.pinned)} are pinned and {len(result.trials)} imported; "
-        f"{result.num_unfit} do not fit the search space",
+        f"{output}: of {len(found.trials)} trials {len(result.pinned)} are pinned and {len(result.trials)} imported; "
+        f"{result.num_unfit} do not fit the search space{_left_out(found.left_out, space.optimizer)}",
         as_json=as_json,
     )
+
+
+def _left_out(numbers: Mapping[LeftOut, int], optimizer: str) -> str:
+    """The words for what was left out, by the reason."""
+    from service.imports.found import LeftOut
+
+    words = {
+        LeftOut.OTHER_OPTIMIZER: f"whose optimizer is not {optimizer}",
+        LeftOut.CONFIRMATION: "of a confirmation",
+        LeftOut.NOT_COMPLETED: "that did not complete",
+        LeftOut.NO_VALUE: "without a finite value",
+    }
+    told = [f"{numbers[why]} {words[why]}" for why in LeftOut if numbers.get(why)]
+    return f"; left out: {', '.join(told)}" if told else ""

@@ -1,19 +1,15 @@
-"""The trials that other programs kept, read from where they are, and fitted to a search space."""
+"""The trials that other programs kept, whatever they were read from, and what of them fits a job."""
 
 from __future__ import annotations
 
-import csv
-import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 from search_spaces import SearchSpace, SpaceError
-from search_spaces.nearest import did_you_mean
 from service.domain import Direction
-from service.errors import InvalidInput
 from service.specification.imported import MAX_IMPORTED, ImportedTrial
 
 PREFIXES = ("", "parameter.", "params_", "config.", "config/")
@@ -25,13 +21,41 @@ Value: TypeAlias = str | int | float | bool | None
 
 @dataclass(frozen=True, slots=True)
 class FoundTrial:
-    """A trial of another study that has a value."""
+    """A trial of another study that was completed and has a value."""
 
     source: str
     number: int
     values: Mapping[str, Value]
     """By the names that it had there."""
     value: float
+
+
+class LeftOut(StrEnum):
+    """Why a trial of another study is no result to begin with."""
+
+    OTHER_OPTIMIZER = "other_optimizer"
+    """It trained with another one than the job's search does."""
+    CONFIRMATION = "confirmation"
+    """It repeats a config of its study with another seed."""
+    NOT_COMPLETED = "not_completed"
+    """It failed, was stopped or pruned, or still runs."""
+    NO_VALUE = "no_value"
+    """It has no finite one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What there was in a study, or in a table."""
+
+    name: str
+    """For people: what was read."""
+    trials: list[FoundTrial] = field(default_factory=list)
+    left_out: Counter[LeftOut] = field(default_factory=Counter)
+    """The numbers of others, each counted once."""
+
+    def leave_out(self, why: LeftOut) -> None:
+        """Counts one more."""
+        self.left_out[why] += 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +66,12 @@ class Imported:
     """The best, to be trained first; what they do not say takes its default."""
     trials: Sequence[ImportedTrial]
     """Those that say all of the space's parameters, the best first."""
-    num_found: int
     num_unfit: int
     """Of those found: they say nothing of the space, or values that it does not have."""
 
 
-def trials_of_csv(path: Path, *, value_column: str) -> Iterator[FoundTrial]:
-    """The rows of a CSV file that have a finite value: our export's, Optuna's data frame's, W&B's or anybody's.
-
-    Raises:
-        InvalidInput: there is no such file or column.
-    """
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            rows = csv.DictReader(file)
-            if rows.fieldnames is None:
-                raise InvalidInput(str(path), "is empty")
-            if value_column not in rows.fieldnames:
-                known = ", ".join(rows.fieldnames[:40])
-                hint = did_you_mean(value_column, rows.fieldnames) or ": --value names the one with the objective"
-                raise InvalidInput("--value", f"{path} has no column {value_column!r} (it has: {known}){hint}")
-            for number, row in enumerate(rows):
-                value = _number(row[value_column])
-                if value is not None:
-                    values = {name: _read(text) for name, text in row.items() if name is not None}
-                    yield FoundTrial(path.name[:MAX_SOURCE_LENGTH], number, values, value)
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InvalidInput(str(path), getattr(error, "strerror", None) or str(error)) from error
-
-
 def fitted(
-    found: Iterator[FoundTrial],
+    found: Sequence[FoundTrial],
     space: SearchSpace,
     direction: Direction,
     *,
@@ -87,10 +86,9 @@ def fitted(
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
     pinned: list[dict[str, Any]] = []
     trials: list[ImportedTrial] = []
-    num_found, num_unfit = 0, 0
+    names, num_unfit = names_there(space, renamed), 0
     for trial in sorted(found, key=lambda trial: sign * trial.value):
-        num_found += 1
-        given = _of_space(trial, space, renamed)
+        given = _of_space(trial, names)
         whole = _whole(given, space)
         if whole is None:
             num_unfit += 1
@@ -99,16 +97,27 @@ def fitted(
             pinned.append(given)
         if whole == given and len(trials) < MAX_IMPORTED:
             trials.append(ImportedTrial(source=trial.source, number=trial.number, parameters=whole, value=trial.value))
-    return Imported(pinned, trials, num_found, num_unfit)
+    return Imported(pinned, trials, num_unfit)
 
 
-def _of_space(trial: FoundTrial, space: SearchSpace, renamed: Mapping[str, str]) -> dict[str, Any]:
+def names_there(space: SearchSpace, renamed: Mapping[str, str]) -> dict[str, list[str]]:
+    """The names that each parameter of the space may have in a table, the likeliest first.
+
+    Args:
+        renamed: as in `fitted`.
+    """
+    return {
+        parameter.name: [f"{prefix}{renamed.get(parameter.name, parameter.name)}" for prefix in PREFIXES]
+        for parameter in space.parameters
+    }
+
+
+def _of_space(trial: FoundTrial, names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for parameter in space.parameters:
-        names = [f"{prefix}{renamed.get(parameter.name, parameter.name)}" for prefix in PREFIXES]
-        found = [trial.values[name] for name in names if trial.values.get(name) is not None]
+    for parameter, own in names.items():
+        found = [trial.values[name] for name in own if trial.values.get(name) is not None]
         if found:
-            given[parameter.name] = found[0]
+            given[parameter] = found[0]
     return given
 
 
@@ -120,22 +129,3 @@ def _whole(given: dict[str, Any], space: SearchSpace) -> dict[str, Any] | None:
         return dict(space.defaults(given))
     except SpaceError:
         return None
-
-
-def _read(text: object) -> Value:
-    """A cell of a CSV file as JSON has it, where it is a number or a truth value, else as text."""
-    if not isinstance(text, str) or not text.strip():
-        return None
-    lowered = text.strip().lower()
-    try:
-        value = json.loads(lowered)
-    except ValueError:
-        return text
-    return value if isinstance(value, int | float | bool) else text
-
-
-def _number(text: object) -> float | None:
-    value = _read(text)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value)

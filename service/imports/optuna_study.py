@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 
 import optuna
@@ -11,12 +10,12 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
 from service.errors import InvalidInput
-from service.imports.found import MAX_SOURCE_LENGTH, FoundTrial
+from service.imports.found import MAX_SOURCE_LENGTH, Found, FoundTrial, LeftOut
 
 SQLITE = "sqlite:///"
 
 
-def trials_of_optuna(storage: str, *, study_name: str | None) -> Iterator[FoundTrial]:
+def trials_of_optuna(storage: str, *, study_name: str | None) -> Found:
     """The completed trials of a study of Optuna's with one objective.
 
     Args:
@@ -40,12 +39,18 @@ def trials_of_optuna(storage: str, *, study_name: str | None) -> Iterator[FoundT
         raise InvalidInput("study", f"there is no study {study_name!r}") from error
     if len(study.directions) > 1:
         raise InvalidInput("study", f"{names[0]!r} has {len(study.directions)} objectives")
+    found = Found(f"the study {names[0]!r}")
     source = f"{Path(storage).name if opened is not storage else 'Optuna'}: {names[0]}"[:MAX_SOURCE_LENGTH]
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,)):
-        if trial.value is not None and math.isfinite(trial.value):
+    for trial in study.get_trials(deepcopy=False):
+        if trial.state is not optuna.trial.TrialState.COMPLETE:
+            found.leave_out(LeftOut.NOT_COMPLETED)
+        elif trial.value is None or not math.isfinite(trial.value):
+            found.leave_out(LeftOut.NO_VALUE)
+        else:
             values = {
                 name: value
                 for name, value in trial.params.items()
                 if value is None or isinstance(value, str | int | float | bool)
             }
-            yield FoundTrial(source, trial.number, values, trial.value)
+            found.trials.append(FoundTrial(source, trial.number, values, trial.value))
+    return found

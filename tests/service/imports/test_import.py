@@ -25,33 +25,8 @@ from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
 from service.store.repositories import RecommendationRepository, TrialRepository
 from service.store.session import Database
+from tests.service.imports.importing import JOB, SPACE, imported
 from tests.support.service.live import finished_job, running
-
-SPACE = {
-    "optimizer": "shampoo",
-    "parameters": [
-        {"type": "float", "name": "lr", "low": 1e-4, "high": 1.0, "scale": "log"},
-        {"type": "float", "name": "weight_decay", "low": 0.0, "high": 0.5},
-    ],
-}
-JOB: dict[str, Any] = {
-    "workload": {"name": "digits-mlp"},
-    "search_space": SPACE,
-    "baselines": [],
-    "confirmation": None,
-    "budget": {"num_trials": 8},
-    "sampler": {"name": "tpe"},
-    "pruner": {"name": "none"},
-}
-
-
-def imported(tmp_path: Path, source: str, *options: str) -> tuple[dict[str, Any], str]:
-    """The job's file that the command writes, and what it says."""
-    job, output = tmp_path / "job.yaml", tmp_path / "new.json"
-    job.write_text(json.dumps(JOB))
-    result = CliRunner().invoke(app, ["import", str(job), source, "-o", str(output), *options])
-    assert result.exit_code == 0, result.output
-    return json.loads(output.read_text()), result.output
 
 
 @pytest.mark.slow
@@ -71,7 +46,10 @@ def test_a_study_of_optuna_is_imported(tmp_path: Path, kind: str) -> None:
     found, told = imported(tmp_path, source, "--pin", "1")
     assert found["pinned"] == [{"lr": 0.01, "weight_decay": 0.0}]
     assert [(trial["number"], trial["value"]) for trial in found["imported"]] == [(1, 0.01), (0, 0.2)]
-    assert "of 3 trials 1 are pinned and 2 imported; 1 do not fit the search space" in told
+    assert (
+        "of 3 trials 1 are pinned and 2 imported; 1 do not fit the search space; left out: 1 that did not complete"
+        in told
+    )
     JobSpecification.model_validate(found)
     as_json = json.loads(imported(tmp_path, source, "--pin", "1", "--json")[1])
     assert as_json == {
@@ -81,6 +59,7 @@ def test_a_study_of_optuna_is_imported(tmp_path: Path, kind: str) -> None:
         "num_pinned": 1,
         "num_imported": 2,
         "num_unfit": 1,
+        "left_out": {"not_completed": 1},
     }
 
 
@@ -95,6 +74,7 @@ def test_a_table_of_wandb_or_anybody_is_imported(tmp_path: Path) -> None:
     assert found["pinned"] == [{"lr": 0.01}, {"lr": 0.1, "weight_decay": 0.2}]
     assert [trial["parameters"] for trial in found["imported"]] == [{"lr": 0.1, "weight_decay": 0.2}]
     assert "of 4 trials" in told
+    assert "left out: 1 without a finite value" in told
     refused = CliRunner().invoke(app, ["import", str(tmp_path / "job.yaml"), str(table), "-o", str(tmp_path / "o")])
     assert refused.exit_code != 0
     assert "has no column 'value' (it has: Name, config.lr, wd, val/loss)" in refused.output
