@@ -48,7 +48,7 @@ def import_trials(
     from service.cli.job_file import read_job_file, read_values
     from service.cli.job_file_faults import own_faults_in
     from service.errors import InvalidInput, ServiceError
-    from service.imports.found import fitted, names_there
+    from service.imports.found import check_direction, fitted, names_there
     from service.imports.table import trials_of_csv
     from service.specification.planning import plan_job
     from trainers.installation.extras import needing
@@ -70,6 +70,7 @@ def import_trials(
         with needing("studies", subject="an import from Optuna"):
             study_of = importlib.import_module("service.imports.optuna_study")
         found = study_of.trials_of_optuna(source, study_name=study)
+    check_direction(found, plan.objectives[0], plan.workload.metrics)
     result = fitted(found.trials, space, plan.direction, num_pinned=pin, renamed=renamed)
     content["pinned"] = [*content.get("pinned", ()), *result.pinned]
     content["imported"] = [trial.model_dump(mode="json") for trial in result.trials]

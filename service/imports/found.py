@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import Any, TypeAlias
 
 from search_spaces import SearchSpace, SpaceError
-from service.domain import Direction
+from service.domain import Direction, Objective
+from service.errors import InvalidInput
 from service.specification.imported import MAX_IMPORTED, ImportedTrial
 
 PREFIXES = ("", "parameter.", "params_", "config.", "config/")
@@ -49,6 +50,8 @@ class Found:
 
     name: str
     """For people: what was read."""
+    direction: Direction | None = None
+    """In which its values are better; None: it does not say."""
     trials: list[FoundTrial] = field(default_factory=list)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     """The numbers of others, each counted once."""
@@ -68,6 +71,26 @@ class Imported:
     """Those that say all of the space's parameters, the best first."""
     num_unfit: int
     """Of those found: they say nothing of the space, or values that it does not have."""
+
+
+def check_direction(found: Found, objective: Objective, metrics: Mapping[str, str]) -> None:
+    """What was found is better in the direction of the job's objective, as far as it says.
+
+    Args:
+        metrics: of the job's workload, with their directions.
+
+    Raises:
+        InvalidInput: it is not; names metrics of the workload that are better in the other direction.
+    """
+    if found.direction in (None, objective.direction):
+        return
+    others = sorted(name for name, direction in metrics.items() if direction == found.direction)
+    advice = f", as {', '.join(others)}," if others else ""
+    raise InvalidInput(
+        "objectives",
+        f"{found.name} {found.direction}s, and the job {objective.direction}s {objective.metric}: what is best there "
+        f"is worst here. A job whose objective is {found.direction}d{advice} can begin with it",
+    )
 
 
 def fitted(

@@ -9,10 +9,15 @@ import optuna
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
+from service.domain import Direction
 from service.errors import InvalidInput
 from service.imports.found import MAX_SOURCE_LENGTH, Found, FoundTrial, LeftOut
 
 SQLITE = "sqlite:///"
+_DIRECTIONS = {
+    optuna.study.StudyDirection.MINIMIZE: Direction.MINIMIZE,
+    optuna.study.StudyDirection.MAXIMIZE: Direction.MAXIMIZE,
+}
 
 
 def trials_of_optuna(storage: str, *, study_name: str | None) -> Found:
@@ -39,7 +44,7 @@ def trials_of_optuna(storage: str, *, study_name: str | None) -> Found:
         raise InvalidInput("study", f"there is no study {study_name!r}") from error
     if len(study.directions) > 1:
         raise InvalidInput("study", f"{names[0]!r} has {len(study.directions)} objectives")
-    found = Found(f"the study {names[0]!r}")
+    found = Found(f"the study {names[0]!r}", _DIRECTIONS.get(study.direction))
     source = f"{Path(storage).name if opened is not storage else 'Optuna'}: {names[0]}"[:MAX_SOURCE_LENGTH]
     for trial in study.get_trials(deepcopy=False):
         if trial.state is not optuna.trial.TrialState.COMPLETE:
