@@ -21,7 +21,10 @@ app = typer.Typer()
 def import_trials(
     job_file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="A job's file.")],
     source: Annotated[
-        str, typer.Argument(metavar="FROM", help="A .csv file; else Optuna's: the URL of a storage or a journal file.")
+        str,
+        typer.Argument(
+            metavar="FROM", help="A .csv file; else Optuna's: a database's URL, a SQLite file or a journal file."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The job's file with what was found, as JSON.")],
     value: Annotated[str, typer.Option(help="Of a CSV file: the column with the objective.")] = "value",
