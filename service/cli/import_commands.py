@@ -38,7 +38,7 @@ def import_trials(
     """Writes a job's file that begins with the trials of an Optuna study, or of a CSV file, W&B's among them.
 
     The best ones become `pinned`: the job trains them itself. Those that say every parameter of the search space become
-    `imported`: samplers that can learn from them. Neither counts as evidence.
+    `imported`: samplers that can learn from them; of a job with one objective. Neither counts as evidence.
 
     Only completed trials are taken: in a CSV file, the column `state` tells them, where there is one. By its columns
     `optimizer` and `phase`, rows of other optimizers than the job's are left out, too, and those of confirmations.
@@ -76,7 +76,9 @@ def import_trials(
     check_direction(found, plan.objectives[0], plan.workload.metrics)
     result = fitted(found.trials, space, plan.direction, num_pinned=pin, renamed=renamed)
     content["pinned"] = [*content.get("pinned", ()), *result.pinned]
-    content["imported"] = [trial.model_dump(mode="json") for trial in result.trials]
+    # A sampler of several objectives learns from values of all of them, and a trial that was found has one.
+    trials = result.trials if len(plan.objectives) == 1 else ()
+    content["imported"] = [trial.model_dump(mode="json") for trial in trials]
     try:
         output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
@@ -85,13 +87,13 @@ def import_trials(
         **written_file(output),
         "num_found": len(found.trials),
         "num_pinned": len(result.pinned),
-        "num_imported": len(result.trials),
+        "num_imported": len(trials),
         "num_unfit": result.num_unfit,
         "left_out": dict(found.left_out),
     }
     answer(
         made,
-        f"{output}: of {len(found.trials)} trials {len(result.pinned)} are pinned and {len(result.trials)} imported; "
+        f"{output}: of {len(found.trials)} trials {len(result.pinned)} are pinned and {len(trials)} imported; "
         f"{result.num_unfit} do not fit the search space{_left_out(found.left_out, space.optimizer)}",
         as_json=as_json,
     )

@@ -80,6 +80,15 @@ def test_a_table_of_wandb_or_anybody_is_imported(tmp_path: Path) -> None:
     assert "has no column 'value' (it has: Name, config.lr, wd, val/loss)" in refused.output
 
 
+def test_the_best_of_one_objective_are_pinned_in_a_job_of_several(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("lr,weight_decay,value\n0.1,0.2,0.5\n0.01,0.1,0.3\n")
+    objectives = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}]
+    found, told = imported(tmp_path, str(tmp_path / "table.csv"), objectives=objectives)
+    assert (found["pinned"][0], found["imported"]) == ({"lr": 0.01, "weight_decay": 0.1}, [])
+    assert "2 are pinned and 0 imported" in told
+    plan_job(JobSpecification.model_validate(found))
+
+
 @pytest.mark.parametrize(
     ("source", "options", "told"),
     [
