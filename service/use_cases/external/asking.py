@@ -13,14 +13,12 @@ from service.domain import JobRequest, JobState, TrialRequest, TrialState
 from service.errors import (
     IdempotencyKeyReused,
     InvalidInput,
-    JobAlreadyFinished,
     ServiceBusy,
-    TrialAlreadyFinished,
     TrialNotComplete,
     TrialsTrainedHere,
 )
 from service.specification.external.messages import Answer, End, ExternalDecision, Report, RequestKind, Suggest
-from service.store.models import ExternalRequest, Job
+from service.store.models import ExternalRequest, Job, Trial
 from service.store.repositories import (
     ExternalRequestRepository,
     JobRepository,
@@ -65,29 +63,23 @@ def ask_for_trial(session: Session, job_id: str, wish: Suggest, *, key: str | No
 
 
 def report(session: Session, job_id: str, number: int, told: Report, *, key: str | None, now: datetime) -> Asked:
-    """Stores what a client reports of its trial, or finds what came with the key before.
+    """Stores what a client reports of its trial, or finds what came with the key before. Where it can change nothing
+    any more, because the trial or its job has ended, it is not stored, and the client is told to stop.
 
     Raises:
         NotFound: no such job or trial.
         TrialsTrainedHere, IdempotencyKeyReused, ServiceBusy: as `ask_for_trial`.
-        JobAlreadyFinished, TrialAlreadyFinished: what is reported can change nothing any more. A trial that has
-            completed can be told to be complete again.
         InvalidInput: a measurement is of no step that the trial has, or leaves the objective out.
     """
     job = _external_job(session, job_id)
     trial = TrialRepository(session).get(job_id, number)
     kind = RequestKind.END if isinstance(told, End) else RequestKind.REPORT
     found = _find(session, job, kind, number, told, key=key, now=now)
+    over = _over(job, trial)
+    if over is not None and (found is None or found.answer is None):
+        return Asked(0, key or "", job.state, over, is_replayed=found is not None)
     if found is not None:
         return _settled(session, job, number, told, found)
-    completes = isinstance(told, End) and told.outcome == "completed"
-    if completes and trial.state is TrialState.COMPLETED:
-        answer = Answer(decision=ExternalDecision.STOP, recorded_up_to_step=None, why="the trial is completed")
-        return Asked(0, key or "", job.state, answer, is_replayed=True)
-    if job.state.is_final:
-        raise JobAlreadyFinished(job.id, job.state)
-    if trial.state.is_final:
-        raise TrialAlreadyFinished(job.id, number, trial.state)
     num_steps = trial.config["num_steps"]
     for index, measurement in enumerate(told.measurements):
         if measurement.step > num_steps:
@@ -108,7 +100,7 @@ def decision(session: Session, job_id: str, number: int, *, lease: str) -> Answe
     trial = TrialRepository(session).get(job_id, number)
     held = TrialLeaseRepository(session).find(job_id, number)
     if job.state.is_final:
-        return Answer(decision=ExternalDecision.STOP, why=f"the job has {job.state}")
+        return _stop(job, trial)
     if held is not None and held.name == lease:
         if trial.requested is TrialRequest.STOP:
             return Answer(decision=ExternalDecision.STOP, why="a user stops the trial")
@@ -119,6 +111,18 @@ def decision(session: Session, job_id: str, number: int, *, lease: str) -> Answe
     if last is not None and last.decision is not ExternalDecision.CONTINUE:
         return last
     return Answer(decision=ExternalDecision.STOP, why="the lease has ended")
+
+
+def _over(job: Job, trial: Trial) -> Answer | None:
+    """The answer to whatever is told of a trial that has ended, or whose job has; None: neither has."""
+    return _stop(job, trial) if job.state.is_final or trial.state.is_final else None
+
+
+def _stop(job: Job, trial: Trial) -> Answer:
+    """Tells a client which of the two has ended; of a trial that its job's end cut off, the job."""
+    is_of_job = job.state.is_final and trial.state is not TrialState.COMPLETED
+    why = f"the job has ended: {job.state}" if is_of_job else f"the trial is {trial.state}"
+    return Answer(decision=ExternalDecision.STOP, why=why)
 
 
 def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked) -> Asked:

@@ -14,7 +14,7 @@ from service.domain import FailureReason, JobState, TrialState
 from service.store.models import Trial
 from service.store.repositories import RecommendationRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases.steer import pause_job, resume_job, stop_trial
+from service.use_cases.steer import cancel_job, pause_job, resume_job, stop_trial
 from service.use_cases.waiting import NO_CLIENT
 from tests.support.service.external import Run, submit_external
 from tests.support.service.live import running
@@ -117,7 +117,12 @@ def test_clients_train_a_job_to_its_recommendation(world: World) -> None:
     assert world.report(second, 10, loss=3.0)["why"] == "the trial is completed"
     # Said again, as a client does that knows no better; and by one that has lost its lease.
     assert world.end(second)["decision"] == "stop"
-    assert world.post("trials/1/reports", {"lease": second["lease"]}).status_code == 409
+    assert world.report(second, 9) == {
+        "decision": "stop",
+        "status": "answered",
+        "recorded_up_to_step": None,
+        "why": "the trial is completed",
+    }
     world.clock.advance(30)
     done = world.end(first, measurements=[{"step": 10, "metrics": {"validation_loss": 0.2}}])
     assert (done["decision"], done["recorded_up_to_step"]) == ("stop", 10)
@@ -238,6 +243,30 @@ def test_a_trial_that_a_user_stops_is_told_so(sqlite_world: World) -> None:
     world.run.signals.told_to_stop = frozenset({0})
     assert world.report(trial, 1)["why"] == "stopped by a user"
     assert world.trial(0).state is TrialState.CANCELLED
+
+
+def test_whatever_is_told_of_a_job_that_was_cancelled_is_answered_stop(world: World) -> None:
+    trial = world.suggest()
+    path = "trials/0/reports"
+    told = {"lease": trial["lease"], "measurements": [{"step": 4, "metrics": {"validation_loss": 0.5}}]}
+    world.report(trial, 3)
+    assert world.post(path, told, "asked before").status_code == 202
+    with world.database.writing() as session:
+        cancel_job(session, world.job, now=world.clock())
+    stop = {
+        "decision": "stop",
+        "status": "answered",
+        "recorded_up_to_step": None,
+        "why": "the job has ended: cancelled",
+    }
+    for key in ("asked before", "asked after"):
+        answer = world.post(path, told, key)
+        assert (answer.status_code, answer.json()) == (200, stop)
+    assert world.report(trial) == stop
+    assert world.end(trial, outcome="failed", reason="error") == stop
+    assert world.end(trial, outcome="released") == stop
+    assert world.decision(trial) == "stop"
+    assert (world.trial(0).state, world.trial(0).step) == (TrialState.CANCELLED, 3)
 
 
 @pytest.mark.parametrize(

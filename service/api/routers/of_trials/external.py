@@ -152,7 +152,8 @@ async def suggest_trial(
         200: {"description": "Whether the trial goes on.", "headers": _REPLAYED},
         202: {
             "model": DecisionRead,
-            "description": "The report is kept, and the job's run takes it in later: go on.",
+            "description": "The report is kept, and the job's run takes it in later: go on. Sent again with the same "
+            "key, it has the run's answer once there is one.",
             "headers": _RETRY_AFTER,
         },
         **problems.documented(403, 404, 408, 409, 413, 415, 422, 503),
@@ -172,7 +173,8 @@ async def report_trial(
     """Takes in what a client has measured, renews its lease, and says whether the trial goes on, is paused or stops.
 
     The measurement of the last step completes the trial. A report without measurements says that the client is still
-    there. A step that is reported again counts once.
+    there. A step that is reported again counts once. What is reported of a trial that has ended, or whose job has,
+    counts for nothing, and its client is told to stop.
     """
     return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
 
@@ -204,7 +206,7 @@ async def end_trial(
     wait_seconds: WaitSeconds = ANSWER_SECONDS,
 ) -> DecisionRead:
     """Takes in the end of a trial, with its last measurements: it completed, it failed for a reason, or its client must
-    go and another one may go on with it.
+    go and another one may go on with it. Of a trial that has ended already, or whose job has, it changes nothing.
     """
     return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
 
