@@ -10,9 +10,10 @@ async with AsyncClient() as client:
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, SupportsIndex
 
 from service.api.schemas.external import DecisionRead
 from service.client.async_client import AsyncClient
@@ -37,18 +38,21 @@ class AsyncExternalTrial(Suggested):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Ends a trial that has not ended: an error fails it, and else it is released, as of a cancelled task."""
-        if self._has_ended:
+        if self._is_left:
             return
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not self._has_ended:
             await self.fail("error", f"{type(error).__name__}: {error}")
         else:
             await self.release(None if error is None else type(error).__name__)
 
     async def report(
-        self, step: int, metrics: Mapping[str, float], *, epoch: float = 0.0, seconds: float | None = None
+        self, step: SupportsIndex, metrics: Mapping[str, float], *, epoch: float = 0.0, seconds: float | None = None
     ) -> bool:
         """Reports what was measured after a step; True if the trial goes on."""
-        return self._take(await self._tell(self._measured(step, metrics, epoch=epoch, seconds=seconds)))
+        report = self._measured(step, metrics, epoch=epoch, seconds=seconds)
+        if self._is_last(step):
+            return self._take(await self._decided(report), is_end=True)
+        return self._take(await self._tell(report))
 
     async def keep(self) -> bool:
         """Says that this process is still there; True if the trial goes on."""
@@ -56,7 +60,7 @@ class AsyncExternalTrial(Suggested):
 
     async def should_stop(self) -> bool:
         """True if the trial does not go on; asks the service, and tells it nothing."""
-        return not self._take(await self._client.call(self._asked()))
+        return not self._hear(await self._client.call(self._asked()))
 
     async def complete(self) -> None:
         """Says that it was trained to its last step, whose measurement was reported."""
@@ -69,6 +73,16 @@ class AsyncExternalTrial(Suggested):
     async def release(self, detail: str | None = None) -> None:
         """Gives the trial back: another client may go on with it."""
         self._take(await self._tell(self._ended("released", detail=detail)), is_end=True)
+
+    async def _decided(self, report: Call[DecisionRead]) -> DecisionRead:
+        """The decision on a report, which is sent again while it is stored only; not decided after so long, it stays
+        stored, and the job's run takes it in some time."""
+        deadline = time.monotonic() + self._give_up_seconds
+        while True:
+            answer = await self._tell(report)
+            if answer.status == "answered" or time.monotonic() > deadline:
+                return answer
+            await asyncio.sleep(PAUSE_SECONDS)
 
     async def _tell(self, call: Call[DecisionRead]) -> DecisionRead:
         patience = Patience(self._give_up_seconds)

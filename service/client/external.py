@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, SupportsIndex
 
 from service.api.schemas.external import DecisionRead
 from service.client.calls import Call
@@ -39,22 +39,25 @@ class ExternalTrial(Suggested):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Ends a trial that has not ended: an error fails it, and else it is released, as after Ctrl-C."""
-        if self._has_ended:
+        """Ends a trial that has not ended: an error fails it, and else it is released, as after Ctrl-C, or when the
+        service was asked (`should_stop`) and only then said that it does not go on."""
+        if self._is_left:
             return
-        if isinstance(error, Exception):
+        if isinstance(error, Exception) and not self._has_ended:
             self.fail("error", f"{type(error).__name__}: {error}")
         else:
             self.release(None if error is None else type(error).__name__)
 
     def report(
-        self, step: int, metrics: Mapping[str, float], *, epoch: float = 0.0, seconds: float | None = None
+        self, step: SupportsIndex, metrics: Mapping[str, float], *, epoch: float = 0.0, seconds: float | None = None
     ) -> bool:
         """Reports what was measured after a step; True if the trial goes on.
 
-        Through an outage of the service it tries again; what was taken in counts once.
+        Through an outage of the service it tries again; what was taken in counts once. Of the last step it waits until
+        the service has decided, for as long as through an outage: there is nothing else to do for the trial.
 
         Args:
+            step: an integer of any kind.
             metrics: by name, the job's objective among them; what is not finite is told as such.
             epoch: passes over the training data so far.
             seconds: training time so far; None: as long as the trial has been with its clients.
@@ -63,7 +66,10 @@ class ExternalTrial(Suggested):
             ApiError: the service refused it; the problem names the field.
             ServiceUnreachable: it was away for too long.
         """
-        return self._take(self._tell(self._measured(step, metrics, epoch=epoch, seconds=seconds)))
+        report = self._measured(step, metrics, epoch=epoch, seconds=seconds)
+        if self._is_last(step):
+            return self._take(self._decided(report), is_end=True)
+        return self._take(self._tell(report))
 
     def keep(self) -> bool:
         """Says that this process is still there, before a stretch without measurements; True if the trial goes on.
@@ -74,12 +80,12 @@ class ExternalTrial(Suggested):
         return self._take(self._tell(self._kept()))
 
     def should_stop(self) -> bool:
-        """True if the trial does not go on; asks the service, and tells it nothing.
+        """True if the trial does not go on; asks the service, and tells it nothing: the end of `with` gives it back.
 
         Raises:
             ApiError, ServiceUnreachable: as `report`.
         """
-        return not self._take(self._client.call(self._asked()))
+        return not self._hear(self._client.call(self._asked()))
 
     def complete(self) -> None:
         """Says that it was trained to its last step, whose measurement was reported.
@@ -105,6 +111,16 @@ class ExternalTrial(Suggested):
             ApiError, ServiceUnreachable: as `report`.
         """
         self._take(self._tell(self._ended("released", detail=detail)), is_end=True)
+
+    def _decided(self, report: Call[DecisionRead]) -> DecisionRead:
+        """The decision on a report, which is sent again while it is stored only; not decided after so long, it stays
+        stored, and the job's run takes it in some time."""
+        deadline = time.monotonic() + self._give_up_seconds
+        while True:
+            answer = self._tell(report)
+            if answer.status == "answered" or time.monotonic() > deadline:
+                return answer
+            time.sleep(PAUSE_SECONDS)
 
     def _tell(self, call: Call[DecisionRead]) -> DecisionRead:
         patience = Patience(self._give_up_seconds)

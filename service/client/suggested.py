@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+import operator
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, SupportsIndex
 
 import httpx
 
@@ -33,11 +35,14 @@ class Suggested:
     def __init__(self, job_id: str, suggested: SuggestedTrial) -> None:
         self.suggested = suggested
         self.decision = ExternalDecision.CONTINUE
-        """As the service said last."""
+        """As the service said last, or when the trial ended. `CONTINUE` at its end: the service has stored what was
+        told, and not decided yet."""
         self.why: str | None = None
         """Why it is paused or stopped, for a person."""
         self._path = f"/v1/jobs/{job_id}/trials/{suggested.number}"
         self._has_ended = False
+        self._is_left = False
+        self._lock = threading.Lock()  # a thread may keep the trial while another one reports
 
     @property
     def number(self) -> int:
@@ -64,11 +69,21 @@ class Suggested:
         """Of the whole trial."""
         return int(self.config["num_steps"])
 
+    @property
+    def has_ended(self) -> bool:
+        """True if it does not go on here."""
+        return self._has_ended
+
     def _measured(
-        self, step: int, metrics: Mapping[str, float], *, epoch: float, seconds: float | None
+        self, step: SupportsIndex, metrics: Mapping[str, float], *, epoch: float, seconds: float | None
     ) -> Call[DecisionRead]:
         values = {name: float(value) if math.isfinite(value) else None for name, value in metrics.items()}
-        measured = {"step": step, "metrics": values, "epoch": epoch, "seconds": seconds}
+        measured = {
+            "step": operator.index(step),
+            "metrics": values,
+            "epoch": float(epoch),
+            "seconds": None if seconds is None else float(seconds),
+        }
         return self._telling("reports", {"measurements": [measured]})
 
     def _kept(self) -> Call[DecisionRead]:
@@ -86,10 +101,32 @@ class Suggested:
         return Call(reading(DecisionRead), "POST", f"{self._path}/{what}", body=sent, headers=_own_key())
 
     def _take(self, answer: DecisionRead, *, is_end: bool = False) -> bool:
-        """Notes what the service decided; True if the trial goes on."""
-        self.decision, self.why = answer.decision, answer.why
-        self._has_ended |= is_end or answer.decision is not ExternalDecision.CONTINUE
+        """Notes what the service decided on what it was told; True if the trial goes on.
+
+        Args:
+            is_end: whether it was told all that there is to tell, whatever it decides.
+        """
+        is_end = is_end or answer.decision is not ExternalDecision.CONTINUE
+        with self._lock:
+            self._is_left |= is_end
+            self._note(answer, is_end=is_end)
         return not self._has_ended
+
+    def _hear(self, answer: DecisionRead) -> bool:
+        """Notes what the service decided and was only asked for: it counts the trial as this client's until it is told
+        that the client has left."""
+        with self._lock:
+            self._note(answer, is_end=answer.decision is not ExternalDecision.CONTINUE)
+        return not self._has_ended
+
+    def _note(self, answer: DecisionRead, *, is_end: bool) -> None:
+        if not self._has_ended:  # what another thread is told afterwards says only that it has
+            self.decision, self.why = answer.decision, answer.why
+            self._has_ended = is_end
+
+    def _is_last(self, step: SupportsIndex) -> bool:
+        """True if nothing is left to tell of the trial after a report of this step."""
+        return operator.index(step) >= self.num_steps
 
 
 def suggestion(job_id: str, name: str | None) -> Call[SuggestionRead]:

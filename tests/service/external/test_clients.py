@@ -8,27 +8,41 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
+from typing import Any
 
+import numpy as np
 import pytest
 from sqlalchemy import select
 from typer.testing import CliRunner
 
 from service.cli.commands import app
-from service.client import ApiError, AsyncClient, Client, ServiceUnreachable, async_external, external_trials, suggest
+from service.client import (
+    ApiError,
+    AsyncClient,
+    Client,
+    ExternalTrial,
+    ServiceUnreachable,
+    async_external,
+    external_trials,
+    suggest,
+)
 from service.client.suggested import Patience
 from service.domain import FailureReason, JobState, TrialState
-from service.specification.external.messages import RequestKind
+from service.specification.external.messages import ExternalDecision, RequestKind
 from service.store.models import ExternalRequest, Trial
-from service.store.repositories import JobRepository, TrialRepository
+from service.store.repositories import ExternalRequestRepository, JobRepository, TrialRepository
 from service.store.session import Database
 from tests.support import event_loop
 from tests.support.readmes import ROOT
 from tests.support.service.external import served, submit_external
 from tests.support.service.live import running
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
+
+STOP = ExternalDecision.STOP
 
 PROGRAM = """
 import json, os, pathlib, sys
@@ -129,6 +143,85 @@ def test_trials_are_trained_by_a_loop_that_awaits(sqlite_database: Database) -> 
     assert states.pop(1) == (TrialState.FAILED, "ZeroDivisionError: 0")
     assert states == [(TrialState.COMPLETED, None)] * 3
     assert state_of(sqlite_database, job) is JobState.SUCCEEDED
+
+
+@pytest.mark.slow
+def test_a_last_step_that_is_decided_later_is_waited_for(sqlite_database: Database) -> None:
+    job = submit_external(sqlite_database, budget={"num_trials": 2})
+
+    def train(trial: ExternalTrial) -> bool:
+        with trial:
+            return trial.report(np.int64(10), {"validation_loss": np.float64(0.5)}, epoch=float32)
+
+    async def train_awaiting(url: str) -> bool:
+        async with AsyncClient(url) as client:
+            trial = await async_external.suggest(client, job)
+            assert trial is not None
+            suggested.set()
+            await asyncio.to_thread(run_has_gone.wait)
+            async with trial:
+                return await trial.report(np.int64(10), {"validation_loss": 0.5}) or trial.decision is not STOP
+
+    float32: Any = np.float32(1.0)
+
+    def waits() -> bool:
+        with sqlite_database.reading() as session:
+            return ExternalRequestRepository(session).num_waiting(job) > 0
+
+    suggested, run_has_gone = Event(), Event()
+    with running(sqlite_database) as url, Client(url) as client, ThreadPoolExecutor() as pool:
+        with served(sqlite_database) as run:
+            trial = suggest(client, job)
+            assert trial is not None
+            awaiting = pool.submit(event_loop.run, train_awaiting(url))
+            assert suggested.wait(PATIENCE_SECONDS)
+        run.end()
+        run_has_gone.set()
+        goes_on = pool.submit(train, trial)
+        wait_until(waits, "a report that nobody answers yet")
+        with served(sqlite_database):
+            assert not goes_on.result()
+            assert not awaiting.result()
+    assert (trial.decision, trial.why) == (STOP, "the trial is completed")
+    assert [(ended.state, ended.losses) for ended in trials_of(sqlite_database, job)] == [(TrialState.COMPLETED, 0)] * 2
+
+
+@pytest.mark.slow
+def test_a_trial_of_a_job_that_was_cancelled_stops(sqlite_database: Database) -> None:
+    job = submit_external(sqlite_database)
+    with running(sqlite_database) as url, Client(url) as client:
+        with served(sqlite_database):
+            trials = [trial for trial in (suggest(client, job) for _ in range(4)) if trial is not None]
+        client.cancel(job)
+        reporting, keeping, failing, left = trials
+        with reporting:
+            assert not reporting.report(5, {"validation_loss": 0.5})
+            assert not reporting.report(10, {"validation_loss": 0.5})  # by one that does not listen
+        assert not keeping.keep()
+        with pytest.raises(ZeroDivisionError), failing:
+            raise ZeroDivisionError
+        with left:
+            pass
+        assert {(trial.decision, trial.why) for trial in trials} == {(STOP, "the job has ended: cancelled")}
+        assert suggest(client, job) is None
+
+
+@pytest.mark.slow
+def test_a_trial_whose_client_hears_of_a_pause_is_given_back(sqlite_database: Database) -> None:
+    job = submit_external(sqlite_database)
+    with running(sqlite_database) as url, Client(url) as client:
+        with served(sqlite_database) as run:
+            trial = suggest(client, job)
+            assert trial is not None
+        client.pause(job)
+        with trial:
+            assert trial.should_stop()
+        assert trial.decision is ExternalDecision.PAUSE
+        run.end()
+        client.resume(job)
+        with served(sqlite_database):
+            wait_until(lambda: trials_of(sqlite_database, job)[0].state is TrialState.QUEUED, "its return")
+    assert trials_of(sqlite_database, job)[0].losses == 0  # its lease has not just run out
 
 
 @pytest.mark.slow
