@@ -27,15 +27,17 @@ def agent(
 
     COMMAND finds the trial's config as JSON in the file that SHAMPOO_TRIAL_CONFIG names, its number in SHAMPOO_TRIAL,
     and the step up to which a checkpoint of it may be in SHAMPOO_TRIAL_BEGINS_AT_STEP. It prints what it measures, one
-    line like {"step": 100, "metrics": {"validation_loss": 0.41}} each; its other lines are shown. SIGTERM tells it to
-    end. Exit status 0: the job hands out no more trials.
+    line like {"step": 100, "metrics": {"validation_loss": 0.41}} each, with "epoch" and "seconds" if it likes; other
+    keys are left aside, and other lines are shown. A metric of NaN, Infinity or null is not finite: a trial whose
+    command ends after such a measurement, before its last step, has diverged, which is no error. SIGTERM tells COMMAND
+    to end: its trial is stopped or paused, or its job has ended. Exit status 0: the job hands out no more trials.
     """
     from service.client.agent import Terminated, train_with_command
 
     with client_at(url, token) as client:
         try:
             for told in train_with_command(client, job, command, name=name, max_trials=max_trials):
-                say(told)
+                say(told.text, err=told.is_fault)
         except Terminated:
             say("told to end: the trial is released", err=True)
             raise typer.Exit(128 + signal.SIGTERM) from None

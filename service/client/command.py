@@ -1,0 +1,78 @@
+"""A command that somebody else wrote, as a process: its lines while it runs, and its end in any case."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import IncrementalNewlineDecoder
+
+POLL_SECONDS = 0.2
+"""Between two looks whether a command that prints nothing has ended, or is to."""
+PIPE_BYTES = 2**20
+"""The most that a pipe holds: what was in it is read at once."""
+
+
+class RunningCommand:
+    """A process whose standard output is read. Its end is its own: processes that it leaves behind, and that have its
+    output open, are not waited for."""
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, bufsize=0)
+        assert self._process.stdout is not None
+        self._output = self._process.stdout
+        os.set_blocking(self._output.fileno(), False)
+        self._decoder = IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+        self._begun = ""
+        """Of a line whose end has not come."""
+
+    @property
+    def exit_status(self) -> int | None:
+        """None: it has not ended."""
+        return self._process.returncode
+
+    def lines(self, goes_on: Callable[[], bool]) -> Iterator[str]:
+        """What it prints, until it has ended or closed its output, or `goes_on` says that it is not to be read on."""
+        is_open = True
+        while is_open and goes_on():
+            has_ended = self._process.poll() is not None  # before the look: all that it has printed is there then
+            piece = self._piece(0.0 if has_ended else POLL_SECONDS)
+            is_open = piece is not None and not has_ended
+            yield from self._lines_of(piece or b"", is_last=not is_open)
+
+    def wait(self, seconds: float) -> None:
+        """Waits for its end, so long at most. What it still prints is read, so that it need not wait, and dropped."""
+        deadline = time.monotonic() + seconds
+        is_open = True
+        while self._process.poll() is None and (left := deadline - time.monotonic()) > 0:
+            if is_open:
+                is_open = self._piece(min(left, POLL_SECONDS)) is not None
+            else:
+                time.sleep(min(left, POLL_SECONDS))
+
+    def end(self, seconds: float) -> None:
+        """Ends it if it has not ended: asks it to, and after so long makes it."""
+        with self._process:
+            if self._process.poll() is None:
+                self._process.terminate()
+                self.wait(seconds)
+                self._process.kill()  # nothing, if it has ended
+
+    def _piece(self, seconds: float) -> bytes | None:
+        """What it has printed, for which it has so long; None: its output is closed."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._output, selectors.EVENT_READ)
+            selector.select(seconds)
+        try:
+            return os.read(self._output.fileno(), PIPE_BYTES) or None
+        except BlockingIOError:
+            return b""
+
+    def _lines_of(self, piece: bytes, *, is_last: bool) -> Iterator[str]:
+        *lines, self._begun = (self._begun + self._decoder.decode(piece, final=is_last)).split("\n")
+        yield from lines
+        if is_last and self._begun:
+            yield self._begun
