@@ -180,8 +180,7 @@ class Serving:
             case Suggest() as asked:
                 return self._suggest(request.id, asked, now)
             case Report() as report:  # an `End` is one
-                assert request.number is not None
-                self._take_in(request.id, request.number, report, now)
+                self._take_in(request, report, now)
                 return True
 
     def _suggest(self, request_id: int, asked: Suggest, now: datetime) -> bool:
@@ -233,13 +232,15 @@ class Serving:
                 case Done(is_early):
                     raise RunEnded(Ending.DONE_EARLY if is_early else Ending.DONE)
 
-    def _take_in(self, request_id: int, number: int, report: Report, now: datetime) -> None:
+    def _take_in(self, request: ExternalRequest, report: Report, now: datetime) -> None:
+        request_id, number = request.id, request.number
+        assert number is not None
         held = self._held.get(number)
         if held is None or held.lease.name != report.lease:
             why = "the lease has ended: nothing came for too long, or the trial was ended by others"
             self._reply(request_id, Answer(decision=ExternalDecision.STOP, why=why), now)
             return
-        up_to, end = self._measure(number, held, report, now)
+        up_to, end = self._measure(number, held, report, reported_at=request.created_at)
         if end is None and isinstance(report, End):
             end = self._end_of(number, held, report)
             if end is None:
@@ -261,11 +262,19 @@ class Serving:
         self._reply(request_id, Answer(decision=decision, recorded_up_to_step=up_to, why=why[:2000]), now)
         self._end(number, end)
 
-    def _measure(self, number: int, held: _Held, report: Report, now: datetime) -> tuple[int | None, TrialEnd | None]:
+    def _measure(
+        self, number: int, held: _Held, report: Report, *, reported_at: datetime
+    ) -> tuple[int | None, TrialEnd | None]:
         """Takes in measurements of a trial, up to the one that ends its stay with its client, if one does; the step of
-        the last one taken, and that end."""
+        the last one taken, and that end.
+
+        Args:
+            reported_at: before now where the report had to wait, as while the job was paused: nothing says that the
+                trial was trained meanwhile.
+        """
         up_to: int | None = None
-        so_far = held.lease.begun_seconds + (now - held.lease.begun_at).total_seconds()
+        with_client = (reported_at - held.lease.begun_at).total_seconds()
+        so_far = held.lease.begun_seconds + max(0.0, with_client)  # two machines' clocks
         config = self._trials.config(number)
         length = self._plan.length.of_trial(config.batch_size)
         for measured in report.measurements:

@@ -234,6 +234,48 @@ def test_a_paused_job_keeps_what_is_reported(world: World) -> None:
     assert (again["number"], again["begins_at_step"]) in ((0, 4), (2, 0))
 
 
+def test_time_that_a_job_is_paused_is_no_training_time(sqlite_world: World) -> None:
+    world = sqlite_world
+    trial = world.suggest()
+    world.clock.advance(2)
+    with world.database.writing() as session:
+        pause_job(session, world.job, now=world.clock())
+    world.run.end()
+    measured = {"step": 4, "metrics": {"validation_loss": 1}}
+    told = world.post("trials/0/reports", {"lease": trial["lease"], "measurements": [measured]})
+    assert told.json()["decision"] == "pause"
+    world.clock.advance(600)
+    with world.database.writing() as session:
+        resume_job(session, world.job, now=world.clock())
+    world.restart()
+    world.run.turn()
+    assert (world.trial(0).seconds, world.trial(0).spent_seconds) == (2.0, 2.0)
+    world.clock.advance(2)
+    world.run.turn()
+    again = world.suggest()
+    assert again["number"] == 0
+    world.clock.advance(3)
+    world.report(again, 10)
+    assert (world.trial(0).seconds, world.trial(0).spent_seconds) == (5.0, 5.0)
+
+
+def test_what_is_reported_while_no_run_serves_is_as_old_as_its_request(sqlite_world: World) -> None:
+    world = sqlite_world
+    trial = world.suggest()
+    body = {"lease": trial["lease"], "measurements": [{"step": 4, "metrics": {"validation_loss": 1}}]}
+    world.clock.advance(5)
+    assert world.post("trials/0/reports", body, "late").status_code == 202
+    world.run.kill()
+    world.clock.advance(40)
+    assert world.post("trials/0/reports", body, "late").status_code == 202  # its client asks again
+    world.restart()
+    world.run.turn()
+    assert world.trial(0).seconds == 5.0
+    world.clock.advance(5)  # it has been trained all the time
+    world.report(trial, 10)
+    assert world.trial(0).seconds == 50.0
+
+
 def test_a_trial_that_a_user_stops_is_told_so(sqlite_world: World) -> None:
     world = sqlite_world
     trial = world.suggest()
