@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from service.scheduler.policy.protocol import Decision, Policy
 from trainers.config import Measurement
@@ -28,6 +28,10 @@ class Decisions:
     def metric(self) -> str:
         """Of the first objective."""
         return self._metrics[0]
+
+    def not_finite(self, metrics: Mapping[str, float]) -> str | None:
+        """The first objective that was measured and is not finite; None: there is none."""
+        return next((name for name in self._metrics if not math.isfinite(metrics.get(name, 0.0))), None)
 
     def report(self, number: int, measurement: Measurement) -> Decision:
         """Tells the policy a measurement of a trial; the policy's decision."""

@@ -16,6 +16,7 @@ from service.scheduler.tune.messages import TrialReport
 from service.scheduler.tune.open_trials import MAX_DETAIL_LENGTH, OpenTrials, TrialEnd
 from service.scheduler.tune.run_end import JobImpossible
 from service.specification.planning import JobPlan, check_population_is_measured
+from trainers.config import Diverged
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,10 @@ class Judgement:
             detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
             return self.of_failure(number, FailureReason.ERROR, detail)
         if report.measurement is not None:
+            objective = self._decisions.not_finite(report.measurement.metrics)
+            if objective is not None:  # where others train it: our own training ends before it measures such a step
+                diverged = Diverged(report.measurement.step, f"{objective} is not finite")
+                return self.of_failure(number, FailureReason.DIVERGED, str(diverged))
             broken = violation(
                 self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"
             )

@@ -49,7 +49,8 @@ class ExternalMeasurement(StrictModel):
     step: int = Field(ge=1, le=MAX_COUNT)
     """Steps trained so far, of the config's `num_steps`."""
     metrics: dict[MetricName, float | None] = Field(min_length=1, max_length=MAX_METRICS)
-    """By name, the objectives among them; null: not finite."""
+    """By name, the objectives among them; null: not finite. A trial with an objective that is not fails as `diverged`,
+    in that very step."""
     epoch: float = Field(default=0.0, ge=0)
     """Passes over the training data so far."""
     seconds: float | None = Field(default=None, ge=0)

@@ -138,11 +138,16 @@ signal.signal(signal.SIGTERM, end)
 def test_a_trial_that_diverged_is_no_error(sqlite_database: Database) -> None:
     job = submit_external(sqlite_database, budget={"num_trials": 5})
     program = """
-tell(5, float("nan"))
+def measure(step, perplexity):
+    print(json.dumps({"step": step, "metrics": {"validation_loss": 1.0, "perplexity": perplexity}}), flush=True)
+if trial == "0":
+    tell(5, float("nan"))
+    time.sleep(1000)  # until it is told to end, in that very step
+measure(5, float("nan"))
 if trial == "4":
-    tell(10, float("inf"))
+    measure(10, float("inf"))
 elif trial == "3":
-    tell(6, 0.5)
+    measure(6, 0.5)
 sys.exit(int(trial))
 """
     with running(sqlite_database) as url, served(sqlite_database):
@@ -150,10 +155,10 @@ sys.exit(int(trial))
     assert result.exit_code == 0, result.output
     *diverged, error, completed = trials_of(sqlite_database, job)
     assert [(trial.state, trial.reason) for trial in diverged] == [(TrialState.FAILED, FailureReason.DIVERGED)] * 3
-    assert diverged[0].detail == "validation_loss not finite at step 5; it ended before the trial's last step"
-    assert diverged[1].detail == "validation_loss not finite at step 5; exit status 1"
+    assert diverged[0].detail == "diverged at step 5: validation_loss is not finite"
+    assert diverged[1].detail == "perplexity not finite at step 5; exit status 1"
     assert (error.state, error.reason) == (TrialState.FAILED, FailureReason.ERROR)  # it was finite again
-    assert (completed.state, completed.value) == (TrialState.COMPLETED, None)
+    assert (completed.state, completed.value) == (TrialState.COMPLETED, 1.0)
 
 
 @pytest.mark.processes

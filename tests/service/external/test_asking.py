@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -274,6 +274,59 @@ def test_what_is_reported_while_no_run_serves_is_as_old_as_its_request(sqlite_wo
     world.clock.advance(5)  # it has been trained all the time
     world.report(trial, 10)
     assert world.trial(0).seconds == 50.0
+
+
+@pytest.mark.parametrize(
+    ("pruner", "steps"),
+    [
+        ({"name": "none"}, (1, 5, 10)),
+        ({"name": "none"}, (10,)),
+        ({"name": "median", "min_steps": 1}, (1, 5, 10)),
+        ({"name": "asha"}, (10,)),
+    ],
+)
+def test_a_trial_whose_objective_is_not_finite_has_diverged(
+    sqlite_database: Database, pruner: Any, steps: Sequence[int]
+) -> None:
+    for world in world_of(sqlite_database, pruner=pruner):
+        trial = world.suggest()
+        world.clock.advance(3)
+        measurements = [{"step": step, "metrics": {"validation_loss": None, "other": 1.0}} for step in steps]
+        told = world.ask("trials/0/reports", {"lease": trial["lease"], "measurements": measurements})
+        why = f"diverged at step {steps[0]}: validation_loss is not finite"
+        assert (told["decision"], told["recorded_up_to_step"], told["why"]) == ("stop", steps[0], why)
+        ended = world.trial(0)
+        assert (ended.state, ended.reason, ended.detail) == (TrialState.FAILED, FailureReason.DIVERGED, why)
+        assert (ended.step, ended.value, ended.spent_seconds) == (steps[0], None, 3.0)
+        world.run.kill()
+        world.restart()  # for which it has ended as well
+        for number in (1, 2, 3):
+            following = world.suggest()
+            assert following["number"] == number
+            world.report(following, 10)
+        assert world.run.state is JobState.SUCCEEDED
+        assert world.http.get(f"/jobs/{world.job}").status_code == 200
+        assert world.http.get(f"/jobs/{world.job}/trials/0").status_code == 200
+
+
+def test_another_metric_may_be_not_finite(sqlite_world: World) -> None:
+    world = sqlite_world
+    trial = world.suggest()
+    measured = [{"step": step, "metrics": {"validation_loss": 0.5, "perplexity": None}} for step in (5, 10)]
+    told = world.ask("trials/0/reports", {"lease": trial["lease"], "measurements": measured})
+    assert told["why"] == "the trial is completed"
+    assert (world.trial(0).state, world.trial(0).value) == (TrialState.COMPLETED, 0.5)
+
+
+def test_a_second_objective_that_is_not_finite_fails_its_trial(sqlite_database: Database) -> None:
+    metrics = {"validation_loss": "minimize", "accuracy": "maximize"}
+    two = [{"metric": name} for name in metrics]
+    for world in world_of(sqlite_database, external={"lease_seconds": 60.0, "metrics": metrics}, objectives=two):
+        trial = world.suggest()
+        measured = [{"step": 5, "metrics": {"validation_loss": 0.5, "accuracy": None}}]
+        told = world.ask("trials/0/reports", {"lease": trial["lease"], "measurements": measured})
+        assert told["why"] == "diverged at step 5: accuracy is not finite"
+        assert world.trial(0).reason is FailureReason.DIVERGED
 
 
 def test_a_trial_that_a_user_stops_is_told_so(sqlite_world: World) -> None:

@@ -233,7 +233,7 @@ def test_what_a_client_does_with_a_trial_it_cannot_train(sqlite_database: Databa
             trial = suggest(client, job)
             assert trial is not None
             with trial:
-                trial.report(1, {"validation_loss": float("nan")})
+                trial.report(1, {"validation_loss": 1.0})
                 trial.keep()
                 if error is not None:
                     raise error
@@ -257,6 +257,19 @@ def test_what_a_client_does_with_a_trial_it_cannot_train(sqlite_database: Databa
     )
     assert (released.state, released.losses) == (TrialState.FAILED, 0)
     assert again.number == 2
+
+
+def test_a_client_that_measures_no_number_is_told_to_stop(sqlite_database: Database) -> None:
+    job = submit_external(sqlite_database)
+    with running(sqlite_database) as url, served(sqlite_database), Client(url) as client:
+        trial = suggest(client, job)
+        assert trial is not None
+        with trial:
+            assert trial.report(1, {"validation_loss": 1.0})
+            assert not trial.report(2, {"validation_loss": float("nan")})
+        assert trial.why == "diverged at step 2: validation_loss is not finite"
+    diverged = trials_of(sqlite_database, job)[0]
+    assert (diverged.state, diverged.reason) == (TrialState.FAILED, FailureReason.DIVERGED)
 
 
 @pytest.mark.processes
