@@ -54,8 +54,8 @@ class ExternalMeasurement(StrictModel):
     epoch: float = Field(default=0.0, ge=0)
     """Passes over the training data so far."""
     seconds: float | None = Field(default=None, ge=0)
-    """Training time so far, that of earlier clients of the trial included; null: as long as the trial has been with its
-    clients."""
+    """Training time so far, that of earlier clients of the trial included: no more than has passed since the trial was
+    first handed out, and a minute for clocks that differ. Null: as long as the trial has been with its clients."""
 
     def to_measurement(self, *, seconds: float) -> Measurement:
         """The measurement as runs record it; `seconds`: where the client gives none."""

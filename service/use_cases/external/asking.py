@@ -30,6 +30,9 @@ from service.store.session import Session
 MAX_WAITING = 2000
 """Requests of one job that wait for its run; further ones are told that the service is busy."""
 
+MAX_CLOCK_DIFFERENCE_SECONDS = 60.0
+"""Between the machines of the API and of a job's run, which notes when it hands a trial out."""
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -69,7 +72,8 @@ def report(session: Session, job_id: str, number: int, told: Report, *, key: str
     Raises:
         NotFound: no such job or trial.
         TrialsTrainedHere, IdempotencyKeyReused, ServiceBusy: as `ask_for_trial`.
-        InvalidInput: a measurement is of no step that the trial has, or leaves the objective out.
+        InvalidInput: a measurement is of no step that the trial has, leaves the objective out, or tells a longer
+            training than there was time for.
     """
     job = _external_job(session, job_id)
     trial = TrialRepository(session).get(job_id, number)
@@ -86,6 +90,7 @@ def report(session: Session, job_id: str, number: int, told: Report, *, key: str
             raise InvalidInput(f"measurements[{index}].step", f"exceeds the trial's {num_steps} steps")
         if job.metric not in measurement.metrics:
             raise InvalidInput(f"measurements[{index}].metrics", f"must have the job's objective, {job.metric!r}")
+    _check_seconds(trial, told, now)
     stored = _store(session, job, kind, number, told, key=key, now=now)
     return _settled(session, job, number, told, stored)
 
@@ -127,7 +132,8 @@ def _stop(job: Job, trial: Trial) -> Answer:
 
 def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked) -> Asked:
     """What was asked, with the answer that a client gets at once whose job is paused: its run takes the report in when
-    it goes on, and the trial, which its client then has left, without a loss."""
+    it goes on, and the trial, which its client then has left, without a loss. A client that no longer has the trial
+    changes nothing."""
     if asked.answer is not None or not _is_pausing(job):
         return asked
     if not isinstance(told, End):
@@ -141,6 +147,21 @@ def checked(answer: Answer) -> Answer:
     """The answer. Raises: TrialNotComplete: it says that the request contradicts the trial's state."""
     if answer.conflict:
         raise TrialNotComplete(answer.why or "the trial is not complete")
+def _check_seconds(trial: Trial, told: Report, now: datetime) -> None:
+    """Raises: InvalidInput: a measurement tells a longer training than there was time for: another unit, or a time of
+    day."""
+    if trial.started_at is None:
+        return  # nobody has it, so that nothing is taken in
+    age = max(0.0, (now - trial.started_at).total_seconds())
+    for index, measurement in enumerate(told.measurements):
+        if measurement.seconds is not None and measurement.seconds > age + MAX_CLOCK_DIFFERENCE_SECONDS:
+            raise InvalidInput(
+                f"measurements[{index}].seconds",
+                f"must be the training time so far, got {measurement.seconds:g} s, but the trial was first handed out "
+                f"only {age:.0f} s ago",
+            )
+
+
     return answer
 
 

@@ -329,6 +329,26 @@ def test_a_second_objective_that_is_not_finite_fails_its_trial(sqlite_database: 
         assert world.trial(0).reason is FailureReason.DIVERGED
 
 
+def test_a_training_time_longer_than_the_trial_is_old_is_refused(sqlite_world: World) -> None:
+    world = sqlite_world
+    trial = world.suggest()
+    world.clock.advance(30)
+    measured = {"step": 5, "metrics": {"validation_loss": 1}, "seconds": 1.8e9}
+    for path in ("trials/0/reports", "trials/0/end"):
+        answer = world.post(path, {"lease": trial["lease"], "measurements": [measured]})
+        assert answer.status_code == 422, path
+        [error] = answer.json()["errors"]
+        assert (error["field"], error["pointer"]) == ("measurements[0].seconds", "/measurements/0/seconds")
+        assert "1.8e+09" in error["message"]
+        assert "30 s" in error["message"]
+    assert world.trial(0).spent_seconds == 0.0
+    # The trial is as old with its next client.
+    world.end(trial, outcome="released")
+    world.clock.advance(100)
+    assert world.report(world.suggest(), 5, seconds=130.0)["decision"] == "continue"
+    assert world.trial(0).spent_seconds == 130.0
+
+
 def test_a_trial_that_a_user_stops_is_told_so(sqlite_world: World) -> None:
     world = sqlite_world
     trial = world.suggest()
