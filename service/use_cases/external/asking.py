@@ -136,17 +136,17 @@ def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked
     changes nothing."""
     if asked.answer is not None or not _is_pausing(job):
         return asked
+    leases = TrialLeaseRepository(session)
+    held = leases.find(job.id, number)
+    if held is None or held.name != told.lease:
+        return replace(asked, answer=Answer(decision=ExternalDecision.STOP, why="the lease has ended"))
     if not isinstance(told, End):
-        TrialLeaseRepository(session).release(job.id, number)
+        leases.release(job.id, number)
     why = "the job is paused: what was reported is kept"
     up_to = told.measurements[-1].step if told.measurements else None
     return replace(asked, answer=Answer(decision=ExternalDecision.PAUSE, recorded_up_to_step=up_to, why=why))
 
 
-def checked(answer: Answer) -> Answer:
-    """The answer. Raises: TrialNotComplete: it says that the request contradicts the trial's state."""
-    if answer.conflict:
-        raise TrialNotComplete(answer.why or "the trial is not complete")
 def _check_seconds(trial: Trial, told: Report, now: datetime) -> None:
     """Raises: InvalidInput: a measurement tells a longer training than there was time for: another unit, or a time of
     day."""
@@ -162,6 +162,10 @@ def _check_seconds(trial: Trial, told: Report, now: datetime) -> None:
             )
 
 
+def checked(answer: Answer) -> Answer:
+    """The answer. Raises: TrialNotComplete: it says that the request contradicts the trial's state."""
+    if answer.conflict:
+        raise TrialNotComplete(answer.why or "the trial is not complete")
     return answer
 
 

@@ -276,6 +276,29 @@ def test_what_is_reported_while_no_run_serves_is_as_old_as_its_request(sqlite_wo
     assert world.trial(0).seconds == 50.0
 
 
+def test_a_client_that_has_lost_its_trial_does_not_release_it_for_another(sqlite_world: World) -> None:
+    world = sqlite_world
+    lost = world.suggest("node1")
+    world.report(lost, 2)
+    world.clock.advance(61)
+    world.run.turn()
+    own = world.suggest("node2")
+    assert own["number"] == 0
+    with world.database.writing() as session:
+        pause_job(session, world.job, now=world.clock())
+    body = {"lease": lost["lease"], "measurements": [{"step": 9, "metrics": {"validation_loss": 1}}]}
+    told = world.post("trials/0/reports", body)
+    assert (told.status_code, told.json()["decision"], told.json()["why"]) == (200, "stop", "the lease has ended")
+    world.run.end()
+    with world.database.writing() as session:
+        resume_job(session, world.job, now=world.clock())
+    world.restart()
+    world.clock.advance(2)
+    world.run.turn()
+    assert world.report(own, 4)["decision"] == "continue"
+    assert (world.trial(0).step, world.trial(0).runs) == (4, 3)
+
+
 @pytest.mark.parametrize(
     ("pruner", "steps"),
     [
