@@ -148,7 +148,8 @@ class Spot:
     """A place in a body."""
 
     pointer: str
-    """Where it is, as a JSON Pointer (RFC 6901)."""
+    """Where it is, as a JSON Pointer (RFC 6901). Half a surrogate pair in a name, which no answer can hold, is escaped
+    there as in JSON: `\\ud800`."""
     value: JsonValue
     """What stands there, if it is small; None: nothing, or too much."""
 
@@ -174,7 +175,8 @@ def spot_of(body: object, field: str) -> Spot:
         is_in_list = isinstance(node, list) and isinstance(name, int) and name < len(node)
         is_there = is_in_list or (isinstance(node, Mapping) and name in node)
         node = node[name] if is_there else None
-        pointer += "/" + str(name).replace("~", "~0").replace("/", "~1")
+        told = str(name).encode("utf-8", "backslashreplace").decode()
+        pointer += "/" + told.replace("~", "~0").replace("/", "~1")
         rest = rest[taken:].removeprefix(".")
     return Spot(pointer, small(node) if is_there else None)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,6 +14,7 @@ from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
 from tests.support.service.impossible_jobs import IMPOSSIBLE, WORKLOAD, own_space
 from tests.support.service.live import running
+from tests.support.service.scenarios import submit
 from tests.support.waiting import PATIENCE_SECONDS
 
 UNREADABLE: dict[str, tuple[bytes, str]] = {
@@ -28,6 +30,10 @@ UNREADABLE: dict[str, tuple[bytes, str]] = {
         "workload.options.label_smoothing",
     ),
     "half a surrogate pair": (b'{"workload": {"name": "digits-mlp"}, "name": "\\ud800"}', "name"),
+    "half a surrogate pair in a name": (
+        b'{"workload": {"name": "digits-mlp", "options": {"\\ud800": 1}}}',
+        r"workload.options['\ud800']",
+    ),
     "nested beyond the parser": (b"[" * 100_000 + b"]" * 100_000, "body"),
     "nested deep": (b'{"workload": {"name": "digits-mlp", "options": {"o": ' + b"[" * 400 + b"]" * 400 + b"}}}", "[0]"),
     "a name twice": (b'{"workload": {"name": "digits-mlp", "options": {}, "name": "digits-cnn"}}', "body"),
@@ -72,6 +78,26 @@ def test_unreadable_bodies_are_refused(http: httpx.Client) -> None:
     for content, field in UNREADABLE.values():
         answer = http.post("/v1/jobs", content=content, headers={"Content-Type": "application/json"})
         _assert_names(answer, 422, field)
+
+
+def test_half_a_surrogate_pair_in_a_name_is_refused_by_every_address_that_takes_json(
+    sqlite_http: httpx.Client, sqlite_database: Database
+) -> None:
+    job = submit(sqlite_database)
+    operations = [
+        (method, re.sub(r"\{\w+\}", "0", path.replace("{job_id}", job)))
+        for path, methods in sqlite_http.get("/openapi.json").json()["paths"].items()
+        for method, operation in methods.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", ())
+    ]
+    assert {("post", "/v1/jobs"), ("post", f"/v1/jobs/{job}/trials/0/reports")} <= set(operations)
+    for method, path in operations:
+        for body in ('{"\\ud800": 1}', '{"tags": {"a/\\udfff": {}}}', '[{"\\ud800": [{"\\ud800": "\\ud800"}]}]'):
+            answer = sqlite_http.request(method, path, content=body, headers={"Content-Type": "application/json"})
+            assert answer.status_code in (404, 422), (method, path, body, answer.text)
+    told = sqlite_http.post("/v1/jobs", content='{"a/\\udfff": 1}', headers={"Content-Type": "application/json"})
+    [error] = told.json()["errors"]
+    assert (error["field"], error["pointer"]) == (r"['a/\udfff']", r"/a~1\udfff")
 
 
 def test_a_refused_value_is_given_back_if_it_is_small(sqlite_http: httpx.Client) -> None:

@@ -272,6 +272,7 @@ def test_the_kind_of_value_that_is_wanted_and_what_was_given_are_told(
         ({"p": [{"betas[0]": 3, "schedule.warmup": 4}]}, "p[0].schedule.warmup", "/p/0/schedule.warmup", 4),
         ({"a": {"odd 'name": 5}}, "a.odd 'name", "/a/odd 'name", 5),
         ({"a": {}}, "a['b c'][0]", "/a/b c/0", None),
+        ({"a": {"\ud800": {"b": 1}}}, r"a['\ud800'].b", r"/a/\ud800/b", 1),
         ({}, "training.batch_size", "/training/batch_size", None),
         ([1], "body", "", None),
         ({"x": 1}, "", "", {"x": 1}),
