@@ -163,7 +163,7 @@ def read_values(settings: Sequence[str]) -> dict[str, Any]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")  # editors on Windows begin a file with a mark of its encoding
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(str(path), getattr(error, "strerror", None) or str(error)) from error
 

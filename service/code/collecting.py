@@ -32,7 +32,7 @@ def collect(directory: Path) -> dict[str, CodeFile]:
     root = directory.resolve()
     ignore = next((file for name in IGNORE_FILES if (file := root / name).is_file()), None)
     try:
-        lines = () if ignore is None else ignore.read_text().splitlines()
+        lines = () if ignore is None else ignore.read_text(encoding="utf-8-sig").splitlines()
         spec = GitIgnoreSpec.from_lines([*lines, *ALWAYS_LEFT_OUT])
         found: dict[str, CodeFile] = {}
         num_bytes = 0

@@ -137,6 +137,8 @@ def test_a_directory_is_sent_without_what_is_to_be_left_out(tmp_path: Path) -> N
     assert sorted(collect(tmp_path)) == ["link.py", "model.py", "sub/part.py"]
     (tmp_path / ".shampooignore").write_text("sub/\n.env\n")
     assert sorted(collect(tmp_path)) == ["data/big.bin", "link.py", "model.py"]
+    (tmp_path / ".shampooignore").write_text("sub/\n.env\n", encoding="utf-8-sig")  # as editors on Windows write it
+    assert sorted(collect(tmp_path)) == ["data/big.bin", "link.py", "model.py"]
 
 
 def test_a_directory_with_something_that_cannot_go_along_is_refused(tmp_path: Path) -> None:

@@ -107,6 +107,8 @@ def test_a_file_of_requirements_is_read_without_its_comments(tmp_path: Path) -> 
     file = tmp_path / "requirements.txt"
     file.write_text("# what it needs\neinops>=0.8  # for rearrange\n\ntimm\n")
     assert read_requirements(file) == ["einops>=0.8", "timm"]
+    file.write_text("einops\ntimm\n", encoding="utf-8-sig")  # as editors on Windows write it
+    assert read_requirements(file) == ["einops", "timm"]
     file.write_text("--index-url https://example.org\n")
     with pytest.raises(InvalidInput, match="options of pip"):
         read_requirements(file)
