@@ -78,9 +78,20 @@ def import_from_job_code() -> None:
         return
     sys.path[:] = [directory, *(path for path in sys.path if path != directory)]
     importlib.invalidate_caches()
-    files = [*Path(directory).glob("*.py"), *(path.parent for path in Path(directory).glob("*/__init__.py"))]
-    own = {file.stem for file in files}
+    own = _modules_below(Path(directory))
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         file = getattr(sys.modules[name], "__file__", None)
         if name != "__main__" and (file is None or not Path(file).is_relative_to(directory)):
             del sys.modules[name]
+
+
+def modules_of_job_code() -> list[str] | None:
+    """The modules and packages that stand in the directory of the job's code; None: this process is of no job with
+    code, or finds it where it was started."""
+    directory = os.environ.get(CODE_VARIABLE)
+    return sorted(_modules_below(Path(directory))) if directory else None
+
+
+def _modules_below(directory: Path) -> set[str]:
+    files = [*directory.glob("*.py"), *(path.parent for path in directory.glob("*/__init__.py"))]
+    return {file.stem for file in files}

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from trainers.config import InvalidConfig, Json
-from trainers.processes.job_code import import_from_job_code
+from trainers.processes.job_code import import_from_job_code, modules_of_job_code
 from trainers.workload.description import Direction, OptionRole, ParameterGroup, WorkloadDescription, WorkloadOption
 
 MAX_REFERENCE_LENGTH = 200
@@ -179,9 +179,18 @@ def explain(error: BaseException) -> str:
         what = f"it called sys.exit({error.code!r})"
     else:
         what = f"{type(error).__name__}: {_text_of(error)}" if _text_of(error) else type(error).__name__
+    return printable(what, limit=MAX_ERROR_LENGTH) + _place_of(error)
+
+
+def _place_of(error: BaseException) -> str:
+    """File and line where an exception was raised, to follow its text; empty: that says it already, or Python raised it
+    of a module before it ran a line of it."""
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
+        return ""
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
-    where = f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
-    return printable(what, limit=MAX_ERROR_LENGTH) + where
+    if not own or own[-1].filename == importlib.__file__:
+        return ""
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})"
 
 
 def printable(text: str, *, limit: int) -> str:
@@ -193,8 +202,12 @@ def printable(text: str, *, limit: int) -> str:
 
 def _why_not_imported(module_name: str, error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError) and error.name and f"{module_name}.".startswith(f"{error.name}."):
-        places = f"the installed packages and {Path.cwd()}"
-        return f"there is no module {error.name!r} among {places}"
+        sent = modules_of_job_code()
+        if sent is None:
+            return f"there is no module {error.name!r} among the installed packages and {Path.cwd()}"
+        has = printable(", ".join(sent) or "no module", limit=200)
+        there = f"the directory that was sent as the job's code (it has {has})"
+        return f"there is no module {error.name!r} in {there}, among the installed packages or in {Path.cwd()}"
     return f"module {module_name} cannot be imported: {explain(error)}"
 
 

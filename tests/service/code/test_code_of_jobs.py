@@ -117,6 +117,24 @@ def test_of_two_that_are_sent_at_once_the_second_is_counted_with_the_first(datab
     assert [error.quota for error in refused] == ["max_stored_bytes"]
 
 
+@pytest.mark.processes
+def test_a_module_that_the_sent_directory_lacks_is_missed_there(sqlite_database: Database, http: httpx.Client) -> None:
+    files = {f"{name}.py": CodeFile(b"") for name in "abc"}
+    sha256 = keep(sqlite_database, pack({**files, "pkg/__init__.py": CodeFile(b""), "data.txt": CodeFile(b"")}))
+    for name, missing in (("nowhere:Mine", "nowhere"), ("pkg.models:Mine", "pkg.models")):
+        answer = http.post("/v1/jobs", json={"workload": {"name": name}, "code": {"sha256": sha256}})
+        assert answer.status_code == 422
+        [error] = answer.json()["errors"]
+        assert error["field"] == "workload.name"
+        there = "in the directory that was sent as the job's code (it has a, b, c, pkg)"
+        assert f"there is no module {missing!r} {there}, among the installed packages or in " in error["message"]
+    broken = keep(sqlite_database, pack({"model.py": CodeFile(b"x = 1\ndef f(:\n")}))
+    answer = http.post("/v1/jobs", json={"workload": {"name": "model:Mine"}, "code": {"sha256": broken}})
+    [error] = answer.json()["errors"]
+    assert "SyntaxError: invalid syntax (model.py, line 2)" in error["message"]
+    assert "__init__.py" not in error["message"]
+
+
 def test_lists_of_code_come_in_pages(sqlite_database: Database, http: httpx.Client) -> None:
     known = sorted(keep(sqlite_database, pack({f"m{number}.py": CodeFile(b"")})) for number in range(5))
     first = http.get("/v1/code?page_size=3").json()
