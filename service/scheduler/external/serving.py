@@ -98,6 +98,8 @@ class Serving:
         self._held: dict[int, _Held] = {}
         self._ready: deque[TrialOrder] = deque()
         """Trials that wait for a client."""
+        self._released_at: dict[int, int] = {}
+        """The steps at which clients gave trials back before their ends."""
         self._leases_seen_at = clock()
 
     def begin(self) -> None:
@@ -309,8 +311,14 @@ class Serving:
                 return self._judgement.of_failure(number, FailureReason(asked.reason), detail)
             case "released":
                 who = held.lease.client or "its client"
-                detail = f"released by {who}{f': {asked.detail}' if asked.detail else ''}; another one may go on"
-                return self._back_in_queue(number, detail)
+                told = f": {asked.detail}" if asked.detail else ""
+                done = self._decisions.last_step(number)
+                if self._released_at.get(number) == done:
+                    # Again and again it would go to clients that never come to its end.
+                    detail = f"released by {who} at step {done} of {held.num_steps} again{told}"
+                    return self._judgement.of_failure(number, FailureReason.LOST, detail)
+                self._released_at[number] = done
+                return self._back_in_queue(number, f"released by {who}{told}; another one may go on")
             case "completed":
                 return None  # the measurement of its last step completes it
 

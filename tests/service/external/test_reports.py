@@ -147,3 +147,29 @@ def test_a_training_time_longer_than_the_trial_is_old_is_refused(world: World) -
     world.clock.advance(100)
     assert world.report(world.suggest(), 5, seconds=130.0)["decision"] == "continue"
     assert world.trial(0).spent_seconds == 130.0
+
+
+def test_a_trial_that_clients_give_back_at_the_same_step_again_and_again_fails(sqlite_world: World) -> None:
+    """As a training that reports every third step of ten does: it never comes to the last one."""
+    world = sqlite_world
+    for losses in (0, 1, 2):
+        trial = world.suggest()
+        assert trial["number"] == 0
+        world.report(trial, 3, 6, 9)
+        world.end(trial, outcome="released")
+        assert (world.trial(0).state, world.trial(0).losses) == (TrialState.QUEUED, losses)
+    while world.trial(0).state is TrialState.QUEUED:
+        trial = world.suggest()
+        world.report(trial, 9)
+        world.end(trial, outcome="released", detail="the loop has ended")
+    assert world.trial(0).reason is FailureReason.LOST
+    assert world.trial(0).detail == ("lost 4 times; last: released by node1 at step 9 of 10 again: the loop has ended")
+
+
+def test_a_trial_that_gets_on_may_be_given_back_as_often_as_it_likes(sqlite_world: World) -> None:
+    world = sqlite_world
+    for step in range(1, 10):
+        trial = world.suggest()
+        world.report(trial, step)
+        world.end(trial, outcome="released")
+    assert (world.trial(0).state, world.trial(0).losses) == (TrialState.QUEUED, 0)
