@@ -14,21 +14,15 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trainers.data.files import data_files
-from trainers.installation.extras import optional_library
+from trainers.workloads.huggingface.tables import labelled_rows
 from trainers.workloads.language.stdlib_text import VALIDATION_PERIOD
 
 PACKAGES = ("asyncio", "email", "http", "importlib", "logging", "multiprocessing", "unittest", "urllib", "xml")
 """Those that every Python from 3.11 on has and that are large enough to learn from."""
-
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_PARQUET_SUFFIXES = (".parquet", ".pq")
-
 
 NUM_WORDS = 1024
 """Vocabulary of `WordTokenizer`: enough to tell the packages apart, and small beside any model."""
@@ -114,12 +108,12 @@ def read_corpus(
         ValueError: no such files or columns, a text or label is missing, fewer than two classes, or a label that
             occurs in validation only.
     """
-    rows = list(_rows("path", path, text_column, label_column))
+    rows = list(labelled_rows("path", path, text_column, label_column))
     if validation_path is None:
         held_out = [row for row in rows if zlib.crc32(row[0].encode()) % VALIDATION_PERIOD == 0]
         rows = [row for row in rows if zlib.crc32(row[0].encode()) % VALIDATION_PERIOD != 0]
     else:
-        held_out = list(_rows("validation_path", validation_path, text_column, label_column))
+        held_out = list(labelled_rows("validation_path", validation_path, text_column, label_column))
     names = tuple(sorted({label for _, label in rows}))
     if len(names) < 2:
         raise ValueError(f"label_column {label_column!r} must have at least two labels, got {', '.join(names)}")
@@ -145,47 +139,3 @@ def _pieces(package: Path, length: int) -> Iterator[str]:
         if not {"test", "tests"} & set(file.relative_to(package).parts):
             text = file.read_text(encoding="utf-8")
             yield from (text[start : start + length] for start in range(0, len(text) - length + 1, length))
-
-
-def _rows(option: str, path: str, text_column: str, label_column: str) -> Iterator[tuple[str, str]]:
-    """Text and label of each row of the tables at the path."""
-    for file in data_files(option, path, suffixes=(*_DELIMITERS, *_PARQUET_SUFFIXES)):
-        table = _read_table(file.path, (text_column, label_column))
-        columns = [table.column(name).cast("string").to_pylist() for name in (text_column, label_column)]
-        for number, (text, label) in enumerate(zip(*columns, strict=True)):
-            if text is None or label is None:
-                raise ValueError(f"{option} {file.path}: row {number} has no {label_column if text else text_column}")
-            yield text, label
-
-
-def _read_table(file: Path, columns: tuple[str, str]) -> Any:
-    """Both columns of the table in the file.
-
-    Raises:
-        ValueError: the file is none, or lacks a column.
-    """
-    arrow = optional_library("pyarrow", extra="text", purpose="the huggingface workload on tables")
-    try:
-        if file.name.lower().endswith(_PARQUET_SUFFIXES):
-            parquet = optional_library("pyarrow.parquet", extra="text", purpose="the huggingface workload on tables")
-            _check_columns(file, parquet.read_schema(file).names, columns)
-            return parquet.read_table(file, columns=list(dict.fromkeys(columns)))
-        delimiter = _DELIMITERS.get(file.suffix.lower())
-        if delimiter is None:
-            raise ValueError(f"{file} must be named *{', *'.join((*_DELIMITERS, *_PARQUET_SUFFIXES))}")
-        csv = optional_library("pyarrow.csv", extra="text", purpose="the huggingface workload on tables")
-        table = csv.read_csv(
-            file,
-            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=csv.ConvertOptions(column_types=dict.fromkeys(columns, arrow.string())),
-        )
-    except (arrow.ArrowInvalid, arrow.ArrowKeyError) as error:
-        raise ValueError(f"{file} cannot be read as a table: {error}") from error
-    _check_columns(file, table.column_names, columns)
-    return table
-
-
-def _check_columns(file: Path, names: Sequence[str], columns: tuple[str, str]) -> None:
-    for option, column in zip(("text_column", "label_column"), columns, strict=True):
-        if column not in names:
-            raise ValueError(f"{option} must be one of {', '.join(names)} in {file}, got {column!r}")

@@ -1,0 +1,46 @@
+"""Tables as users have them: what is read of CSV, TSV and Parquet files, and what is refused with the file's name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainers.workloads.huggingface.tables import labelled_rows
+
+pyarrow: Any = pytest.importorskip("pyarrow")
+parquet: Any = pytest.importorskip("pyarrow.parquet")
+
+
+def rows(path: Path) -> list[tuple[str, str]]:
+    return list(labelled_rows("path", str(path), "text", "label"))
+
+
+def table(path: Path, content: str) -> Path:
+    path.write_bytes(content.encode())
+    return path
+
+
+@pytest.mark.parametrize("empty", ["", '""'])
+@pytest.mark.parametrize(("suffix", "delimiter"), [(".csv", ","), (".tsv", "\t")])
+def test_an_empty_cell_is_a_missing_one(tmp_path: Path, suffix: str, delimiter: str, empty: str) -> None:
+    path = tmp_path / f"rows{suffix}"
+    with pytest.raises(ValueError, match=rf"path .*rows{suffix}: row 1 has no label"):
+        rows(table(path, f"text{delimiter}label\na{delimiter}x\nb{delimiter}{empty}\n"))
+    with pytest.raises(ValueError, match=rf"path .*rows{suffix}: row 1 has no text"):
+        rows(table(path, f"text{delimiter}label\na{delimiter}x\n{empty}{delimiter}y\n"))
+
+
+def test_words_that_stand_for_nothing_elsewhere_are_texts_and_labels(tmp_path: Path) -> None:
+    found = rows(table(tmp_path / "rows.csv", "text,label\nNA,null\nnan,NULL\n"))
+    assert found == [("NA", "null"), ("nan", "NULL")]
+
+
+def test_an_empty_text_of_parquet_is_one_and_a_null_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"text": ["a", ""], "label": ["x", "y"]}), path)
+    assert rows(path) == [("a", "x"), ("", "y")]
+    parquet.write_table(pyarrow.table({"text": ["a", ""], "label": ["x", None]}), path)
+    with pytest.raises(ValueError, match=r"rows.parquet: row 1 has no label"):
+        rows(path)

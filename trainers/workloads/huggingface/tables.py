@@ -1,0 +1,75 @@
+"""Rows of a user's tables: the text and the label of each, from CSV, TSV or Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from trainers.data.files import data_files
+from trainers.installation.extras import optional_library
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_PARQUET_SUFFIXES = (".parquet", ".pq")
+_PURPOSE = "the huggingface workload on tables"
+
+
+def labelled_rows(option: str, path: str, text_column: str, label_column: str) -> Iterator[tuple[str, str]]:
+    """Text and label of each row of the tables at the path.
+
+    An empty cell of CSV or TSV, quoted or not, is a missing one; Parquet tells the two apart.
+
+    Args:
+        option: what to call the path in an error.
+
+    Raises:
+        ValueError: there are no such files or columns, or a text or label is missing.
+    """
+    columns = (text_column, label_column)
+    for file in data_files(option, path, suffixes=(*_DELIMITERS, *_PARQUET_SUFFIXES)):
+        table = _read_table(file.path, columns)
+        texts, labels = (table.column(name).cast("string").to_pylist() for name in columns)
+        for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
+            if text is None or label is None:
+                missing = text_column if text is None else label_column
+                raise ValueError(f"{option} {file.path}: row {number} has no {missing}")
+            yield text, label
+
+
+def _read_table(file: Path, columns: tuple[str, str]) -> Any:
+    """Both columns of the table in the file.
+
+    Raises:
+        ValueError: the file is none, or lacks a column.
+    """
+    arrow = optional_library("pyarrow", extra="text", purpose=_PURPOSE)
+    try:
+        if file.name.lower().endswith(_PARQUET_SUFFIXES):
+            parquet = optional_library("pyarrow.parquet", extra="text", purpose=_PURPOSE)
+            _check_columns(file, parquet.read_schema(file).names, columns)
+            return parquet.read_table(file, columns=list(dict.fromkeys(columns)))
+        delimiter = _DELIMITERS.get(file.suffix.lower())
+        if delimiter is None:
+            raise ValueError(f"{file} must be named *{', *'.join((*_DELIMITERS, *_PARQUET_SUFFIXES))}")
+        csv = optional_library("pyarrow.csv", extra="text", purpose=_PURPOSE)
+        table = csv.read_csv(
+            file,
+            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=csv.ConvertOptions(
+                column_types=dict.fromkeys(columns, arrow.string()),
+                # A text "NA" or "null" is what it says.
+                null_values=[""],
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+            ),
+        )
+    except (arrow.ArrowInvalid, arrow.ArrowKeyError) as error:
+        raise ValueError(f"{file} cannot be read as a table: {error}") from error
+    _check_columns(file, table.column_names, columns)
+    return table
+
+
+def _check_columns(file: Path, names: Sequence[str], columns: tuple[str, str]) -> None:
+    for option, column in zip(("text_column", "label_column"), columns, strict=True):
+        if column not in names:
+            raise ValueError(f"{option} must be one of {', '.join(names)} in {file}, got {column!r}")
