@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainers.data.parquet import whole_parquet
 from trainers.installation.extras import optional_library
 from trainers.workloads.clicks.parser import NUM_COUNTS, NUM_FIELDS, ParsedLines, examples_of, hexadecimals
 
@@ -26,15 +27,12 @@ def row_groups(path: Path) -> list[int]:
     """Bytes of each row group.
 
     Raises:
-        ValueError: the file is no Parquet file, or its columns are others; the message names it.
+        ValueError: the file is no whole Parquet file, or its columns are others; the message names it.
     """
     arrow = optional_library("pyarrow", extra="clicks", purpose=PURPOSE)
     parquet = optional_library("pyarrow.parquet", extra="clicks", purpose=PURPOSE)
-    try:
-        with parquet.ParquetFile(path) as stream:
-            schema, metadata = stream.schema_arrow, stream.metadata
-    except arrow.ArrowInvalid as error:
-        raise ValueError(f"{path} is not a Parquet file: {error}") from error
+    with whole_parquet(path, extra="clicks", purpose=PURPOSE), parquet.ParquetFile(path) as stream:
+        schema, metadata = stream.schema_arrow, stream.metadata
     if len(schema) != NUM_FIELDS:
         raise ValueError(
             f"{path} must have {NUM_FIELDS} columns (a label, 13 numbers, 26 categories), but has {len(schema)}"
@@ -50,9 +48,12 @@ def parquet_blocks(path: Path, start: int, stop: int) -> Iterator[tuple[ParsedLi
     """The rows of those row groups, with the number of rows of each block.
 
     Strings are hexadecimal numbers, as in the text files; integers stand for themselves.
+
+    Raises:
+        ValueError: the file is damaged; the message names it.
     """
     parquet = optional_library("pyarrow.parquet", extra="clicks", purpose=PURPOSE)
-    with parquet.ParquetFile(path) as stream:
+    with whole_parquet(path, extra="clicks", purpose=PURPOSE), parquet.ParquetFile(path) as stream:
         for batch in stream.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=list(range(start, stop))):
             labels, has_label = _numbers(batch.column(0))
             counts = [_numbers(batch.column(1 + index))[0] for index in range(NUM_COUNTS)]

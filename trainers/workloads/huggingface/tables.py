@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainers.data.files import data_files
+from trainers.data.parquet import whole_parquet
 from trainers.installation.extras import optional_library
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
@@ -42,15 +43,18 @@ def _read_table(file: Path, columns: tuple[str, str]) -> Any:
     Raises:
         ValueError: the file is none, or lacks a column.
     """
+    if file.name.lower().endswith(_PARQUET_SUFFIXES):
+        parquet = optional_library("pyarrow.parquet", extra="text", purpose=_PURPOSE)
+        with whole_parquet(file, extra="text", purpose=_PURPOSE):
+            names = parquet.read_schema(file).names
+        _check_columns(file, names, columns)
+        with whole_parquet(file, extra="text", purpose=_PURPOSE):
+            return parquet.read_table(file, columns=list(dict.fromkeys(columns)))
+    delimiter = _DELIMITERS.get(file.suffix.lower())
+    if delimiter is None:
+        raise ValueError(f"{file} must be named *{', *'.join((*_DELIMITERS, *_PARQUET_SUFFIXES))}")
     arrow = optional_library("pyarrow", extra="text", purpose=_PURPOSE)
     try:
-        if file.name.lower().endswith(_PARQUET_SUFFIXES):
-            parquet = optional_library("pyarrow.parquet", extra="text", purpose=_PURPOSE)
-            _check_columns(file, parquet.read_schema(file).names, columns)
-            return parquet.read_table(file, columns=list(dict.fromkeys(columns)))
-        delimiter = _DELIMITERS.get(file.suffix.lower())
-        if delimiter is None:
-            raise ValueError(f"{file} must be named *{', *'.join((*_DELIMITERS, *_PARQUET_SUFFIXES))}")
         csv = optional_library("pyarrow.csv", extra="text", purpose=_PURPOSE)
         table = csv.read_csv(
             file,

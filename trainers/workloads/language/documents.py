@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers.data.files import DataFile, line_end, stretches
+from trainers.data.parquet import whole_parquet
 from trainers.installation.extras import optional_library
 
 TEXT_SUFFIXES = (".txt", ".text", ".md", ".rst")
@@ -23,6 +25,7 @@ CHUNK_BYTES = 2**16
 """Text that is tokenised at once, which bounds memory; with a megabyte a byte-level BPE takes a third longer."""
 ROWS_AT_ONCE = 256
 """Of a Parquet file: bounds memory."""
+_PURPOSE = "text in Parquet files"
 
 _LONE_LINE_END = re.compile(rb".*\S\n(?=\S)", re.DOTALL)
 """Up to the last: tokenizers look at runs of white space, line ends among them, as a whole."""
@@ -175,18 +178,19 @@ def _on_side(part: CorpusPart, is_validation: bool) -> CorpusPart:
     )
 
 
-def _parquet() -> Any:
-    return optional_library("pyarrow.parquet", extra="text", purpose="text in Parquet files")
+@contextmanager
+def _parquet_file(path: str | Path) -> Iterator[Any]:
+    """The file, open; a ValueError names it where it turns out to be damaged."""
+    parquet = optional_library("pyarrow.parquet", extra="text", purpose=_PURPOSE)
+    with whole_parquet(path, extra="text", purpose=_PURPOSE), parquet.ParquetFile(path) as stream:
+        yield stream
 
 
 def _parquet_parts(file: DataFile, first_document: int, *, text_column: str) -> tuple[list[CorpusPart], int]:
     """The row groups of a file, several to a part, and the number of its rows."""
-    arrow = optional_library("pyarrow", extra="text", purpose="text in Parquet files")
-    try:
-        with _parquet().ParquetFile(file.path) as stream:
-            schema, metadata = stream.schema_arrow, stream.metadata
-    except arrow.ArrowInvalid as error:
-        raise ValueError(f"{file.path} is not a Parquet file: {error}") from error
+    arrow = optional_library("pyarrow", extra="text", purpose=_PURPOSE)
+    with _parquet_file(file.path) as stream:
+        schema, metadata = stream.schema_arrow, stream.metadata
     if text_column not in schema.names:
         raise ValueError(f"text_column must be one of {', '.join(schema.names)} in {file.path}, got {text_column!r}")
     kind = schema.field(text_column).type
@@ -209,7 +213,7 @@ def _parquet_parts(file: DataFile, first_document: int, *, text_column: str) -> 
 def _parquet_pieces(part: CorpusPart, text_column: str) -> Iterator[TextPiece]:
     """Each row; nulls are documents without text."""
     document = part.first_document
-    with _parquet().ParquetFile(part.path) as stream:
+    with _parquet_file(part.path) as stream:
         groups = list(range(part.start, part.stop))
         row = sum(stream.metadata.row_group(group).num_rows for group in range(part.start))
         for batch in stream.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=groups, columns=[text_column]):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.trainers.damaged import damage_data
 from trainers.data.files import data_files
 from trainers.workloads.clicks import examples
 from trainers.workloads.clicks.examples import ClickLog, read_click_log
@@ -139,7 +140,7 @@ def test_files_that_are_no_logs_are_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=r"clicks.gz is not a whole gzip file: "):
             read(tmp_path, tmp_path / "clicks.gz", limit=10**6)
     (tmp_path / "clicks.parquet").write_bytes(LINES[:1000])
-    with pytest.raises(ValueError, match=r"clicks.parquet is not a Parquet file: "):
+    with pytest.raises(ValueError, match=r"clicks.parquet is not a whole Parquet file: "):
         read(tmp_path, tmp_path / "clicks.parquet")
     whole = table(label="int64", count="int64", category="string")
     parquet.write_table(whole.drop_columns(["column 3"]), tmp_path / "clicks.parquet")
@@ -149,3 +150,16 @@ def test_files_that_are_no_logs_are_refused_by_name(tmp_path: Path) -> None:
     parquet.write_table(whole.set_column(3, "count", words), tmp_path / "clicks.parquet")
     with pytest.raises(ValueError, match=r"must have numbers in column 4 \(count\), but has string"):
         read(tmp_path, tmp_path / "clicks.parquet")
+
+
+@pytest.mark.parametrize("in_processes", [False, True])
+def test_damaged_data_of_parquet_are_refused_with_the_files_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_processes: bool
+) -> None:
+    path = tmp_path / "clicks.parquet"
+    parquet.write_table(table(label="int64", count="int64", category="string"), path, row_group_size=700)
+    if in_processes:
+        monkeypatch.setattr(examples, "PART_BYTES", 1)
+    with pytest.raises(ValueError, match=r"clicks.parquet is not a whole Parquet file: "):
+        read(tmp_path, damage_data(path))
+    assert not list((tmp_path / "cache").glob("*clicks-*/*"))

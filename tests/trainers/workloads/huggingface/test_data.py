@@ -102,7 +102,7 @@ def test_other_wrong_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"'ugly' is held out, but not among the training labels"):
         read_corpus(str(train), validation_path=str(validation))
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 nothing")
-    with pytest.raises(ValueError, match=r"broken.parquet cannot be read as a table"):
+    with pytest.raises(ValueError, match=r"broken.parquet is not a whole Parquet file"):
         read_corpus(str(tmp_path / "broken.parquet"))
     (tmp_path / "ragged.csv").write_text("text,label\na,b,c\n")
     with pytest.raises(ValueError, match=r"ragged.csv cannot be read as a table"):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.trainers.damaged import damage_data
 from trainers.workloads.huggingface.tables import labelled_rows
 
 pyarrow: Any = pytest.importorskip("pyarrow")
@@ -44,3 +45,10 @@ def test_an_empty_text_of_parquet_is_one_and_a_null_is_refused(tmp_path: Path) -
     parquet.write_table(pyarrow.table({"text": ["a", ""], "label": ["x", None]}), path)
     with pytest.raises(ValueError, match=r"rows.parquet: row 1 has no label"):
         rows(path)
+
+
+def test_damaged_data_of_parquet_are_refused_with_the_files_name(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"text": ["a great film"] * 100, "label": ["x", "y"] * 50}), path)
+    with pytest.raises(ValueError, match=r"rows.parquet is not a whole Parquet file: "):
+        rows(damage_data(path))

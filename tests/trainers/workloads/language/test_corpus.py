@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.trainers.damaged import damage_data
 from trainers.workloads.language import corpus as text_corpus
 from trainers.workloads.language import documents
 from trainers.workloads.language.corpus import Corpus, CorpusSource, read_corpus
@@ -130,6 +131,16 @@ def test_rows_of_parquet_are_documents(tmp_path: Path) -> None:
         read(tmp_path, root)
     with pytest.raises(ValueError, match=r"text_column must hold strings, but 'id' in .* holds int64"):
         read(tmp_path, root, text_column="id")
+
+
+def test_damaged_data_of_parquet_are_refused_with_the_files_name(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"text": [document(number) for number in range(40)]}), path)
+    with pytest.raises(ValueError, match=r"rows.parquet is not a whole Parquet file: "):
+        read(tmp_path, damage_data(path))
+    path.write_bytes(b"PAR1 nothing")
+    with pytest.raises(ValueError, match=r"rows.parquet is not a whole Parquet file: "):
+        read(tmp_path, path)
 
 
 def test_validation_files_of_their_own(directory: Path, tmp_path: Path) -> None:
