@@ -26,6 +26,10 @@ END_OF_TEXT_NAMES = (
 """Of the token that separates documents, as the tokenizers of the field call it; the first that a tokenizer has."""
 
 
+class TextNotEncoded(ValueError):
+    """A text that a tokenizer has no tokens for; the message names the tokenizer."""
+
+
 class TextTokenizer(Protocol):
     """Turns text into tokens."""
 
@@ -41,6 +45,7 @@ class TextTokenizer(Protocol):
 
         Raises:
             UnicodeDecodeError: it is not UTF-8, and the tokenizer cannot do without.
+            TextNotEncoded: the tokenizer lacks tokens for it, that for unknown words among them.
         """
 
 
@@ -64,6 +69,7 @@ class FileTokenizer:
 
     def __init__(self, path: Path) -> None:
         library = optional_library("tokenizers", extra="text", purpose=f"tokenizer {str(path)!r}")
+        self._path = path
         content = path.read_bytes()
         try:
             self._tokenizer: Any = library.Tokenizer.from_buffer(content)
@@ -80,7 +86,11 @@ class FileTokenizer:
         self.identity = hashlib.sha256(content).hexdigest()
 
     def encode(self, text: bytes) -> NDArray[np.uint32]:
-        tokens = self._tokenizer.encode(text.decode(), add_special_tokens=False).ids
+        characters = text.decode()
+        try:
+            tokens = self._tokenizer.encode(characters, add_special_tokens=False).ids
+        except Exception as error:  # the library raises nothing narrower
+            raise TextNotEncoded(f"tokenizer {str(self._path)!r} cannot encode the text: {error}") from error
         return np.array(tokens, dtype=np.uint32)
 
 

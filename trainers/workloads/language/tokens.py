@@ -12,7 +12,7 @@ import numpy as np
 
 from trainers.data.processes import Job, serve
 from trainers.workloads.language.documents import CorpusPart, TextPiece, is_parquet, pieces
-from trainers.workloads.language.tokenizer import TextTokenizer, text_tokenizer
+from trainers.workloads.language.tokenizer import TextNotEncoded, TextTokenizer, text_tokenizer
 
 SIDES = ("train", "validation")
 
@@ -44,7 +44,7 @@ def tokenise(job: Job) -> Job:
     """Writes the tokens of a job's parts; gives for each side the number of tokens and of bytes of text.
 
     Raises:
-        ValueError: text is not UTF-8; the message names the file and the place.
+        ValueError: text is not UTF-8, or the tokenizer lacks tokens for it; the message names the file and the place.
     """
     tokenizer = text_tokenizer(job["tokenizer"])
     dtype = tokens_dtype(tokenizer)
@@ -82,6 +82,9 @@ def _encode(
     except UnicodeDecodeError as error:
         place = f"row {piece.position}" if is_parquet(part.path) else f"byte {piece.position + error.start}"
         raise ValueError(f"{part.path} is not UTF-8 at {place}: {error.reason}") from error
+    except TextNotEncoded as error:
+        place = f"row {piece.position}" if is_parquet(part.path) else f"text from byte {piece.position} on"
+        raise ValueError(f"{part.path}, {place}: {error}") from error
 
 
 if __name__ == "__main__":

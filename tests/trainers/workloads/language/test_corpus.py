@@ -240,6 +240,28 @@ def test_text_that_is_not_utf_8_is_refused_with_its_place(
     read(tmp_path, directory)  # bytes are what they are
 
 
+@pytest.mark.parametrize(("in_processes", "place"), [(False, 135), pytest.param(True, 0, marks=pytest.mark.processes)])
+def test_text_that_a_tokenizer_has_no_tokens_for_is_refused_with_its_place(
+    directory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_processes: bool, place: int
+) -> None:
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"fine": 0}, unk_token="[UNK]"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    words.save(str(tmp_path / "words.json"))
+    for file in directory.iterdir():
+        file.write_text("fine\n" * 100)
+    (directory / "9.txt").write_text("fine\n" * 30 + "unheard of\n")
+    monkeypatch.setattr(documents, "CHUNK_BYTES", 50)
+    if in_processes:
+        monkeypatch.setattr(text_corpus, "PART_BYTES", 12_000)
+    with pytest.raises(
+        ValueError, match=rf"9.txt, text from byte {place} on: tokenizer '.*words.json' cannot encode the text: .*UNK"
+    ):
+        read(tmp_path, directory, tokenizer=str(tmp_path / "words.json"))
+    parquet.write_table(pyarrow.table({"text": ["fine", "fine", "unheard"]}), tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match=r"rows.parquet, row 2: tokenizer '.*words.json' cannot encode the text: "):
+        read(tmp_path, tmp_path / "rows.parquet", tokenizer=str(tmp_path / "words.json"))
+
+
 def test_a_tokenizer_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match=r"tokenizer must be byte or the path of a tokenizer.json, got 'gpt2'"):
         text_tokenizer("gpt2")
