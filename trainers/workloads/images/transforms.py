@@ -17,7 +17,7 @@ from random import Random
 from typing import TypeAlias
 
 import numpy as np
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from trainers.workloads.images.unreadable import UnreadableImage
 
@@ -52,7 +52,7 @@ SIDEWAYS = (5, 6, 7, 8)
 """The orientations that exchange width and height."""
 
 DECODING_ERRORS = (
-    OSError,  # UnidentifiedImageError and truncated files among them
+    OSError,  # truncated files among them
     ValueError,
     SyntaxError,  # a broken PNG
     EOFError,
@@ -127,6 +127,9 @@ def _cut_out(encoded: bytes, choose_box: Callable[[int, int], Box], size: int) -
             warnings.simplefilter("ignore")  # of Pillow, about oddities of a file that it can read
             with Image.open(BytesIO(encoded), formats=FORMATS) as image:
                 return _cut_out_of(image, choose_box, size)
+    except UnidentifiedImageError as error:
+        # Pillow's words have the address of the bytes in memory: two ranks, or two equal trials, would tell it twice.
+        raise UnreadableImage(f"no image in one of the formats {', '.join(FORMATS)}") from error
     except DECODING_ERRORS as error:
         raise UnreadableImage(f"{type(error).__name__}: {error}") from error
 

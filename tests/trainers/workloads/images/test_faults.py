@@ -134,6 +134,15 @@ def test_both_ranks_tell_what_either_could_not_read(two_ranks: WarmRanks, copy: 
     assert by_rank[0][1] == by_rank[0][0]
 
 
+def test_ranks_tell_an_image_that_both_met_once(two_ranks: WarmRanks, copy: Path) -> None:
+    only = copy / "train" / "disc" / "0000.jpeg"
+    only.write_bytes(b"no image")
+    # A batch of all images, over and over: each rank meets it sooner or later.
+    config = trial(copy, workload={"max_unreadable_share": 0.5}, batch_size=80, num_steps=8, evaluate_every=8)
+    by_rank = [found[-1].remarks for found in two_ranks.run(run_trial, config)]
+    assert by_rank == [(f"unreadable image {only} (no image in one of the formats JPEG, PNG, WEBP)",)] * 2
+
+
 def test_too_many_unreadable_validation_images_end_the_trial(copy: Path) -> None:
     for file in (copy / "validation" / "square").iterdir():
         break_file(file)

@@ -227,15 +227,19 @@ def bomb() -> bytes:
     return bytes(data)
 
 
+NO_IMAGE = r"^no image in one of the formats JPEG, PNG, WEBP$"
+"""Without the address that Pillow's own words have: the same image is told in the same words everywhere."""
+
+
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"", "UnidentifiedImageError"),
-        (b"this is no image", "UnidentifiedImageError"),
+        (b"", NO_IMAGE),
+        (b"this is no image", NO_IMAGE),
         (encoded(drawing(0, 0), "JPEG")[:600], "Truncated File"),
         (encoded(drawing(0, 0), "PNG")[:600], "OSError|SyntaxError|truncated"),
         (encoded(drawing(0, 0), "WEBP")[:200], "."),
-        (encoded(drawing(0, 0), "GIF"), "UnidentifiedImageError"),  # a decoder that is not asked
+        (encoded(drawing(0, 0), "GIF"), NO_IMAGE),  # a decoder that is not asked
         (bomb(), r"9460 x 9460 are more than 89,478,485 pixels"),
     ],
 )
