@@ -105,8 +105,8 @@ def read_corpus(
     Without a `validation_path`, one text in ten is held out, chosen by the text itself: equal texts are on one side.
 
     Raises:
-        ValueError: no such files or columns, a text or label is missing, fewer than two classes, or a label that
-            occurs in validation only.
+        ValueError: no such files or columns, a text or label is missing or no text, fewer than two classes, or a label
+            that occurs in validation only.
     """
     rows = list(labelled_rows("path", path, text_column, label_column))
     if validation_path is None:

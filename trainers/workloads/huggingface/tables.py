@@ -12,6 +12,7 @@ from trainers.installation.extras import optional_library
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _PARQUET_SUFFIXES = (".parquet", ".pq")
+_COLUMN_OPTIONS = ("text_column", "label_column")
 _PURPOSE = "the huggingface workload on tables"
 
 
@@ -24,12 +25,16 @@ def labelled_rows(option: str, path: str, text_column: str, label_column: str) -
         option: what to call the path in an error.
 
     Raises:
-        ValueError: there are no such files or columns, or a text or label is missing.
+        ValueError: there are no such files or columns, two columns have the name, their values are no text, or a text
+            or label is missing.
     """
     columns = (text_column, label_column)
     for file in data_files(option, path, suffixes=(*_DELIMITERS, *_PARQUET_SUFFIXES)):
         table = _read_table(file.path, columns)
-        texts, labels = (table.column(name).cast("string").to_pylist() for name in columns)
+        texts, labels = (
+            _strings(table.column(column), f"{name} {column!r} in {file.path}")
+            for name, column in zip(_COLUMN_OPTIONS, columns, strict=True)
+        )
         for number, (text, label) in enumerate(zip(texts, labels, strict=True)):
             if text is None or label is None:
                 missing = text_column if text is None else label_column
@@ -41,7 +46,7 @@ def _read_table(file: Path, columns: tuple[str, str]) -> Any:
     """Both columns of the table in the file.
 
     Raises:
-        ValueError: the file is none, or lacks a column.
+        ValueError: the file is none, or has a column never or twice.
     """
     if file.name.lower().endswith(_PARQUET_SUFFIXES):
         parquet = optional_library("pyarrow.parquet", extra="text", purpose=_PURPOSE)
@@ -74,6 +79,25 @@ def _read_table(file: Path, columns: tuple[str, str]) -> Any:
 
 
 def _check_columns(file: Path, names: Sequence[str], columns: tuple[str, str]) -> None:
-    for option, column in zip(("text_column", "label_column"), columns, strict=True):
+    for option, column in zip(_COLUMN_OPTIONS, columns, strict=True):
         if column not in names:
             raise ValueError(f"{option} must be one of {', '.join(names)} in {file}, got {column!r}")
+        if names.count(column) > 1:
+            raise ValueError(f"{option} {column!r} is the name of {names.count(column)} columns in {file}")
+
+
+def _strings(values: Any, name: str) -> list[str | None]:
+    """The values of a column as text, numbers as they are printed.
+
+    Args:
+        name: the column's, and its file's.
+
+    Raises:
+        ValueError: they are lists or the like, or bytes that are no UTF-8.
+    """
+    arrow = optional_library("pyarrow", extra="text", purpose=_PURPOSE)
+    try:
+        strings: list[str | None] = values.cast("string").to_pylist()
+    except (arrow.ArrowException, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} holds {values.type}, which cannot be read as text: {error}") from error
+    return strings

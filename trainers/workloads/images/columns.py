@@ -238,6 +238,8 @@ def _check_columns(schema: Any, path: Path, image_column: str, label_column: str
     for option, name in (("image_column", image_column), ("label_column", label_column)):
         if name not in schema.names:
             raise ValueError(f"{path} has no column {name!r} ({option}); its columns are {columns}")
+        if schema.names.count(name) > 1:
+            raise ValueError(f"{path} has {schema.names.count(name)} columns {name!r} ({option}): {columns}")
     kind = schema.field(image_column).type
     if types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
         kind = kind.field("bytes").type
@@ -258,7 +260,10 @@ def _labels(column: Any, path: Path, label_column: str) -> list[Label]:
     if column.null_count > 0:
         row = column.is_null().to_pylist().index(True)
         raise ValueError(f"column {label_column!r} of {path} has no value in row {row}")
-    values: list[Label] = column.to_pylist()
+    try:
+        values: list[Label] = column.to_pylist()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"column {label_column!r} of {path} has a label that is no UTF-8: {error}") from error
     for row, value in enumerate(values):
         if isinstance(value, int) and value < 0:
             raise ValueError(f"column {label_column!r} of {path} has {value} in row {row}: are these without labels?")

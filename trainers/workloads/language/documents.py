@@ -193,6 +193,10 @@ def _parquet_parts(file: DataFile, first_document: int, *, text_column: str) -> 
         schema, metadata = stream.schema_arrow, stream.metadata
     if text_column not in schema.names:
         raise ValueError(f"text_column must be one of {', '.join(schema.names)} in {file.path}, got {text_column!r}")
+    if schema.names.count(text_column) > 1:
+        raise ValueError(
+            f"text_column {text_column!r} is the name of {schema.names.count(text_column)} columns in {file.path}"
+        )
     kind = schema.field(text_column).type
     if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind)):
         raise ValueError(f"text_column must hold strings, but {text_column!r} in {file.path} holds {kind}")
@@ -217,7 +221,8 @@ def _parquet_pieces(part: CorpusPart, text_column: str) -> Iterator[TextPiece]:
         groups = list(range(part.start, part.stop))
         row = sum(stream.metadata.row_group(group).num_rows for group in range(part.start))
         for batch in stream.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=groups, columns=[text_column]):
-            for text in batch.column(0).to_pylist():
-                yield TextPiece(document, (text or "").encode(), ends_document=True, position=row)
+            # As bytes, because strings in Parquet need not be UTF-8: whether that matters, the tokenizer says.
+            for text in batch.column(0).cast("large_binary").to_pylist():
+                yield TextPiece(document, text or b"", ends_document=True, position=row)
                 document += 1
                 row += 1

@@ -14,6 +14,9 @@ pyarrow: Any = pytest.importorskip("pyarrow")
 parquet: Any = pytest.importorskip("pyarrow.parquet")
 
 
+NO_UTF_8 = b"caf\xe9"
+
+
 def rows(path: Path) -> list[tuple[str, str]]:
     return list(labelled_rows("path", str(path), "text", "label"))
 
@@ -52,3 +55,39 @@ def test_damaged_data_of_parquet_are_refused_with_the_files_name(tmp_path: Path)
     parquet.write_table(pyarrow.table({"text": ["a great film"] * 100, "label": ["x", "y"] * 50}), path)
     with pytest.raises(ValueError, match=r"rows.parquet is not a whole Parquet file: "):
         rows(damage_data(path))
+
+
+def test_two_columns_of_the_name_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"text_column 'text' is the name of 2 columns in .*rows.csv"):
+        rows(table(tmp_path / "rows.csv", "text,label,text\na,x,b\n"))
+    twice = pyarrow.table([["a"], ["x"], ["y"]], names=["text", "label", "label"])
+    parquet.write_table(twice, tmp_path / "rows.parquet")
+    with pytest.raises(ValueError, match=r"label_column 'label' is the name of 2 columns in .*rows.parquet"):
+        rows(tmp_path / "rows.parquet")
+    assert rows(table(tmp_path / "others.csv", "text,label,id,id\na,x,1,2\n")) == [("a", "x")]
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ([["x"], ["y"]], "list<.*>"),
+        ([{"name": "x"}, {"name": "y"}], "struct<.*>"),
+        ([b"x", NO_UTF_8], "binary"),
+        (pyarrow.array([b"x", NO_UTF_8]).view("string"), "string"),
+    ],
+)
+def test_labels_that_are_no_text_are_refused_with_the_column(tmp_path: Path, labels: Any, kind: str) -> None:
+    parquet.write_table(pyarrow.table({"text": ["a", "b"], "label": labels}), tmp_path / "rows.parquet")
+    with pytest.raises(
+        ValueError, match=rf"^label_column 'label' in .*rows.parquet holds {kind}, which cannot be read as text: "
+    ):
+        rows(tmp_path / "rows.parquet")
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [([True, False], ["true", "false"]), ([b"x", b"y"], ["x", "y"]), ([1.5, 2], ["1.5", "2"])],
+)
+def test_labels_may_be_of_any_type_with_one_text_each(tmp_path: Path, labels: Any, expected: list[str]) -> None:
+    parquet.write_table(pyarrow.table({"text": ["a", "b"], "label": labels}), tmp_path / "rows.parquet")
+    assert rows(tmp_path / "rows.parquet") == list(zip(["a", "b"], expected, strict=True))

@@ -338,6 +338,19 @@ def test_columns_of_other_types(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["image", "label"])
+def test_two_columns_of_the_name(tmp_path: Path, name: str) -> None:
+    content = table(3)
+    path = write_parquet(tmp_path / "data.parquet", content.append_column(name, content.column(name)))
+    assert refused(tmp_path).startswith(f"{path} has 2 columns '{name}' ({name}_column): image (binary), ")
+
+
+def test_labels_that_are_no_utf_8(tmp_path: Path) -> None:
+    labels = pa.array([b"disc", b"caf\xe9"] * 3).view("string")
+    path = write_parquet(tmp_path / "data.parquet", table(3).set_column(1, "label", labels))
+    assert refused(tmp_path).startswith(f"column 'label' of {path} has a label that is no UTF-8: ")
+
+
 @pytest.mark.parametrize(
     ("labels", "message"), [([0, 1, None, 0, 1, 0], "has no value in row 2"), ([0, 1, 1, 0, -1, 0], "has -1 in row 4")]
 )

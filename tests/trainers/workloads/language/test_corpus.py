@@ -131,6 +131,24 @@ def test_rows_of_parquet_are_documents(tmp_path: Path) -> None:
         read(tmp_path, root)
     with pytest.raises(ValueError, match=r"text_column must hold strings, but 'id' in .* holds int64"):
         read(tmp_path, root, text_column="id")
+    twice = pyarrow.table([["a"], ["b"]], names=["body", "body"])
+    parquet.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(ValueError, match=r"text_column 'body' is the name of 2 columns in .*twice.parquet"):
+        read(tmp_path, tmp_path / "twice.parquet", text_column="body")
+
+
+@pytest.mark.parametrize("kind", ["string", "large_string", "string_view"])
+def test_strings_of_parquet_need_not_be_utf_8_where_tokens_are_bytes(tmp_path: Path, kind: str) -> None:
+    texts = pyarrow.array([b"fine", b"caf\xe9"]).cast("large_binary" if kind == "large_string" else "binary")
+    column = texts.view("large_string" if kind == "large_string" else "string").cast(kind, safe=False)
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.table({"text": column}), path)
+    corpus = read(tmp_path, path)
+    found = np.concatenate([corpus.train_tokens, corpus.validation_tokens]).tolist()
+    assert sorted(found) == sorted([*b"fine", NUM_BYTES, *b"caf\xe9", NUM_BYTES])
+    tokenizer = write_tokenizer(tmp_path / "tokenizer.json", ["abc"])
+    with pytest.raises(ValueError, match=r"rows.parquet is not UTF-8 at row 1: "):
+        read(tmp_path, path, tokenizer=str(tokenizer))
 
 
 def test_damaged_data_of_parquet_are_refused_with_the_files_name(tmp_path: Path) -> None:
