@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,12 @@ from trainers.installation.extras import optional_library
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _PARQUET_SUFFIXES = (".parquet", ".pq")
+_UNCLOSED_CELL = re.compile(
+    rb"""(?:\A|[\t\r\n])"(?![^"\t\r\n]*(?:""[^"\t\r\n]*)*"(?:[\t\r\n]|\Z))""",
+)
+"""A cell of TSV that begins with a quotation mark and, within its line, does not end with one."""
+_MIN_BLOCK_BYTES, _MAX_BLOCK_BYTES = 2**20, 2**30
+"""Of a file that is parsed at once: pyarrow's default, and what it can still count."""
 _COLUMN_OPTIONS = ("text_column", "label_column")
 _PURPOSE = "the huggingface workload on tables"
 
@@ -58,24 +65,54 @@ def _read_table(file: Path, columns: tuple[str, str]) -> Any:
     delimiter = _DELIMITERS.get(file.suffix.lower())
     if delimiter is None:
         raise ValueError(f"{file} must be named *{', *'.join((*_DELIMITERS, *_PARQUET_SUFFIXES))}")
-    arrow = optional_library("pyarrow", extra="text", purpose=_PURPOSE)
-    try:
-        csv = optional_library("pyarrow.csv", extra="text", purpose=_PURPOSE)
-        table = csv.read_csv(
-            file,
-            parse_options=csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
-            convert_options=csv.ConvertOptions(
-                column_types=dict.fromkeys(columns, arrow.string()),
-                # A text "NA" or "null" is what it says.
-                null_values=[""],
-                strings_can_be_null=True,
-                quoted_strings_can_be_null=True,
-            ),
-        )
-    except (arrow.ArrowInvalid, arrow.ArrowKeyError) as error:
-        raise ValueError(f"{file} cannot be read as a table: {error}") from error
+    table = _read_lines(file, columns, delimiter)
     _check_columns(file, table.column_names, columns)
     return table
+
+
+def _read_lines(file: Path, columns: tuple[str, str], delimiter: str) -> Any:
+    """The table of a CSV or TSV file, both columns as strings.
+
+    In TSV, quotation marks are part of a text unless they fit around cells. Most public data sets have no quoting, and
+    a text that begins with a mark would run on into the lines below; spreadsheets and pandas quote texts with tabs,
+    line ends or marks in them. So marks enclose cells where each cell that begins with one also ends with one, those
+    within doubled, or where lines as they stand have different numbers of cells.
+
+    Raises:
+        ValueError: rows have different numbers of cells, or text is not UTF-8.
+    """
+    invalid = optional_library("pyarrow", extra="text", purpose=_PURPOSE).ArrowInvalid
+    reasons = []
+    if delimiter == "\t" and _UNCLOSED_CELL.search(file.read_bytes()) is not None:
+        try:
+            return _parsed(file, columns, delimiter, is_quoted=False)
+        except invalid as error:
+            reasons.append(f"{error}, and with quoted cells: ")
+    try:
+        return _parsed(file, columns, delimiter, is_quoted=True)
+    except invalid as error:
+        reasons.append(str(error))
+        raise ValueError(f"{file} cannot be read as a table: {''.join(reasons)}") from error
+
+
+def _parsed(file: Path, columns: tuple[str, str], delimiter: str, *, is_quoted: bool) -> Any:
+    arrow = optional_library("pyarrow", extra="text", purpose=_PURPOSE)
+    csv = optional_library("pyarrow.csv", extra="text", purpose=_PURPOSE)
+    return csv.read_csv(
+        file,
+        # As one block, because a cell must not be longer than one.
+        read_options=csv.ReadOptions(block_size=min(max(file.stat().st_size, _MIN_BLOCK_BYTES), _MAX_BLOCK_BYTES)),
+        parse_options=csv.ParseOptions(
+            delimiter=delimiter, quote_char='"' if is_quoted else False, newlines_in_values=is_quoted
+        ),
+        convert_options=csv.ConvertOptions(
+            column_types=dict.fromkeys(columns, arrow.string()),
+            # A text "NA" or "null" is what it says.
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=True,
+        ),
+    )
 
 
 def _check_columns(file: Path, names: Sequence[str], columns: tuple[str, str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,39 @@ def test_labels_that_are_no_text_are_refused_with_the_column(tmp_path: Path, lab
 def test_labels_may_be_of_any_type_with_one_text_each(tmp_path: Path, labels: Any, expected: list[str]) -> None:
     parquet.write_table(pyarrow.table({"text": ["a", "b"], "label": labels}), tmp_path / "rows.parquet")
     assert rows(tmp_path / "rows.parquet") == list(zip(["a", "b"], expected, strict=True))
+
+
+FILMS = [('"Solaris', "long"), ("so slow", "long"), ('"Duel" is short', "short"), ('a "B" film', "short")]
+
+
+def test_marks_of_a_tsv_without_quoting_are_part_of_the_text(tmp_path: Path) -> None:
+    films = [*FILMS, ('Heat"', "long")]
+    found = rows(table(tmp_path / "films.tsv", "".join(f"{a}\t{b}\n" for a, b in [("text", "label"), *films])))
+    assert found == films
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("texts", [['"Solaris"', '"', 'the "B" film'], ["one\ttab", "two\nlines", 'both\n\t"', '"']])
+def test_marks_of_a_quoted_tsv_enclose_cells(tmp_path: Path, texts: list[str], quoting: Any) -> None:
+    films = [(text, f"class {number}") for number, text in enumerate(texts)]
+    with (tmp_path / "films.tsv").open("w", newline="") as stream:
+        csv.writer(stream, delimiter="\t", quoting=quoting).writerows([("text", "label"), *films])
+    assert rows(tmp_path / "films.tsv") == films
+
+
+def test_a_tsv_that_fits_neither_way_is_refused_with_both_reasons(tmp_path: Path) -> None:
+    path = table(tmp_path / "films.tsv", 'text\tlabel\n"Solaris\tlong\nDuel\tshort\tmore\n')
+    with pytest.raises(
+        ValueError,
+        match=r"films.tsv cannot be read as a table: .*Expected 2 columns, got 3: .*, and with quoted cells: ",
+    ):
+        rows(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+@pytest.mark.parametrize("text", ['"Solaris" ' * 300_000, "long film " * 300_000], ids=["with marks", "without"])
+def test_a_text_may_have_megabytes(tmp_path: Path, suffix: str, text: str) -> None:
+    films = [("short", "x"), (text, "y"), ("also short", "x")]
+    with (tmp_path / f"films{suffix}").open("w", newline="") as stream:
+        csv.writer(stream, delimiter={".csv": ",", ".tsv": "\t"}[suffix]).writerows([("text", "label"), *films])
+    assert rows(tmp_path / f"films{suffix}") == films
