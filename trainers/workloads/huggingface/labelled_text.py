@@ -103,6 +103,7 @@ def read_corpus(
     """The texts of a table, or of all tables of a directory; the classes are the labels there are, sorted.
 
     Without a `validation_path`, one text in ten is held out, chosen by the text itself: equal texts are on one side.
+    Each class keeps a text to train on.
 
     Raises:
         ValueError: no such files or columns, a text or label is missing or no text, fewer than two classes, or a label
@@ -110,15 +111,17 @@ def read_corpus(
     """
     rows = list(labelled_rows("path", path, text_column, label_column))
     if validation_path is None:
-        held_out = [row for row in rows if zlib.crc32(row[0].encode()) % VALIDATION_PERIOD == 0]
-        rows = [row for row in rows if zlib.crc32(row[0].encode()) % VALIDATION_PERIOD != 0]
+        texts = _held_out_texts(rows)
+        held_out = [row for row in rows if row[0] in texts]
+        rows = [row for row in rows if row[0] not in texts]
     else:
         held_out = list(labelled_rows("validation_path", validation_path, text_column, label_column))
     names = tuple(sorted({label for _, label in rows}))
     if len(names) < 2:
         raise ValueError(f"label_column {label_column!r} must have at least two labels, got {', '.join(names)}")
     if not rows or not held_out:
-        raise ValueError(f"path {path!r} gives {len(rows)} texts to train on and {len(held_out)} held out")
+        way_out = "; give validation_path" if validation_path is None else ""
+        raise ValueError(f"path {path!r} gives {len(rows)} texts to train on and {len(held_out)} held out{way_out}")
     numbers = {name: number for number, name in enumerate(names)}
     unknown = sorted({label for _, label in held_out} - numbers.keys())
     if unknown:
@@ -127,6 +130,17 @@ def read_corpus(
         )
     train, validation = (_labelled([(text, numbers[label]) for text, label in part]) for part in (rows, held_out))
     return LabelledCorpus(train, validation, names)
+
+
+def _held_out_texts(rows: Sequence[tuple[str, str]]) -> set[str]:
+    """One text in ten of the rows, but for the first of each class that would have none to train on."""
+    held_out = {text for text, _ in rows if zlib.crc32(text.encode()) % VALIDATION_PERIOD == 0}
+    trained = {label for text, label in rows if text not in held_out}
+    for text, label in rows:
+        if label not in trained:
+            trained.add(label)
+            held_out.discard(text)
+    return held_out
 
 
 def _labelled(rows: Sequence[tuple[str, int]]) -> LabelledTexts:

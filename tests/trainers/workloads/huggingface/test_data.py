@@ -75,6 +75,19 @@ def test_a_validation_table_is_held_out_whole(tmp_path: Path) -> None:
     assert (len(corpus.train.texts), len(corpus.validation.texts)) == (120, 7)
 
 
+def test_a_class_keeps_a_text_to_train_on(tmp_path: Path) -> None:
+    as_before = read_corpus(str(written(tmp_path / "a.csv", ROWS)))
+    texts = as_before.validation.texts
+    # The only text of its class, and the two of another: each of them would be held out.
+    labels = {texts[0]: "one", texts[1]: "two", texts[2]: "two"}
+    corpus = read_corpus(str(written(tmp_path / "b.csv", [(text, labels.get(text, label)) for text, label in ROWS])))
+    assert corpus.validation.texts == texts[2:]
+    assert len(corpus.train.texts) == len(as_before.train.texts) + 2
+    assert corpus.class_names[corpus.validation.labels[0]] == "two"
+    with pytest.raises(ValueError, match=r"gives 2 texts to train on and 0 held out; give validation_path"):
+        read_corpus(str(written(tmp_path / "c.csv", [(texts[0], "one"), (texts[1], "two")])))
+
+
 @pytest.mark.parametrize(
     ("rows", "names", "message"),
     [
