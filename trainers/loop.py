@@ -34,7 +34,7 @@ from trainers.ranks.context import (
 from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Interval, Stopwatch, extra_measurements, next_measurement
 from trainers.trial import RunningTrial, build_trial
-from trainers.workload.batches import train_batches, with_tensors
+from trainers.workload.batches import BatchesEnded, train_batches, with_tensors
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
 from trainers.workloads.registry import describe, load
 
@@ -70,6 +70,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
         InvalidConfig: the config does not fit the workload, the optimizer or the world size.
         Diverged: on all ranks and before the optimizer's step, if in some step the loss of any rank is not finite or
             above `config.max_loss`; or if a metric is not finite. The group stays usable.
+        BatchesEnded: the workload's batches do, which must be endless; the message names it and the step.
         CheckpointMismatch: the checkpoint directory belongs to another trial.
         CheckpointMissing: on all ranks; a trial that begins from another one's checkpoint does not find it.
         CheckpointNotWritten: on all ranks; e.g. the disk is full.
@@ -225,6 +226,7 @@ def _train_step(
     Raises:
         Diverged: before the optimizer's step.
         GivenUp: likewise.
+        BatchesEnded: there is no batch.
     """
     parallel, precision, optimizer = trial.parallel, trial.precision, trial.optimizer
     set_learning_rates(optimizer, config.schedule, step=step - 1, num_steps=config.num_steps)
@@ -233,7 +235,7 @@ def _train_step(
     for index in range(config.accumulation_steps):
         is_last = index + 1 == config.accumulation_steps
         with parallel.accumulating(is_last=is_last):
-            batch = with_tensors(next(batches), partial(_to_device, device=context.device))
+            batch = with_tensors(_next_batch(batches, step, config), partial(_to_device, device=context.device))
             with precision.autocast():
                 loss = workload.loss(parallel.forward, batch)
             losses.append(loss.detach())
@@ -253,6 +255,16 @@ def _train_step(
     with stopwatch.optimizer():
         precision.step(optimizer)
     return mean, time_is_up > 0
+
+
+def _next_batch(batches: Iterator[object], step: int, config: TrialConfig) -> object:
+    try:
+        return next(batches)
+    except StopIteration:  # which would end the generator of measurements without a word of whose batches they are
+        raise BatchesEnded(
+            f"the batches of {config.workload} end before step {step} of {config.num_steps}: they must be endless, "
+            "with the next epoch after each"
+        ) from None
 
 
 def _signals(

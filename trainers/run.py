@@ -7,7 +7,7 @@
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
 (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on from its newest
-checkpoint), 1 a checkpoint could not be written or looked for, or anything else, with a traceback.
+checkpoint), 1 a checkpoint could not be written or looked for, the batches ended, or anything else, with a traceback.
 Under torchrun these are the ranks' own statuses, which it reports; torchrun itself then ends with 1.
 """
 
@@ -46,9 +46,10 @@ from trainers.ranks.context import (
 from trainers.ranks.lost_ranks import is_of_a_lost_rank
 from trainers.storage import InvalidPlace, Place, place_of
 from trainers.weights import whole_weights, write_weights
+from trainers.workload.batches import BatchesEnded
 
 DONE = 0
-NOT_WRITTEN = 1
+FAILED = 1
 REFUSED = 2
 DIVERGED = 3
 LOST = 4
@@ -95,9 +96,9 @@ def _train(config: TrialConfig, context: RankContext) -> int:
         return DIVERGED
     except (InvalidConfig, CheckpointMismatch) as error:
         return _refuse(error)
-    except (CheckpointNotWritten, StoreFailed) as error:
+    except (CheckpointNotWritten, StoreFailed, BatchesEnded) as error:
         sys.stderr.write(f"{error}\n")
-        return NOT_WRITTEN
+        return FAILED
     except RuntimeError as error:
         if not is_of_a_lost_rank(error):
             raise

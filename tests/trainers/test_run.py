@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from tests.support.trainers.trials import determined, small_trial
 from tests.support.waiting import run_in_a_session, started
 from trainers.config import OptimizerConfig, TrialConfig
-from trainers.run import DIVERGED, DONE, NOT_WRITTEN, REFUSED, main
+from trainers.run import DIVERGED, DONE, FAILED, REFUSED, main
 
 pytestmark = pytest.mark.processes
 
@@ -53,7 +54,7 @@ def test_checkpoints_lie_where_a_uri_says(tmp_path: Path, capsys: pytest.Capture
     arguments = [config_file(tmp_path, small_trial()), "--checkpoint-directory"]
     assert main([*arguments, (tmp_path / "store").as_uri()]) == DONE
     assert len(list((tmp_path / "store").glob("step-*/manifest.json"))) == 2
-    assert main([*arguments, "s3://bucket/x?colour=red"]) == NOT_WRITTEN
+    assert main([*arguments, "s3://bucket/x?colour=red"]) == FAILED
     assert "s3://bucket/x?colour=*** cannot be used: " in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*arguments, "s3://key:hidden@bucket/x"])
@@ -125,8 +126,18 @@ def test_the_checkpoints_of_another_trial_end_with_2(tmp_path: Path, capsys: pyt
 def test_a_checkpoint_that_cannot_be_written_ends_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").touch()
     directory = ["--checkpoint-directory", str(tmp_path / "file" / "checkpoints")]
-    assert main([config_file(tmp_path, small_trial()), *directory]) == NOT_WRITTEN
+    assert main([config_file(tmp_path, small_trial()), *directory]) == FAILED
     assert capsys.readouterr().err.startswith("checkpoint of step 10 in ")
+
+
+def test_batches_that_end_end_with_1_and_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    workload = "tests.support.trainers.broken_workloads:EndsWithTheEpoch"
+    config = replace(small_trial("adamw", num_steps=9), workload=workload, workload_options={}, batch_size=12)
+    config = replace(config, evaluate_every=3)
+    assert main([config_file(tmp_path, config)]) == FAILED
+    captured = capsys.readouterr()
+    assert [line["step"] for line in measurements(captured.out)] == [3]
+    assert captured.err.startswith(f"the batches of {workload} end before step 5 of 9: they must be endless")
 
 
 def test_a_killed_trial_goes_on_in_a_new_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

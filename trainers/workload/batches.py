@@ -13,6 +13,10 @@ from trainers.data.order import rank_batches
 from trainers.workload.protocol import GivesBatches, ReadsAhead, Workload
 
 
+class BatchesEnded(Exception):
+    """A workload gave no batch for a step, although its batches must be endless."""
+
+
 def train_batches(
     workload: Workload, *, batch_size: int, seed: int, rank: int, world_size: int, start_step: int
 ) -> Iterator[Any]:

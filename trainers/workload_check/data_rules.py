@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from time import perf_counter
 
 from trainers.checkpoints import seed_random
@@ -26,6 +28,11 @@ MAX_STEPS_TO_SKIP = 500
 """Longest epoch, in steps, over whose end a stream is followed: more would take too long to read."""
 EPOCH_BATCH_SIZE = 240
 """Of the walk through an epoch: larger than in training, because only the examples count."""
+NUM_EPOCHS_TO_SEEK = 3
+"""Steps of so many epochs are asked for by their number, to see whether there are batches."""
+SEEK_FACTOR = 10
+MAX_SEEK_SECONDS = 5.0
+"""Each step is so many times farther than the one before, if that cannot take longer: some streams read up to it."""
 MAX_EXAMPLES = 200_000
 MAX_EPOCH_SECONDS = 20.0
 """An epoch of more examples, or that takes longer, is looked at in part: nobody would wait for all of it."""
@@ -38,18 +45,16 @@ _USE_DATA_ORDER = (
 
 
 def check_batches(subject: Subject) -> str:
-    """Each rank's batch holds batch_size / world_size examples, as CPU tensors of one layout."""
+    """Each rank's batch holds batch_size / world_size examples, as CPU tensors of one layout; there is always one."""
     layouts = []
     for world_size in WORLD_SIZES:
         share = subject.batch_size // world_size
         for rank in range(world_size):
-            found = first_batches(subject.batches(rank=rank, world_size=world_size), 2)
             who = f"rank {rank} of {world_size}"
-            if len(found) < 2:
-                raise Broken(f"the batches of {who} end after {len(found)}", f"They must be endless; {_USE_DATA_ORDER}")
-            for batch in found:
+            for batch in _batches(subject.batches(rank=rank, world_size=world_size), 2, f"of {who}"):
                 _check_tensors(batch, share, who, subject.batch_size)
                 layouts.append(layout_of(batch))
+    _check_far_steps(subject)
     different = next((layout for layout in layouts if layout != layouts[0]), None)
     if different is not None and _types(different) != _types(layouts[0]):
         raise Broken(
@@ -64,9 +69,7 @@ def check_batches(subject: Subject) -> str:
 def check_order(subject: Subject) -> str:
     """The seed and the step determine the batches, and another seed gives others."""
     seed_random(11)
-    batches = first_batches(subject.batches(), NUM_BATCHES)
-    if len(batches) < NUM_BATCHES:
-        raise NotChecked("the batches end")
+    batches = _batches(subject.batches(), NUM_BATCHES)
     seed_random(12)
     if _digests(first_batches(subject.batches(), NUM_BATCHES)) != _digests(batches):
         raise Broken(
@@ -81,12 +84,13 @@ def check_order(subject: Subject) -> str:
 
 def check_sharding(subject: Subject) -> str:
     """Ranks share each global batch without overlap, and any number of ranks sees the same one."""
-    whole = [Counter(examples_of(batch)) for batch in first_batches(subject.batches(), NUM_BATCHES)]
+    whole = [Counter(examples_of(batch)) for batch in _batches(subject.batches(), NUM_BATCHES)]
     for world_size in WORLD_SIZES[1:]:
         ranks = [
-            first_batches(subject.batches(rank=rank, world_size=world_size), NUM_BATCHES) for rank in range(world_size)
+            _batches(subject.batches(rank=rank, world_size=world_size), NUM_BATCHES, f"of rank {rank} of {world_size}")
+            for rank in range(world_size)
         ]
-        for step, (one, *shares) in enumerate(zip(whole, *ranks, strict=False)):
+        for step, (one, *shares) in enumerate(zip(whole, *ranks, strict=True)):
             parts = [Counter(examples_of(share)) for share in shares]
             together = sum(parts, Counter())
             if together == one:
@@ -112,10 +116,9 @@ def check_start_step(subject: Subject) -> str:
     if steps_per_epoch < MAX_STEPS_TO_SKIP:
         steps.append(steps_per_epoch)
     for start in steps:
-        stream = subject.batches(rank=1, world_size=2)
-        for _ in range(start):
-            next(stream)
-        expected = _digests(first_batches(stream, 2))
+        stream = iter(subject.batches(rank=1, world_size=2))
+        num_skipped = sum(1 for _ in islice(stream, start))
+        expected = _digests(_batches(stream, 2, "of rank 1 of 2", num_before=num_skipped))
         if _digests(first_batches(subject.batches(rank=1, world_size=2, start_step=start), 2)) != expected:
             raise Broken(
                 f"the batches from start_step={start} are not those of a stream that has come to step {start}",
@@ -167,12 +170,56 @@ def _check_part_of_epoch(examples: list[bytes], num_examples: int) -> str:
 
 def _examples(subject: Subject, batch_size: int) -> Iterator[list[bytes]]:
     """The examples of one rank's batches."""
+    num_steps = 0
     for batch in subject.batches(batch_size=batch_size):
+        num_steps += 1
         found = examples_of(batch)
         if len(found) != batch_size:
             raise NotChecked("a batch does not hold batch_size examples")
         yield found
-    raise NotChecked("the batches end")
+    raise _ended(num_steps, f"of {batch_size} examples")
+
+
+def _batches(stream: Iterator[object], count: int, which: str = "", *, num_before: int = 0) -> list[object]:
+    """The next `count` batches of a stream that has given `num_before`. Raises: Broken: it ends before."""
+    found = first_batches(stream, count)
+    if len(found) < count:
+        raise _ended(num_before + len(found), which)
+    return found
+
+
+def _ended(num_steps: int, which: str) -> Broken:
+    steps = "1 step" if num_steps == 1 else f"{num_steps:,} steps"
+    return Broken(
+        f"the batches{which and f' {which}'} end after {steps}",
+        f"They must be endless, with the next epoch after each; {_USE_DATA_ORDER}",
+    )
+
+
+def _check_far_steps(subject: Subject) -> None:
+    """Checks that batches begin in the next epochs, too, of data of any size: they are asked for, not come to.
+
+    Raises:
+        Broken: from some step on there are none.
+    """
+    num_examples = subject.workload.num_train_examples
+    batch_size = min(EPOCH_BATCH_SIZE, max(1, num_examples))
+
+    def is_over(step: int) -> bool:
+        return not first_batches(subject.batches(batch_size=batch_size, start_step=step), 1)
+
+    farthest = NUM_EPOCHS_TO_SEEK * -(-num_examples // batch_size)
+    reached, step, seconds_at_first = 0, 1, None
+    while reached < farthest:
+        started = perf_counter()
+        if is_over(step):
+            first_without = reached + bisect_left(range(reached, step), x=True, key=is_over)
+            raise _ended(first_without, f"of {batch_size} examples")
+        seconds = perf_counter() - started
+        seconds_at_first = seconds if seconds_at_first is None else seconds_at_first
+        if SEEK_FACTOR * (seconds - seconds_at_first) > MAX_SEEK_SECONDS:
+            return
+        reached, step = step, min(SEEK_FACTOR * step, farthest)
 
 
 def _check_tensors(batch: object, share: int, who: str, batch_size: int) -> None:

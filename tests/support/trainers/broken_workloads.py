@@ -7,6 +7,7 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, ClassVar
 
 import torch
@@ -160,6 +161,12 @@ class GivesAPartWithoutRows(Sound):
 class EndsAfterOneBatch(SoundStream):
     def train_batches(self, **arguments: Any) -> Iterator[Any]:
         yield next(super().train_batches(**arguments))
+
+
+class EndsWithTheEpoch(SoundStream):
+    def train_batches(self, *, batch_size: int, start_step: int, **arguments: Any) -> Iterator[Any]:
+        batches = super().train_batches(batch_size=batch_size, start_step=start_step, **arguments)
+        return islice(batches, max(0, NUM_EXAMPLES // batch_size - start_step))
 
 
 class IgnoresTheSeed(SoundStream):

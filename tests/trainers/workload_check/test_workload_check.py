@@ -84,6 +84,16 @@ def test_a_sound_workload_keeps_every_rule(name: str) -> None:
         ("AsksForMoreThanIndices", ["construction", *OF_DATA, "trials"], r"batch cannot be called .* argument: 'seed'"),
         ("WithoutBatches", ["construction", *OF_DATA, "trials"], r"there is neither batch nor train_batches"),
         ("GivesAPartWithoutRows", ["batches"], r"batch\[2\] of rank 0 of 1 has 1 rows instead of 12"),
+        (
+            "EndsAfterOneBatch",
+            ["batches", *OF_DATA[1:], "trials"],
+            r"the batches of rank 0 of 1 end after 1 step\. They must",
+        ),
+        (
+            "EndsWithTheEpoch",
+            ["batches", "start step", "epoch", "trials"],
+            r"the batches of 50 examples end after 1 step",
+        ),
         ("IgnoresTheSeed", ["data order"], r"seeds 1 and 2 give the same batches"),
         ("IgnoresTheRank", ["sharding"], r"6 examples go to more than one of 2 ranks"),
         ("SeedsEachRankDifferently", ["sharding"], r"step 0, (2 ranks together see other|\d examples go to more)"),
@@ -141,9 +151,16 @@ def test_examples_that_are_altered_by_chance_are_found() -> None:
     assert found.text.startswith("the same seed gave other batches the second time")
 
 
-def test_batches_that_end_are_found() -> None:
-    found = outcome("batches", "EndsAfterOneBatch")
-    assert (found.status, found.text.partition(".")[0]) == ("failed", "the batches of rank 0 of 1 end after 1")
+def test_batches_that_end_with_an_epoch_too_long_to_read_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainers.workload_check.data_rules.MAX_EXAMPLES", 10)
+    monkeypatch.setattr("trainers.workload_check.data_rules.EPOCH_BATCH_SIZE", 4)
+    assert outcome("epoch", "EndsWithTheEpoch").status == "ok"
+    found = outcome("batches", "EndsWithTheEpoch")
+    assert (found.status, found.text.partition(".")[0]) == ("failed", "the batches of 4 examples end after 12 steps")
+    assert outcome("start step", "EndsWithTheEpoch").text.startswith("the batches of rank 1 of 2 end after 4 steps")
+    # A stream that would read for too long up to a later step is not asked for it.
+    monkeypatch.setattr("trainers.workload_check.data_rules.MAX_SEEK_SECONDS", -float("inf"))
+    assert outcome("batches", "EndsWithTheEpoch").status == "ok"
 
 
 def test_a_loss_that_does_not_fall_is_only_doubtful() -> None:
