@@ -5,9 +5,10 @@
     torchrun --nproc-per-node 4 -m trainers.run config.json --set parallelism.mode=fsdp2 --set seed=1
     torchrun --nproc-per-node 1 -m trainers.run '{"workload": "digits-mlp", ...}'
 
-Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 the config or the checkpoint directory is refused
-(the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on from its newest
-checkpoint), 1 a checkpoint could not be written or looked for, the batches ended, or anything else, with a traceback.
+Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 an argument, the config or the checkpoint
+directory is refused (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on
+from its newest checkpoint), 1 a checkpoint or the weights could not be written, the batches ended, or anything else,
+with a traceback.
 Under torchrun these are the ranks' own statuses, which it reports; torchrun itself then ends with 1.
 """
 
@@ -24,7 +25,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -45,7 +46,7 @@ from trainers.ranks.context import (
 )
 from trainers.ranks.lost_ranks import is_of_a_lost_rank
 from trainers.storage import InvalidPlace, Place, place_of
-from trainers.weights import whole_weights, write_weights
+from trainers.weights import check_weights_file, whole_weights, write_weights
 from trainers.workload.batches import BatchesEnded
 
 DONE = 0
@@ -66,9 +67,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (InvalidConfig, OSError) as error:
         return _refuse(error)
     context = _join(options)
-    if options.weights is not None:
-        context = dataclasses.replace(context, on_trained=_writing(options.weights, config, context))
-    status = _train(config, context)
+    try:
+        if options.weights is not None:
+            context = _with_weights(options.weights, config, context)
+    except (ValueError, OSError) as error:  # now, and not after the training
+        status = _refuse(f"--weights: {error}")
+    else:
+        status = _train(config, context)
     if status == LOST or (status == REFUSED and context.world_size > 1):
         # Leaving in good order would wait for the lost rank, or for ranks that refuse nothing: data may be missing on
         # one machine alone.
@@ -96,7 +101,7 @@ def _train(config: TrialConfig, context: RankContext) -> int:
         return DIVERGED
     except (InvalidConfig, CheckpointMismatch) as error:
         return _refuse(error)
-    except (CheckpointNotWritten, StoreFailed, BatchesEnded) as error:
+    except (CheckpointNotWritten, StoreFailed, BatchesEnded, _WeightsNotWritten) as error:
         sys.stderr.write(f"{error}\n")
         return FAILED
     except RuntimeError as error:
@@ -107,16 +112,31 @@ def _train(config: TrialConfig, context: RankContext) -> int:
     return DONE
 
 
-def _writing(path: Path, config: TrialConfig, context: RankContext) -> Callable[[nn.Module], None]:
-    """Writes the weights of the model that it is given, on rank 0."""
+class _WeightsNotWritten(Exception):
+    """The file of weights could be written before the training, and cannot any more."""
+
+
+def _with_weights(path: Path, config: TrialConfig, context: RankContext) -> RankContext:
+    """The context with a hearer that writes the weights of the trained model, on rank 0.
+
+    Raises:
+        ValueError: safetensors is not installed.
+        OSError: the file cannot be written.
+    """
 
     def write(model: nn.Module) -> None:
         weights = whole_weights(model)
-        if context.rank == 0:
-            metadata = {"workload": config.workload, "seed": str(config.seed), "num_steps": str(config.num_steps)}
+        if context.rank != 0:
+            return
+        metadata = {"workload": config.workload, "seed": str(config.seed), "num_steps": str(config.num_steps)}
+        try:
             write_weights(path, weights, metadata=metadata)
+        except OSError as error:
+            raise _WeightsNotWritten(f"the weights cannot be written to {path}: {error}") from error
 
-    return write
+    if context.rank == 0:
+        check_weights_file(path)
+    return dataclasses.replace(context, on_trained=write)
 
 
 def _join(options: argparse.Namespace) -> RankContext:
@@ -164,7 +184,7 @@ def _place(text: str) -> Place:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def _refuse(error: Exception) -> int:
+def _refuse(error: Exception | str) -> int:
     sys.stderr.write(f"refused: {error}\n")
     return REFUSED
 

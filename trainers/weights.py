@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,17 +37,47 @@ def whole_weights(model: nn.Module, *, keeps: bool = True) -> dict[str, Tensor]:
     return found
 
 
-def write_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
-    """Writes a safetensors file; a file that is there is replaced as a whole.
+def check_weights_file(path: Path) -> None:
+    """Checks, before the training whose weights it is for, that a file can be written; leaves nothing behind.
 
     Raises:
         ValueError: safetensors is not installed (the message has the command).
         OSError: it cannot be written.
     """
-    library = optional_library("safetensors.torch", extra=EXTRA, purpose="a file of weights")
-    part = path.with_name(f"{path.name}.part")
-    library.save_file(dict(weights), part, metadata=dict(metadata))
-    part.replace(path)
+    _safetensors("safetensors.torch")
+    if path.exists() and not path.is_file():
+        raise OSError(f"{str(path)!r} is no regular file")
+    part = _part_of(path)
+    part.touch()
+    part.unlink()
+
+
+def write_weights(path: Path, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:
+    """Writes a safetensors file; a file that is there is replaced as a whole.
+
+    Raises:
+        ValueError: safetensors is not installed (the message has the command).
+        OSError: it cannot be written; nothing of it is left behind.
+    """
+    save_file, failure = _safetensors("safetensors.torch").save_file, _safetensors("safetensors").SafetensorError
+    part = _part_of(path)
+    try:
+        save_file(dict(weights), part, metadata=dict(metadata))
+        part.replace(path)
+    except failure as error:
+        raise OSError(str(error)) from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
+
+
+def _safetensors(module: str) -> Any:
+    return optional_library(module, extra=EXTRA, purpose="a file of weights")
+
+
+def _part_of(path: Path) -> Path:
+    """The file that becomes `path` when it is whole."""
+    return path.with_name(f"{path.name}.part")
 
 
 def put_weights(directory: Place, weights: Mapping[str, Tensor], *, metadata: Mapping[str, str]) -> None:

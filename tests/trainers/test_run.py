@@ -130,6 +130,34 @@ def test_a_checkpoint_that_cannot_be_written_ends_with_1(tmp_path: Path, capsys:
     assert capsys.readouterr().err.startswith("checkpoint of step 10 in ")
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [(".", "' is no regular file"), ("missing/w", "No such file or directory"), ("config.json/w", "Not a directory")],
+)
+def test_weights_that_cannot_be_written_are_refused_before_the_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, message: str
+) -> None:
+    path = config_file(tmp_path, small_trial())
+    assert main([path, "--weights", str(tmp_path / name)]) == REFUSED
+    captured = capsys.readouterr()
+    assert captured.err.startswith("refused: --weights: ")
+    assert message in captured.err
+    assert captured.out == ""
+    assert [file.name for file in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_weights_that_cannot_be_written_any_more_end_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "w").mkdir()
+    monkeypatch.setattr("trainers.run.check_weights_file", lambda _: None)
+    assert main([config_file(tmp_path, small_trial()), "--weights", str(tmp_path / "w")]) == FAILED
+    captured = capsys.readouterr()
+    assert len(measurements(captured.out)) == 4
+    assert captured.err.startswith(f"the weights cannot be written to {tmp_path / 'w'}: ")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["config.json", "w"]
+
+
 def test_batches_that_end_end_with_1_and_the_step(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     workload = "tests.support.trainers.broken_workloads:EndsWithTheEpoch"
     config = replace(small_trial("adamw", num_steps=9), workload=workload, workload_options={}, batch_size=12)

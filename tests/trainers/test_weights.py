@@ -15,7 +15,7 @@ from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trained_weights import loss_of, train_and_put
 from tests.support.trainers.trials import assert_same_bits
 from trainers.storage import WEIGHTS_FILE
-from trainers.weights import put_weights, whole_weights
+from trainers.weights import check_weights_file, put_weights, whole_weights, write_weights
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,20 @@ def test_a_new_model_with_the_weights_of_ranks_has_their_loss(
     new.load_state_dict(written)
     assert loss_of(new) == pytest.approx(loss, rel=1e-6)
     assert loss != pytest.approx(before, rel=1e-5)
+
+
+def test_a_file_that_cannot_be_written_is_an_error_of_the_system_and_leaves_nothing(tmp_path: Path) -> None:
+    weights = {"weight": torch.ones(3)}
+    with pytest.raises(OSError, match="No such file or directory"):
+        write_weights(tmp_path / "missing" / "w", weights, metadata={})
+    (tmp_path / "directory").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        write_weights(tmp_path / "directory", weights, metadata={})
+    check_weights_file(tmp_path / "w")
+    assert [file.name for file in tmp_path.iterdir()] == ["directory"]
+    write_weights(tmp_path / "w", weights, metadata={})
+    check_weights_file(tmp_path / "w")
+    assert_same_bits(load_file(tmp_path / "w"), weights)
 
 
 def test_names_are_those_of_the_model_whatever_they_are(tmp_path: Path) -> None:
