@@ -36,19 +36,7 @@ def check_processes(subject: Subject) -> str:
     own = digests(subject)
     if digests(Subject(subject.name, subject.options, batch_size=subject.batch_size)) != own:
         raise NotChecked("they are not the same in one process")
-    order = json.dumps({"name": subject.name, "options": subject.options, "batch_size": subject.batch_size})
-    answer = subprocess.run(
-        [sys.executable, "-m", "trainers.workload_check.digests", order],
-        env={**environment_of_children(), "PYTHONHASHSEED": OTHER_HASH_SEED},
-        capture_output=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    other = answer.stdout.decode(errors="replace").strip().rpartition("\n")[2]
-    if answer.returncode != 0:
-        why = printable(answer.stderr.decode(errors="replace").strip().rpartition("\n")[2], limit=300)
-        raise Broken(f"a second process ends with status {answer.returncode}: {why}", "Each rank is such a process")
-    found = json.loads(other)
+    found = _digests_of_another_process(subject)
     for what, value in own.items():
         if found[what] != value:
             raise Broken(
@@ -56,6 +44,35 @@ def check_processes(subject: Subject) -> str:
                 "Do not let it depend on the order of a set, hash(), the time or the process: each rank is one",
             )
     return "a second process builds the same model and batches"
+
+
+def _digests_of_another_process(subject: Subject) -> dict[str, str]:
+    """As `digests`, from a second process. Raises: Broken: it ends without them."""
+    # Files: a pipe would be waited for until all processes that the workload leaves behind have closed it.
+    with tempfile.TemporaryFile() as report, tempfile.TemporaryFile() as noise:
+        order = {
+            "name": subject.name,
+            "options": subject.options,
+            "batch_size": subject.batch_size,
+            "descriptor": report.fileno(),
+        }
+        status = subprocess.run(
+            [sys.executable, "-m", "trainers.workload_check.digests", json.dumps(order)],
+            env={**environment_of_children(), "PYTHONHASHSEED": OTHER_HASH_SEED},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=noise,
+            pass_fds=[report.fileno()],
+            check=False,
+        ).returncode
+        report.seek(0)
+        noise.seek(0)
+        found, said = report.read(), noise.read()
+    if status != 0 or not found:
+        why = printable(said.decode(errors="replace").strip().rpartition("\n")[2], limit=300)
+        raise Broken(f"a second process ends with status {status}: {why}", "Each rank is such a process")
+    digests_there: dict[str, str] = json.loads(found)
+    return digests_there
 
 
 def digests(subject: Subject) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import re
 import subprocess
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from torch import nn
 
 from tests.support.trainers import broken_workloads
 from tests.support.waiting import PATIENCE_SECONDS
@@ -174,6 +176,20 @@ def test_data_that_depend_on_the_process_are_found() -> None:
     found = outcome("processes", "OrdersByHash")  # of `Sound` the command says below that it keeps this rule, too
     assert found.status == "failed", found.text
     assert "another process builds the batches differently" in found.text
+
+
+class PrintsAtExit(broken_workloads.Sound):
+    def build_model(self) -> nn.Module:
+        atexit.register(print, "goodbye")
+        return super().build_model()
+
+
+@pytest.mark.processes
+def test_what_is_printed_at_exit_is_no_digest() -> None:
+    (rule,) = (rule for rule in RULES if rule.name == "processes")
+    found = outcome_of(rule, Subject(f"{__name__}:PrintsAtExit", {}, batch_size=12))
+    atexit.unregister(print)
+    assert (found.status, found.text) == ("ok", "a second process builds the same model and batches")
 
 
 def test_a_repeated_example_in_a_part_of_an_epoch_is_doubtful(monkeypatch: pytest.MonkeyPatch) -> None:
