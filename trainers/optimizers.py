@@ -102,12 +102,17 @@ def build_optimizer(
     arguments = {name: tuple(value) if isinstance(value, list) else value for name, value in config.arguments.items()}
     if arguments.get("reduce_gradients"):
         raise InvalidConfig("optimizer.arguments.reduce_gradients", "has no effect: ddp averages gradients, got true")
+    defaults = inspect.signature(_MAKERS[config.name]).parameters
+    for name, given in arguments.items():
+        default = defaults[name].default
+        if isinstance(default, tuple) and isinstance(given, tuple) and len(given) != len(default):
+            raise InvalidConfig(f"optimizer.arguments.{name}", f"must have {len(default)} elements, got {list(given)}")
     try:
         if num_ranks == 1 and config.name == "shampoo":
             Hyperparameters.of_group({**DEFAULTS, **arguments})
             arguments = {name: value for name, value in arguments.items() if name not in SHARING}
         return _MAKERS[config.name](parameters, **arguments)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, LookupError) as error:
         raise InvalidConfig("optimizer.arguments", f"refused by {config.name}: {error}; got {arguments!r}") from error
 
 

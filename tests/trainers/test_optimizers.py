@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -47,6 +48,19 @@ def test_an_unknown_argument_is_named_with_the_known_ones(name: OptimizerName) -
 def test_a_refused_value_is_an_invalid_config(name: OptimizerName, value: object) -> None:
     with pytest.raises(InvalidConfig, match=r"^optimizer\.arguments: .*lr"):
         optimizer_of(name, lr=value)
+
+
+@pytest.mark.parametrize("name", ["shampoo", "adamw", "muon", "soap-peer", "lora-rite"])
+@pytest.mark.parametrize("value", [[], [0.9], [0.9, 0.9, 0.9]])
+def test_a_pair_of_another_length_is_refused_by_name(name: OptimizerName, value: list[float]) -> None:
+    with pytest.raises(InvalidConfig, match=f"must have 2 elements, got {re.escape(str(value))}") as caught:
+        optimizer_of(name, betas=value)
+    assert caught.value.field == "optimizer.arguments.betas"
+
+
+def test_an_object_in_place_of_a_pair_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"^optimizer\.arguments: refused by adamw: .*'first'"):
+        optimizer_of("adamw", betas={"first": 0.9})
 
 
 def test_how_ranks_share_the_work_does_not_matter_to_one() -> None:
