@@ -79,8 +79,10 @@ def place_of(text: str) -> Place:
     """The place that a text names: a URI, or else a path.
 
     Raises:
-        InvalidPlace: a URI with another scheme, without a bucket, or with credentials in it.
+        InvalidPlace: an empty text, or a URI with another scheme, without a bucket, or with credentials in it.
     """
+    if not text:
+        raise InvalidPlace("an empty text names no place; the current directory is '.'")
     if _IS_URI.match(text) is None:
         return Path(text)
     shown = masked(text)

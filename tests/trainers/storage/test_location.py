@@ -14,7 +14,7 @@ from trainers.storage import object_store as stores
 from trainers.storage.object_store import ObjectStore
 
 
-@pytest.mark.parametrize("text", ["checkpoints", "/shared/a:b", "./s3", "C:checkpoints", ""])
+@pytest.mark.parametrize("text", ["checkpoints", "/shared/a:b", "./s3", "C:checkpoints", "."])
 def test_a_text_without_a_scheme_is_a_path(text: str) -> None:
     assert place_of(text) == Path(text)
     assert place_of(text_of(Path(text))) == Path(text)
@@ -46,6 +46,7 @@ def test_a_uri_names_a_place_and_those_below_it(text: str, below: str, shown: st
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("", "an empty text names no place"),
         ("s4://key:hidden@b/x", r"^s4://\*\*\*@b/x is neither a path nor a URI that begins with one of s3://, gs://"),
         ("https://host/x?token=hidden", r"^https://host/x\?token=\*\*\* is neither a path nor"),
         ("file:/x", "file:/x is neither a path nor"),
