@@ -60,6 +60,9 @@ def prepared(
 
     Returns:
         The directory with the files, and what `prepare` returned.
+
+    Raises:
+        ValueError: nothing can be kept in the directory; the message says how another one is named.
     """
     text = json.dumps({"format": FORMAT, **key}, sort_keys=True)
     name = f"{kind}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
@@ -93,9 +96,18 @@ def exclusive(path: Path) -> Iterator[None]:
     """Holds the lock that is the file at `path`, which is made with its directory; waits until it is free.
 
     The system frees it when the process ends, in whatever way.
+
+    Raises:
+        ValueError: the file, or its directory, cannot be made.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise ValueError(
+            f"no prepared data can be kept there: {error}; the option cache_directory, or {DIRECTORY_VARIABLE}, names "
+            "another place"
+        ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

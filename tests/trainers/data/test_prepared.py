@@ -45,6 +45,13 @@ def processes(directory: Path, number: int, fate: str = "live") -> list[int]:
         return [process.wait(PATIENCE_SECONDS) for process in all_of_them]
 
 
+def test_a_directory_that_cannot_be_made_is_refused_with_the_names_of_the_setting(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for directory in (tmp_path / "file", tmp_path / "file" / "cache"):
+        with pytest.raises(ValueError, match=r"/file.*; the option cache_directory, or SHAMPOO_TUNER_CACHE, names"):
+            prepared(directory, "numbers", {"n": 3}, Numbers())
+
+
 class Numbers:
     """Prepares an entry with a large and a small file, and counts how often."""
 
