@@ -6,8 +6,8 @@
     torchrun --nproc-per-node 1 -m trainers.run '{"workload": "digits-mlp", ...}'
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 an argument, the config or the checkpoint
-directory is refused (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes on
-from its newest checkpoint), 1 a checkpoint or the weights could not be written, the batches ended, or anything else,
+directory is refused (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes
+on from its newest checkpoint), 1 a checkpoint or the weights could not be written, the batches ended, or anything else,
 with a traceback.
 Under torchrun these are the ranks' own statuses, which it reports; torchrun itself then ends with 1.
 """
@@ -66,6 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = read_config(options.config, options.set)
     except (InvalidConfig, OSError) as error:
         return _refuse(error)
+    if options.device == "cuda" and not torch.cuda.is_available():
+        return _refuse("--device cuda: torch finds no CUDA device on this machine")
     context = _join(options)
     try:
         if options.weights is not None:
@@ -158,13 +160,17 @@ def read_config(given: str, changes: Sequence[tuple[str, Json]]) -> TrialConfig:
         OSError: it cannot be read.
     """
     is_json = given.lstrip().startswith("{")
+    source = "config" if is_json else given
     try:
-        data = json.loads(given if is_json else Path(given).read_bytes())
-    except ValueError as error:
-        raise InvalidConfig("config" if is_json else given, f"is not JSON: {error}") from error
-    for field, value in changes:
-        set_at(data, field, value)
-    return TrialConfig.from_json(data)
+        try:
+            data = json.loads(given if is_json else Path(given).read_bytes())
+        except ValueError as error:
+            raise InvalidConfig(source, f"is not JSON: {error}") from error
+        for field, value in changes:
+            set_at(data, field, value)
+        return TrialConfig.from_json(data)
+    except RecursionError as error:
+        raise InvalidConfig(source, "is nested too deeply") from error
 
 
 def _change(text: str) -> tuple[str, Json]:
@@ -173,8 +179,17 @@ def _change(text: str) -> tuple[str, Json]:
         raise argparse.ArgumentTypeError(f"{text!r} is not FIELD=VALUE")
     try:
         return field, json.loads(value)
+    except RecursionError:
+        raise argparse.ArgumentTypeError(f"the value of {field} is nested too deeply") from None
     except ValueError:
         return field, value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
 
 
 def _place(text: str) -> Place:
@@ -216,7 +231,7 @@ def _parser() -> argparse.ArgumentParser:
         help="write the trained weights, those that were evaluated, as safetensors at the end",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of each rank (default: 1)")
+    parser.add_argument("--threads", type=_count, default=1, help="CPU threads of each rank (default: 1)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for another rank (default: 300)")
     return parser
 

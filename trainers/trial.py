@@ -12,7 +12,7 @@ from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
 from trainers.checkpoints import load_optimizer_state, optimizer_state, optimizer_template
-from trainers.config import TrialConfig
+from trainers.config import InvalidConfig, TrialConfig
 from trainers.identity.trial import identity_of
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.parallel.parallelise import ParallelModel, parallelise
@@ -77,9 +77,15 @@ def build_trial(config: TrialConfig, workload: Workload, context: RankContext) -
     """The trial before its first step, its model drawn from torch's global generator.
 
     Raises:
-        InvalidConfig: the config does not fit the workload, the optimizer or the world size.
+        InvalidConfig: the config does not fit the workload, the optimizer or the world size, or the workload builds no
+            model of its options.
     """
-    model = workload.build_model()
+    try:
+        model = workload.build_model()
+    except InvalidConfig:
+        raise
+    except ValueError as error:  # as of the constructor: some options are only looked at here, e.g. files of weights
+        raise InvalidConfig("workload_options", f"refused by {config.workload}: {error}") from error
     if context.on_built is not None:
         context.on_built(identity_of(model, workload, config, device=context.device, world_size=context.world_size))
     model = model.to(context.device)

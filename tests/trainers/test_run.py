@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from tests.support.trainers.trials import determined, small_trial
 from tests.support.waiting import run_in_a_session, started
@@ -88,6 +89,7 @@ def test_a_diverged_trial_ends_with_3(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ("{", "is not JSON"),
         ("[]", "must be an object"),
+        (f'{{"workload_options": {"[" * 3000}{"]" * 3000}}}', "is nested too deeply"),
         (json.dumps({**small_trial().to_json(), "num_steps": 0}), "num_steps: must be an integer >= 1, got 0"),
         (json.dumps({**small_trial().to_json(), "workload": "x"}), "workload: unknown workload 'x'"),
         (
@@ -109,6 +111,43 @@ def test_a_bad_config_ends_with_2_and_the_field(
     captured = capsys.readouterr()
     assert message in captured.err
     assert captured.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--threads", "0"], "argument --threads: must be at least 1, got 0"),
+        (["--threads", "-1"], "argument --threads: must be at least 1, got -1"),
+        (["--checkpoint-directory", ""], "argument --checkpoint-directory: an empty text names no place"),
+        (["--set", f"workload_options={'[' * 3000}"], "the value of workload_options is nested too deeply"),
+    ],
+)
+def test_a_wrong_argument_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    with pytest.raises(SystemExit) as refused:
+        main([config_file(tmp_path, small_trial()), *arguments])
+    assert refused.value.code == REFUSED
+    assert message in capsys.readouterr().err
+
+
+def test_a_device_that_is_not_there_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert main([config_file(tmp_path, small_trial()), "--device", "cuda"]) == REFUSED
+    assert capsys.readouterr().err == "refused: --device cuda: torch finds no CUDA device on this machine\n"
+
+
+def test_a_model_that_cannot_be_built_of_the_options_ends_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: object) -> None:
+        raise ValueError("the weights are cut short")
+
+    monkeypatch.setattr("trainers.workloads.digits.digits.DigitsMLP.build_model", refuse)
+    assert main([config_file(tmp_path, small_trial())]) == REFUSED
+    assert "refused: workload_options: refused by digits-mlp: the weights are cut short" in capsys.readouterr().err
 
 
 def test_a_missing_file_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

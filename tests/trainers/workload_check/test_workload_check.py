@@ -267,7 +267,9 @@ def test_the_command_fails_with_a_missing_option_and_says_which(
     assert failed["description"].startswith("is required by mine:Mine: str")
 
 
-@pytest.mark.parametrize("arguments", [["a:B", "--option", "x"], ["a:B", "--batch-size", "8"], []])
+@pytest.mark.parametrize(
+    "arguments", [["a:B", "--option", "x"], ["a:B", "--batch-size", "8"], ["a:B", "--threads", "0"], []]
+)
 def test_wrong_usage_exits_with_two(arguments: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         main(arguments)
