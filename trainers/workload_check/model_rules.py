@@ -19,7 +19,7 @@ LEARNING_RATE = 1e-3
 
 
 def check_model(subject: Subject) -> str:
-    """The model is a module on the CPU with something to train, and the seed alone determines it."""
+    """The model is a module on the CPU with real numbers to train, and the seed alone determines it."""
     model = subject.build_model(SEED)
     if not isinstance(model, nn.Module):
         raise Broken(f"build_model gives a {type(model).__name__}", "Give a torch.nn.Module")
@@ -29,6 +29,13 @@ def check_model(subject: Subject) -> str:
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not trained:
         raise Broken("the model has no parameter that is trained", "At least one must have requires_grad=True")
+    unusual = {n: p.dtype for n, p in model.named_parameters() if p.requires_grad and not p.is_floating_point()}
+    if unusual:
+        raise Broken(
+            f"trained parameters are not real floating-point numbers: {_shown(list(unusual))} "
+            f"({', '.join(sorted(map(str, set(unusual.values()))))})",
+            "Keep a complex one as a real one and view it with torch.view_as_complex: Shampoo refuses it",
+        )
     again = subject.build_model(SEED)
     if again is model:
         raise Broken("build_model gives the same module each time", "Build a new one: trials must not share parameters")

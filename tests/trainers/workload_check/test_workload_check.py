@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from torch import nn
 
 from tests.support.trainers import broken_workloads
@@ -34,9 +35,9 @@ def outcomes(name: str) -> dict[str, RuleOutcome]:
     return {rule.name: outcome_of(rule, subject) for rule in RULES if rule.name != "processes"}
 
 
-def outcome(rule_name: str, class_name: str) -> RuleOutcome:
+def outcome(rule_name: str, class_name: str, module: str = MODULE) -> RuleOutcome:
     (rule,) = (rule for rule in RULES if rule.name == rule_name)
-    return outcome_of(rule, Subject(f"{MODULE}:{class_name}", {}, batch_size=12))
+    return outcome_of(rule, Subject(f"{module}:{class_name}", {}, batch_size=12))
 
 
 def not_ok(found: dict[str, RuleOutcome]) -> dict[str, str]:
@@ -178,6 +179,21 @@ def test_data_that_depend_on_the_process_are_found() -> None:
     assert "another process builds the batches differently" in found.text
 
 
+class HasAComplexParameter(broken_workloads.Sound):
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        model.register_parameter("phase", nn.Parameter(torch.ones(2, dtype=torch.complex64)))
+        return model
+
+
+def test_complex_parameters_are_found_by_name() -> None:
+    found = outcome("model", "HasAComplexParameter", __name__)
+    assert found.status == "failed"
+    assert found.text.startswith(
+        "trained parameters are not real floating-point numbers: phase (torch.complex64). Keep"
+    )
+
+
 class PrintsAtExit(broken_workloads.Sound):
     def build_model(self) -> nn.Module:
         atexit.register(print, "goodbye")
@@ -186,8 +202,7 @@ class PrintsAtExit(broken_workloads.Sound):
 
 @pytest.mark.processes
 def test_what_is_printed_at_exit_is_no_digest() -> None:
-    (rule,) = (rule for rule in RULES if rule.name == "processes")
-    found = outcome_of(rule, Subject(f"{__name__}:PrintsAtExit", {}, batch_size=12))
+    found = outcome("processes", "PrintsAtExit", __name__)
     atexit.unregister(print)
     assert (found.status, found.text) == ("ok", "a second process builds the same model and batches")
 
