@@ -20,9 +20,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
-import re
 import traceback
 import typing
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
@@ -37,8 +37,8 @@ MAX_ERROR_LENGTH = 500
 """Characters of an error that are shown: a few lines in a terminal or on a page."""
 
 REFERENCE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
-"""What `module:Class` looks like, for every reader of regular expressions."""
-_REFERENCE = re.compile(REFERENCE_PATTERN)
+"""What a `module:Class` of ASCII letters looks like, for a schema: no regular expression that every reader of one
+understands has all of Python's names."""
 _DEFAULT_NUMBERS = ("default_num_steps", "default_evaluate_every", "default_batch_size")
 _ATTRIBUTES = ("title", "metrics", "default_objective", *_DEFAULT_NUMBERS)
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -46,7 +46,9 @@ _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEY
 
 def is_reference(name: str) -> bool:
     """True if a name is of the form `module:Class`, e.g. `my_package.models:MyModel`."""
-    return len(name) <= MAX_REFERENCE_LENGTH and _REFERENCE.fullmatch(name) is not None
+    module_name, _, class_name = name.partition(":")
+    parts = [*module_name.split("."), class_name]
+    return len(name) <= MAX_REFERENCE_LENGTH and all(map(str.isidentifier, parts))
 
 
 def import_class(reference: str) -> type[Any]:
@@ -56,6 +58,7 @@ def import_class(reference: str) -> type[Any]:
         InvalidConfig: the module cannot be imported, for whatever reason, or has no such class.
     """
     module_name, _, class_name = reference.partition(":")
+    class_name = unicodedata.normalize("NFKC", class_name)  # as Python does with the names in a module
     import_from_job_code()
     try:
         module = importlib.import_module(module_name)

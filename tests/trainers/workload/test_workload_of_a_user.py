@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +20,7 @@ from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workload.description import WorkloadOption
-from trainers.workload.user_workload import description_of, explain, is_reference, options_of, printable
+from trainers.workload.user_workload import description_of, explain, import_class, is_reference, options_of, printable
 from trainers.workloads.describe import DescriptionKilled, ask, ask_for_installed, environment_of_children
 from trainers.workloads.registry import UnknownWorkload, describe, load
 
@@ -68,14 +69,37 @@ def _is_running(pid: int) -> bool:
         return False
 
 
-@pytest.mark.parametrize("name", ["mine:Mine", "a.b_c.d1:E2", "_a:_B"])
+def test_a_class_is_found_by_any_name_that_python_takes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "workload_in_words.py").write_text("class Größe: ...\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("Größe", unicodedata.normalize("NFD", "Größe")):  # as some keyboards and file systems spell it
+        assert is_reference(f"workload_in_words:{name}")
+        assert import_class(f"workload_in_words:{name}").__name__ == "Größe"
+
+
+@pytest.mark.parametrize("name", ["mine:Mine", "a.b_c.d1:E2", "_a:_B", "größen.ä:Größe"])
 def test_references_are_recognised(name: str) -> None:
     assert is_reference(name)
 
 
 @pytest.mark.parametrize(
     "name",
-    ["digits-mlp", "a:", ":B", "a:b:c", "a b:C", "a..b:C", ".a:B", "1a:B", "a:B.c", "ä:B", "a:B\n", "a" * 200 + ":B"],
+    [
+        "digits-mlp",
+        "a:",
+        ":B",
+        "a:b:c",
+        "a b:C",
+        "a..b:C",
+        ".a:B",
+        "1a:B",
+        "a:B.c",
+        "a:B²",
+        "a:B\n",
+        "a:\u200bB",
+        "a-b:C",
+        "a" * 200 + ":B",
+    ],
 )
 def test_other_names_are_no_references(name: str) -> None:
     assert not is_reference(name)
