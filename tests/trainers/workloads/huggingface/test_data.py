@@ -125,6 +125,15 @@ def test_other_wrong_files_are_refused(tmp_path: Path) -> None:
         read_corpus(str(tmp_path / "rows.xlsx"))
 
 
+def test_a_tokenizer_without_its_unknown_token_is_named(tmp_path: Path) -> None:
+    tokenizers = pytest.importorskip("tokenizers")
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"review": 0}, unk_token="[UNK]"))
+    words.save(str(tmp_path / "words.json"))
+    path = written(tmp_path / "rows.csv", ROWS)
+    with pytest.raises(InvalidConfig, match=r"tokenizer '.*words.json' cannot encode the text: .*UNK"):
+        load(NAME, {**BERT, "path": str(path), "tokenizer": str(tmp_path / "words.json")})
+
+
 @pytest.mark.slow
 def test_short_texts_are_filled_up_with_what_the_model_does_not_see(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.csv", ROWS)
