@@ -87,14 +87,23 @@ class ColumnImages:
         return self._chunks.paths[int(self._chunks.files[chunk])]
 
     def _column(self, chunk: int) -> Any:
-        """The chunk's images, an Arrow array."""
+        """The chunk's images, an Arrow array.
+
+        Raises:
+            UnreadableImage: the file is damaged there.
+            OSError: the system does not let it be read.
+        """
         if chunk in self._kept:
             self._kept.move_to_end(chunk)
             return self._kept[chunk]
         arrow = _arrow()
         try:
             column = self._file(int(self._chunks.files[chunk])).images(int(self._chunks.places[chunk]))
+        except arrow.ArrowMemoryError:
+            raise
         except (arrow.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # of the system, not of the file's content
             raise UnreadableImage(f"a part of the file cannot be read: {error}") from error
         self._kept[chunk] = column
         self._kept_bytes += column.nbytes

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import pickle
+import resource
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from tests.support.trainers.image_data import (
     write_tree,
 )
 from trainers.workloads.images import columns as image_columns
+from trainers.workloads.images import reading
 from trainers.workloads.images.files import FoundImages, Images, find_images
 from trainers.workloads.images.unreadable import UnreadableImage
 
@@ -242,6 +245,21 @@ def test_a_damaged_row_group_is_unreadable(tmp_path: Path) -> None:
     with pytest.raises(UnreadableImage, match="a part of the file cannot be read"):
         found.encoded(0)
     assert found.encoded(30) == rows(20)[0][30]
+
+
+def test_too_many_open_files_say_nothing_about_an_image(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "train.parquet", table(20))
+    write_parquet(tmp_path / "val.parquet", table(5))
+    found = find(tmp_path).train
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, before[1]))
+    try:
+        with pytest.raises(OSError, match="Too many open files") as caught:
+            reading.encoded(found, 0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert caught.value.errno == errno.EMFILE
+    assert reading.encoded(found, 0) == rows(20)[0][0]
 
 
 def refused(path: Path, **options: Any) -> str:
