@@ -85,6 +85,12 @@ class _Commands(TyperGroup):
             for fault in error.faults if others else ():
                 say(f"  {fault}", err=True)
             raise typer.Exit(1) from error
+        except OSError as error:
+            if isinstance(error, BrokenPipeError) or error.errno is None:
+                raise  # whoever reads a pipe has left; or it is no error of the system's
+            place = "standard output" if error.filename is None else error.filename
+            say(f"shampoo-tuner: {place}: {error.strerror}", err=True)
+            raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
 

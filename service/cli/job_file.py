@@ -176,6 +176,8 @@ def _escaped(name: str) -> str:
 def _words(error: Exception) -> str:
     """An error of the parser in one line, its place first."""
     words = " ".join(str(error).split())
+    if isinstance(error, RecursionError):
+        return "is nested too deeply, or has an alias within what it stands for"
     if isinstance(error, yaml.MarkedYAMLError) and (mark := error.problem_mark) is not None and error.problem:
         return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
     return words
@@ -183,7 +185,7 @@ def _words(error: Exception) -> str:
 
 def _parse(source: str, text: str) -> Any:
     try:
-        return yaml.load(text, _Loader)
+        return _copy(yaml.load(text, _Loader))  # an alias within what it stands for has no end
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInput(source, _words(error)) from error
 

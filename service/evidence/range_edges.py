@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from search_spaces import Scalar, SearchSpace
 from search_spaces.edges import Edge, edges
@@ -22,12 +22,16 @@ def edge_caveats(side: Side, space: SearchSpace, values: Mapping[str, Scalar]) -
         return []
     told = ", ".join(_told(edge) for edge in found)
     whose = "The recommended" if side == Phase.SEARCH else "The baseline's best"
-    options = ["--beyond-bounds", *([] if side == Phase.SEARCH else [f"--phase baseline --optimizer {side}"])]
-    options += [f"--set {edge.name}=..." for edge in found]
     return [
         f"{whose} config lies at the edge of what was searched: {told}. Better values may lie beyond: widen the range "
-        f"in the job's search space, or `try` such values ({' '.join(options)})."
+        f"in the job's search space, or `try` such values ({options_beyond(side, found)})."
     ]
+
+
+def options_beyond(side: Side, found: Sequence[Edge]) -> str:
+    """The options of the command `try` with which a side's values beyond these edges are tried."""
+    options = ["--beyond-bounds", *([] if side == Phase.SEARCH else [f"--phase baseline --optimizer {side}"])]
+    return " ".join([*options, *(f"--set {edge.name}=..." for edge in found)])
 
 
 def _told(edge: Edge) -> str:

@@ -39,6 +39,9 @@ def set_up_logs(log_format: LogFormat, *, stream: TextIO | None = None, **ids: s
         root.removeHandler(earlier)
     root.addHandler(handler)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look at the schema's revision
+    logging.getLogger("httpx").setLevel(
+        logging.WARNING
+    )  # it tells each request's URL, and those of webhooks are secrets
 
 
 def set_up_job_log(log_format: LogFormat, **ids: str | int) -> None:

@@ -14,6 +14,7 @@ from service.evidence.caveats import AS_MUCH_TIME
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, Severity, TrialOutcome
 from service.evidence.in_words.wording import duration, number, optimizer_title, share, spread
 from service.evidence.insights import SideInsights
+from service.evidence.range_edges import options_beyond
 from service.evidence.types import MIN_TRIED, ConfirmationResult, ConfirmedConfig
 
 NOT_REPRODUCED = 0.05
@@ -75,7 +76,7 @@ def _baseline_not_reproduced(job: SearchedJob) -> HealthCard | None:
         HealthKind.BASELINE_NOT_REPRODUCED,
         Severity.WARNING,
         told,
-        "The search may beat a weak baseline only. Give the baseline more trials (baseline.budget_share), and train "
+        "The search may beat a weak baseline only. Give the baseline more trials (baselines[].budget_share), and train "
         "more of its configs again (confirmation.top_k).",
     )
 
@@ -110,8 +111,8 @@ def _baseline_undertuned(job: SearchedJob) -> HealthCard | None:
         HealthKind.BASELINE_UNDERTUNED,
         Severity.WARNING,
         f"The baseline is under-tuned: {'; '.join(told)}.",
-        f"Give each side as much (baseline.budget_share) and at least {MIN_TRIED} trials: to beat a baseline that was "
-        "hardly tuned says little.",
+        f"Give each side as much (baselines[].budget_share) and at least {MIN_TRIED} trials: to beat a baseline that "
+        "was hardly tuned says little.",
     )
 
 
@@ -138,14 +139,14 @@ def _noisy_metric(job: SearchedJob) -> HealthCard | None:
 def _at_the_edge(job: SearchedJob) -> HealthCard | None:
     if not job.is_over and len(job.of_search) < MIN_TRIED:
         return None
-    told = []
+    told, commands = [], []
     for side, values in job.best_parameters.items():
         whose = "of the search" if side == Phase.SEARCH else f"of {optimizer_title(side)}"
-        named = [
-            f"{edge.name} = {edge.value:.4g} by the {edge.side} bound {edge.bound:.4g}"
-            for edge in (edges(job.spaces[side], values) if side in job.spaces else [])
-        ]
-        told += [f"the best config {whose} has {', '.join(named)}"] if named else []
+        found = edges(job.spaces[side], values) if side in job.spaces else []
+        named = [f"{edge.name} = {edge.value:.4g} by the {edge.side} bound {edge.bound:.4g}" for edge in found]
+        if found:
+            told.append(f"the best config {whose} has {', '.join(named)}")
+            commands.append(f"shampoo-tuner try JOB {options_beyond(side, found)}")
     if not told:
         return None
     return HealthCard(
@@ -153,7 +154,7 @@ def _at_the_edge(job: SearchedJob) -> HealthCard | None:
         Severity.HINT,
         f"A best value lies at the edge of its range: {'; '.join(told)}.",
         "Better ones may lie beyond: widen the range in the search space, or try single values there "
-        "(shampoo-tuner try JOB --beyond-bounds --set NAME=VALUE).",
+        f"({'; '.join(commands)}).",
     )
 
 

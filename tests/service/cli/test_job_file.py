@@ -37,6 +37,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ("a: 1\nb: 2\na: 3", "line 3, column 1: 'a' is given twice"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
         ("a: " + "9" * 5000, "Exceeds the limit"),
+        ("a: &a [*a]", "is nested too deeply, or has an alias within what it stands for"),
     ],
 )
 def test_an_unreadable_file_is_refused_with_its_name(tmp_path: Path, text: str, message: str) -> None:

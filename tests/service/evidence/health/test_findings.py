@@ -115,6 +115,10 @@ def test_best_values_at_the_edge_are_named_with_their_bounds() -> None:
         "A best value lies at the edge of its range: the best config of the search has lr = 0.099 by the upper bound "
         "0.1; the best config of AdamW has lr = 0.0001 by the lower bound 0.0001."
     )
+    assert card.advice.endswith(
+        "(shampoo-tuner try JOB --beyond-bounds --set lr=...; "
+        "shampoo-tuner try JOB --beyond-bounds --phase baseline --optimizer adamw --set lr=...)."
+    )
     inside = {Phase.SEARCH.value: {"lr": 0.01}}
     assert kinds(dataclasses.replace(job, best_parameters=inside)) == []
     assert kinds(searched(SPREAD[:3], spaces=spaces, best_parameters=job.best_parameters, is_over=False)) == []
