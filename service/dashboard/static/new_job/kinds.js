@@ -3,9 +3,9 @@
 // `read` gives {given, value} or {given, problem}; `given` false: the document says nothing, and its default holds.
 
 import { same } from "./same.js";
+import { numberIn, parseJson } from "./numbers.js";
 import { readSpace, writeSpace } from "./spaces.js";
 
-const NUMBER = /^[-+]?(\d+(\.\d*)?|\.\d+)(e[-+]?\d+)?$/i;
 const NOTHING = { given: false };
 
 const got = (value) => ({ given: true, value });
@@ -15,8 +15,8 @@ function readNumber(element, isWhole) {
   const text = element.value.trim();
   if (text === "") return NOTHING;
   if (text === "null") return got(null);
-  const number = Number(text);
-  if (!NUMBER.test(text) || !Number.isFinite(number)) return wrong(`must be a number, got '${text}'`);
+  const number = numberIn(text);
+  if (Number.isNaN(number)) return wrong(`must be a number, got '${text}'`);
   if (isWhole && !Number.isInteger(number)) return wrong(`must be a whole number, got '${text}'`);
   if (isWhole && !Number.isSafeInteger(number)) return wrong(`must be at most ${Number.MAX_SAFE_INTEGER} here`);
   return got(number);
@@ -31,9 +31,9 @@ function readJson(element) {
   const text = element.value.trim();
   if (text === "") return NOTHING;
   try {
-    return got(JSON.parse(text));
+    return got(parseJson(text));
   } catch (error) {
-    return wrong(`is no JSON: ${error.message}`);
+    return wrong(error instanceof RangeError ? error.message : `is no JSON: ${error.message}`);
   }
 }
 
@@ -80,9 +80,9 @@ function readFree(element) {
   const text = element.value.trim();
   if (text === "") return NOTHING;
   try {
-    return got(JSON.parse(text));
-  } catch {
-    return got(text); // text needs no quotes
+    return got(parseJson(text));
+  } catch (error) {
+    return error instanceof RangeError ? wrong(error.message) : got(text); // text needs no quotes
   }
 }
 

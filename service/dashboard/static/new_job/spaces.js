@@ -1,6 +1,7 @@
 // A search space as a field: a preset with its parameters, whose ranges can be narrowed, or a space of one's own as JSON.
 
 import { catalogue, optimizerTitle } from "./catalogue.js";
+import { numberIn, parseJson } from "./numbers.js";
 import { same } from "./same.js";
 
 const OWN = "";
@@ -119,9 +120,9 @@ function told({ reason, source, when, ...rest }) {
 function readOwn(text) {
   if (text.value.trim() === "") return { given: true, value: {} };
   try {
-    return { given: true, value: JSON.parse(text.value) };
+    return { given: true, value: parseJson(text.value) };
   } catch (error) {
-    return { given: true, problem: `is no JSON: ${error.message}` };
+    return { given: true, problem: error instanceof RangeError ? error.message : `is no JSON: ${error.message}` };
   }
 }
 
@@ -133,8 +134,8 @@ function readBound(field, parameter) {
     const choice = parameter.choices.find((one) => String(one) === text);
     return choice === undefined ? { problem: `must be one of ${parameter.choices.join(", ")}` } : { value: choice };
   }
-  const number = Number(text);
-  return Number.isFinite(number) ? { value: number } : { problem: `must be a number, got '${text}'` };
+  const number = numberIn(text);
+  return Number.isNaN(number) ? { problem: `must be a number, got '${text}'` } : { value: number };
 }
 
 /** Writes a preset's name or a space; one that is a preset with other bounds is shown as that. */

@@ -142,6 +142,27 @@ def test_a_job_is_put_together_mended_and_submitted_once(asking: Page, address: 
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
+def test_a_number_that_would_become_another_one_is_refused(asking: Page) -> None:
+    page = asking
+    page.goto("/jobs/new")
+    page.locator("summary", has_text="Options of digits-mlp").click()
+    sizes, faults = page.get_by_label("Hidden sizes"), page.locator("#faults")
+    sizes.fill("[64, 9007199254740993]")
+    expect(faults).to_contain_text("integers must be at most 9007199254740991 here, got 9007199254740993")
+    sizes.fill("[1e400]")
+    expect(faults).to_contain_text("a number in it is too large")
+    sizes.fill("[9007199254740992, 1e20]")
+    expect(faults).not_to_contain_text("a number in it")
+    sizes.fill("")
+    page.locator("summary", has_text="Its parameters").first.click()
+    highest = page.get_by_label("lr, highest").first
+    for text in ("0x10", "1e-400"):
+        highest.fill(text)
+        expect(faults).to_contain_text(f"must be a number, got '{text}'")
+    highest.fill("1e-2")
+    expect(page.locator("#verdict")).to_contain_text("Valid")
+
+
 def test_a_job_is_cloned_by_the_form_with_some_of_it_changed(
     asking: Page, address: str, sqlite_database: Database
 ) -> None:
