@@ -32,6 +32,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from trainers.arguments import count
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
 from trainers.dotted import set_at
@@ -185,13 +186,6 @@ def _change(text: str) -> tuple[str, Json]:
         return field, value
 
 
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
 def _place(text: str) -> Place:
     try:
         return place_of(text)
@@ -231,7 +225,7 @@ def _parser() -> argparse.ArgumentParser:
         help="write the trained weights, those that were evaluated, as safetensors at the end",
     )
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="default: cpu")
-    parser.add_argument("--threads", type=_count, default=1, help="CPU threads of each rank (default: 1)")
+    parser.add_argument("--threads", type=count, default=1, help="CPU threads of each rank (default: 1)")
     parser.add_argument("--timeout", type=float, default=300.0, help="seconds to wait for another rank (default: 300)")
     return parser
 

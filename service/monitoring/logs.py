@@ -39,9 +39,8 @@ def set_up_logs(log_format: LogFormat, *, stream: TextIO | None = None, **ids: s
         root.removeHandler(earlier)
     root.addHandler(handler)
     logging.getLogger("alembic").setLevel(logging.WARNING)  # it tells of each look at the schema's revision
-    logging.getLogger("httpx").setLevel(
-        logging.WARNING
-    )  # it tells each request's URL, and those of webhooks are secrets
+    # It tells the URL of each request, and those of webhooks are secrets.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 def set_up_job_log(log_format: LogFormat, **ids: str | int) -> None:

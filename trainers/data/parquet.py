@@ -24,10 +24,13 @@ def whole_parquet(path: str | Path, *, extra: str, purpose: str) -> Iterator[Non
     arrow = optional_library("pyarrow", extra=extra, purpose=purpose)
     try:
         yield
-    except arrow.ArrowMemoryError:
-        raise
     except (arrow.ArrowException, OSError) as error:
-        # pyarrow has plain OSErrors for damaged data, without the number that the system's have.
-        if isinstance(error, OSError) and error.errno is not None:
+        if not is_damage(error):
             raise
         raise ValueError(f"{path} is not a whole Parquet file: {error}") from error
+
+
+def is_damage(error: Exception) -> bool:
+    """True if an error of pyarrow's, or an OSError, is about what is in the file, not about memory or the system."""
+    # pyarrow has plain OSErrors for damaged data, without the number that the system's have.
+    return not isinstance(error, MemoryError) and (not isinstance(error, OSError) or error.errno is None)

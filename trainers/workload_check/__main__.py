@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from trainers.arguments import count
 from trainers.workload_check.outcome import RuleOutcome
 from trainers.workload_check.supervisor import check
 
@@ -80,7 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         default=DEFAULT_TIMEOUT_SECONDS,
         help=f"seconds for each rule (default: {DEFAULT_TIMEOUT_SECONDS:g})",
     )
-    parser.add_argument("--threads", type=_count, default=1, help="CPU threads (default: 1)")
+    parser.add_argument("--threads", type=count, default=1, help="CPU threads (default: 1)")
     parser.add_argument("--json", action="store_true", help="print rule, status and text of each as JSON")
     return parser
 
@@ -93,13 +94,6 @@ def _option(text: str) -> tuple[str, Any]:
         return name, json.loads(value)
     except ValueError:
         return name, value
-
-
-def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
 
 
 def _batch_size(text: str) -> int:

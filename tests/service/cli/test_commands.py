@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
@@ -72,17 +71,6 @@ def test_a_missing_service_is_one_line_with_its_address(job_file: str) -> None:
     assert result.exit_code == 1
     assert "no service answers at http://127.0.0.1:1" in result.stderr
     assert result.stderr.count("\n") == 1
-
-
-@pytest.mark.usefixtures("url")
-def test_a_file_that_cannot_be_written_is_one_line(sqlite_database: Database, tmp_path: Path) -> None:
-    job_id = finished_job(sqlite_database)
-    for command in (("export", job_id), ("report", job_id)):
-        result = run(*command, "-o", str(tmp_path / "none" / "file"))
-        assert result.exit_code == 1
-        assert result.stderr.startswith(f"shampoo-tuner: {tmp_path}/none/file")
-        assert result.stderr.endswith(": No such file or directory\n")
-        assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.usefixtures("url")

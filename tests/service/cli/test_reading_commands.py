@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+from pathlib import Path
 
 import httpx
 import pytest
@@ -159,3 +160,14 @@ def test_what_mattered_is_shown_by_side_and_as_the_api_answers(sqlite_database: 
     ):
         assert part in " ".join(shown.stdout.split())
     assert json.loads(run("insights", lease.job_id, "--json").stdout)["sides"][0]["parameters"][0]["name"] == "lr"
+
+
+@pytest.mark.usefixtures("url")
+def test_a_file_that_cannot_be_written_is_one_line(sqlite_database: Database, tmp_path: Path) -> None:
+    job_id = finished_job(sqlite_database)
+    for command in (("export", job_id), ("report", job_id)):
+        result = run(*command, "-o", str(tmp_path / "none" / "file"))
+        assert result.exit_code == 1
+        assert result.stderr.startswith(f"shampoo-tuner: {tmp_path}/none/file")
+        assert result.stderr.endswith(": No such file or directory\n")
+        assert result.stderr.count("\n") == 1

@@ -19,11 +19,10 @@ from typer.testing import CliRunner, Result
 from service.cli.commands import app
 from service.client import Client
 from service.client.agent import Told, UnusableLine, measurement_of, train_with_command
-from service.domain import FailureReason, JobState, TrialState
-from service.store.models import Trial
-from service.store.repositories import ExternalRequestRepository, JobRepository, TrialRepository
+from service.domain import FailureReason, TrialState
+from service.store.repositories import ExternalRequestRepository
 from service.store.session import Database
-from tests.support.service.external import Run, served, submit_external
+from tests.support.service.external import Run, served, state_of, submit_external, trials_of
 from tests.support.service.live import running
 from tests.support.waiting import wait_until
 
@@ -64,16 +63,6 @@ def test_a_measurement_that_cannot_be_used_says_why(line: str, fault: str) -> No
 )
 def test_another_line_is_text(line: str) -> None:
     assert measurement_of(line) is None
-
-
-def trials_of(database: Database, job: str) -> list[Trial]:
-    with database.reading() as session:
-        return TrialRepository(session).with_measurements(job)
-
-
-def state_of(database: Database, job: str) -> JobState:
-    with database.reading() as session:
-        return JobRepository(session).get(job).state
 
 
 def reports_waiting(database: Database, job: str) -> bool:

@@ -33,12 +33,12 @@ from service.client import (
 from service.client.suggested import Patience
 from service.domain import FailureReason, JobState, TrialState
 from service.specification.external.messages import ExternalDecision, RequestKind
-from service.store.models import ExternalRequest, Trial
-from service.store.repositories import ExternalRequestRepository, JobRepository, TrialRepository
+from service.store.models import ExternalRequest
+from service.store.repositories import ExternalRequestRepository
 from service.store.session import Database
 from tests.support import event_loop
 from tests.support.readmes import ROOT
-from tests.support.service.external import served, submit_external
+from tests.support.service.external import served, state_of, submit_external, trials_of
 from tests.support.service.live import running
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
@@ -73,16 +73,6 @@ def test_an_outage_is_told_once_until_the_service_has_answered(caplog: pytest.Lo
     patience.begin_anew()
     patience.bear(ServiceUnreachable("http://here", "busy"))
     assert len(caplog.records) == 3
-
-
-def trials_of(database: Database, job: str) -> list[Trial]:
-    with database.reading() as session:
-        return TrialRepository(session).with_measurements(job)
-
-
-def state_of(database: Database, job: str) -> JobState:
-    with database.reading() as session:
-        return JobRepository(session).get(job).state
 
 
 @pytest.mark.slow

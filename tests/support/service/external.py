@@ -17,7 +17,8 @@ from service.scheduler.external.serving import Serving
 from service.scheduler.stored_job import plan_of, read_stored
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
 from service.settings import Settings
-from service.store.repositories import JobRepository
+from service.store.models import Trial
+from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.run import finish_job
@@ -46,6 +47,18 @@ FIELDS: dict[str, Any] = {
 def submit_external(database: Database, **fields: Any) -> str:
     """The id of a new job of four trials of ten steps."""
     return submit(database, **{**FIELDS, **fields})
+
+
+def trials_of(database: Database, job: str) -> list[Trial]:
+    """The trials of a job, with what was measured."""
+    with database.reading() as session:
+        return TrialRepository(session).with_measurements(job)
+
+
+def state_of(database: Database, job: str) -> JobState:
+    """Of a job."""
+    with database.reading() as session:
+        return JobRepository(session).get(job).state
 
 
 class Run:

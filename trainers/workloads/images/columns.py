@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from trainers.data.parquet import is_damage
 from trainers.installation.extras import optional_library
 from trainers.workloads.images.unreadable import UnreadableImage
 
@@ -99,11 +100,9 @@ class ColumnImages:
         arrow = _arrow()
         try:
             column = self._file(int(self._chunks.files[chunk])).images(int(self._chunks.places[chunk]))
-        except arrow.ArrowMemoryError:
-            raise
         except (arrow.ArrowException, OSError) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise  # of the system, not of the file's content
+            if not is_damage(error):
+                raise
             raise UnreadableImage(f"a part of the file cannot be read: {error}") from error
         self._kept[chunk] = column
         self._kept_bytes += column.nbytes
