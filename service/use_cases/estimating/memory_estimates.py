@@ -11,9 +11,10 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain
 
-from search_spaces import Scalar, SearchSpace
-from search_spaces.parameters import sectioned
+from search_spaces import Scalar, SearchSpace, presets
+from search_spaces.parameters import Categorical, sectioned
 from service.domain import Side
 from service.errors import InvalidInput
 from service.faults import Faults
@@ -27,7 +28,7 @@ from service.use_cases.estimating.memory_predictor import (
     OptimizerRefused,
     WorkloadRefused,
 )
-from service.use_cases.estimating.option_values import option_values, place_of
+from service.use_cases.estimating.option_values import argument_choices, option_values, place_of
 from trainers.config import FOR_ADAPTERS
 from trainers.data.roots import DataRoots
 from trainers.workloads.registry import BUILT_IN
@@ -75,7 +76,9 @@ def estimate_memory(
             data.
 
     Raises:
-        InvalidInput: the workload's data are none, or too few for what the job asks of them; only if they are here.
+        InvalidInput: an optimizer is not for the workload's model, or refuses its default arguments, or a choice of one
+            with all others; or, only if they are here, the workload's data are none, or too few for what the job asks
+            of them, or the workload refuses its options.
     """
     memory_per_worker = plan.specification.resources.memory_per_worker
     gpus = plan.specification.resources.gpus_per_worker
@@ -105,10 +108,12 @@ def estimate_memory(
 
 
 def check_workload(plan: JobPlan, *, data_roots: DataRoots | None = None, start_seconds: float = START_SECONDS) -> None:
-    """Checks that a job's workload can be built with its options, where trials find their data as this process does.
+    """Checks that a job's workload can be built with its options, where trials find their data as this process does,
+    and its optimizers with their arguments.
 
-    It is built for that, in a process that takes seconds: not inside a transaction. A built-in workload without any
-    option is not asked. Where there is no telling, or not in time, the first trial tells.
+    They are built for that, in a process that takes seconds: not inside a transaction. Not where nothing can be
+    refused, as of a built-in workload without any option and the shipped spaces. Where there is no telling, or not in
+    time, the first trial tells.
 
     Raises:
         InvalidInput: what `estimate_memory` refuses.
@@ -123,14 +128,23 @@ def check_workload(plan: JobPlan, *, data_roots: DataRoots | None = None, start_
 
 
 def is_known_to_build(specification: JobSpecification) -> bool:
-    """True of a built-in workload without any option, with optimizers of any model: there is nothing to be refused."""
+    """True of a built-in workload without any option, with optimizers of any model whose arguments cannot be at odds
+    with each other: there is nothing to be refused."""
     named = specification.workload
     if named.name not in BUILT_IN or named.options:
         return False
     spaces = spaces_of(specification).values()
-    if any(space.optimizer in FOR_ADAPTERS for space in spaces):
+    if any(space.optimizer in FOR_ADAPTERS or not _is_consistent(space) for space in spaces):
         return False
     return not any(sectioned(name)[0] == "workload" for space in spaces for name in _assigned(space))
+
+
+def _is_consistent(space: SearchSpace) -> bool:
+    """True if no arguments of the optimizer are at odds, as far as that can be told without it: of a shipped space, and
+    of one that leaves all choices at their defaults."""
+    searched = any(isinstance(p, Categorical) and not sectioned(p.name)[0] for p in space.parameters)
+    fixed = any(isinstance(value, bool | str | None) and not sectioned(name)[0] for name, value in space.fixed.items())
+    return not (searched or fixed) or space in presets().values()
 
 
 def _assigned(space: SearchSpace) -> list[str]:
@@ -142,8 +156,7 @@ def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, d
 
     Raises:
         NotPredictable: they cannot be, or not in time.
-        InvalidInput: an optimizer is not for the workload's model; or the data are here, and none, or too few for what
-            the job asks of them, or the workload refuses its options.
+        InvalidInput: as `estimate_memory`.
     """
     # The first one's time is that of the imports; those after it cost milliseconds.
     started_by = time.monotonic() + start_seconds
@@ -153,7 +166,8 @@ def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, d
         try:
             found[side] = predictor.predict(config, timeout_seconds=started_by - time.monotonic())
         except OptimizerRefused as error:
-            raise InvalidInput(field, str(error)) from error
+            why = f"its default trial is impossible: {error}" if error.is_of_arguments else str(error)
+            raise InvalidInput(field, why) from error
         except WorkloadRefused as error:
             if not data_are_here:
                 raise
@@ -165,22 +179,22 @@ def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, d
             raise InvalidInput(error.field, str(error)) from error
     if data_are_here and predictor.num_train_examples is not None:
         check_population_is_measured(plan, predictor.num_train_examples)
-    if data_are_here:
-        _check_option_values(predictor, plan, started_by=started_by)
+    _check_values(predictor, plan, started_by=started_by, data_are_here=data_are_here)
     return found
 
 
-def _check_option_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: float) -> None:
-    """Checks what the job searches of its workload's options, as far as there is time: a refusal ends a trial later.
+def _check_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: float, data_are_here: bool) -> None:
+    """Checks what the job searches of its workload's options, if the data are here, and of its optimizers' arguments,
+    as far as there is time: a refusal ends a trial later.
 
     Raises:
-        InvalidInput: the workload refuses a value with the defaults, and with all others that were tried beside it.
+        InvalidInput: a value is refused with the defaults, and with all others that were tried beside it.
     """
     faults, longest = Faults(), 0.0
     for side, space in plan.spaces.items():
         field = fields_of(plan.specification)[side].space
         told: set[str] = set()
-        for option in option_values(space):
+        for option in chain(option_values(space) if data_are_here else (), argument_choices(space)):
             if option.field in told:
                 continue  # of another value inside the range
             refusal: str | None = None

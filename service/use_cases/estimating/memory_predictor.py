@@ -40,7 +40,12 @@ class WorkloadRefused(NotPredictable):
 
 
 class OptimizerRefused(NotPredictable):
-    """The optimizer is not for the workload's model, so that no trial of its side can be built."""
+    """The optimizer is not for the workload's model, so that no trial of its side can be built; or it refuses the
+    arguments of this one."""
+
+    def __init__(self, message: str, *, is_of_arguments: bool) -> None:
+        super().__init__(message)
+        self.is_of_arguments = is_of_arguments
 
 
 class MemoryPredictor:
@@ -106,7 +111,7 @@ class MemoryPredictor:
         Raises:
             NotPredictable: the model cannot be built here, or not in this time.
             WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
-            OptimizerRefused: the optimizer is not for the workload's model.
+            OptimizerRefused: the optimizer is not for the workload's model, or refuses its arguments.
         """
         answer = self._ask({"config": config.to_json()}, timeout_seconds=timeout_seconds)
         self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
@@ -141,8 +146,8 @@ class MemoryPredictor:
                 raise WorkloadRefused(answer["problem"], option)
             if section == "workload":
                 raise WorkloadRefused(answer["problem"], None)
-            if (section, option) == ("optimizer", "name"):
-                raise OptimizerRefused(answer["problem"])
+            if section == "optimizer":
+                raise OptimizerRefused(answer["problem"], is_of_arguments=option != "name")
             raise NotPredictable(answer["problem"])
         return answer
 

@@ -1,10 +1,10 @@
-"""The values of a workload's options that a job searches, each as trials that take it: so that what the workload would
-refuse of them is found before the first trial."""
+"""The values of a workload's options, and the choices of an optimizer's arguments, that a job searches, each as trials
+that take it: so that what workload or optimizer would refuse of them is found before the first trial."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from search_spaces import Integer, Scalar, SearchSpace, SpaceError
@@ -19,7 +19,7 @@ NUM_SAMPLES = 32
 
 @dataclass(frozen=True, slots=True)
 class OptionValue:
-    """A choice of a searched workload option, an end of its range, or a value inside it."""
+    """A choice of a searched option or argument, an end of its range, or a value inside it."""
 
     field: str
     """Where it stands in the space: `parameters[2].choices[1]`, or `.low`, `.high`; inside a range `parameters[2]`."""
@@ -27,14 +27,32 @@ class OptionValue:
     value: Scalar
     is_inside: bool
     trials: tuple[dict[str, Scalar], ...]
-    """Parameters of trials that take it: the defaults, then these with other values of other options, as it may not go
-    with theirs."""
+    """Parameters of trials that take it: the defaults, then these with other values of the others of its section, as it
+    may not go with theirs."""
 
 
 def option_values(space: SearchSpace) -> Iterator[OptionValue]:
     """What a space searches of its workload, value by value."""
-    options = {i: p for i, p in enumerate(space.parameters) if sectioned(p.name)[0] == "workload"}
-    for index, parameter in options.items():
+    options = _of_section(space, "workload")
+    return _each_beside_others(space, options, options)
+
+
+def argument_choices(space: SearchSpace) -> Iterator[OptionValue]:
+    """What a space lets its optimizer choose from, choice by choice. Of ranges none: a part of one that goes with no
+    other value is searched little, and says nothing of the rest."""
+    arguments = _of_section(space, "")
+    tried = {index: parameter for index, parameter in arguments.items() if isinstance(parameter, Categorical)}
+    return _each_beside_others(space, tried, arguments)
+
+
+def _of_section(space: SearchSpace, section: str) -> dict[int, Parameter]:
+    return {i: parameter for i, parameter in enumerate(space.parameters) if sectioned(parameter.name)[0] == section}
+
+
+def _each_beside_others(
+    space: SearchSpace, tried: Mapping[int, Parameter], options: Mapping[int, Parameter]
+) -> Iterator[OptionValue]:
+    for index, parameter in tried.items():
         others = [other for other in options.values() if other.name != parameter.name]
         for end, value in _values(parameter):
             trials: list[dict[str, Scalar]] = []

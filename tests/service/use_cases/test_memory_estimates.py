@@ -268,6 +268,33 @@ def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_
         )
 
 
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_choices_of_an_argument_that_the_optimizer_refuses_with_all_others_are_told_by_their_place() -> None:
+    def searched(*parameters: dict[str, Any], **fixed: Any) -> JobPlan:
+        return plan(
+            search_space={"optimizer": "shampoo", "parameters": list(parameters), "fixed": fixed}, baseline=None
+        )
+
+    def choice(name: str, *choices: Any) -> dict[str, Any]:
+        return {"type": "categorical", "name": name, "choices": list(choices), "default": choices[0]}
+
+    nesterov = choice("nesterov", False, True)
+    momentum = {"type": "float", "name": "momentum", "low": 0.0, "high": 0.9, "default": 0.0}
+    for check in (check_workload, estimate_memory):
+        with pytest.raises(InvalidInput, match=r"nesterov = True: .*needs momentum > 0, got .*momentum=0.0") as caught:
+            check(searched(nesterov), start_seconds=PATIENCE_SECONDS)
+        assert caught.value.field == "search_space.parameters[0].choices[1]"
+    for fixed in ({"nesterov": True}, {"solver": "coupled_newton", "pseudo_inverse": True}):
+        with pytest.raises(InvalidInput, match="search_space: its default trial is impossible: refused by shampoo"):
+            check_workload(searched(**fixed), start_seconds=PATIENCE_SECONDS)
+    check_workload(searched(nesterov, momentum), start_seconds=PATIENCE_SECONDS)
+    solvers = choice("solver", "eigh", "coupled_newton"), choice("state_dtype", "float32", "int8")
+    check_workload(searched(*solvers), start_seconds=PATIENCE_SECONDS)  # each goes with one of the other's
+    with pytest.raises(InvalidInput, match=r"parameters\[0\].choices\[1\]: solver = 'coupled_newton'.*eigenvectors"):
+        check_workload(searched(solvers[0], state_dtype="int8"), start_seconds=PATIENCE_SECONDS)
+
+
 def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None:
     def lines(memory: MemoryEstimate) -> str:
         estimate = Estimate(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from search_spaces import SearchSpace
-from service.use_cases.estimating.option_values import OptionValue, option_values, place_of
+from service.use_cases.estimating.option_values import OptionValue, argument_choices, option_values, place_of
 
 
 def values_of(*parameters: dict[str, Any]) -> list[OptionValue]:
@@ -54,6 +54,19 @@ def test_a_value_is_tried_under_its_condition() -> None:
     assert plain.trials == ({"workload.kind": "plain"},)  # a rank has no part in it
     assert lora.trials == tuple({"workload.kind": "lora", "workload.rank": rank} for rank in (2, 4))
     assert [value.trials for value in ranks] == [({"workload.kind": "lora", "workload.rank": r},) for r in (2, 4)]
+
+
+def test_each_choice_of_an_argument_is_tried_with_the_ends_of_what_else_is_searched_of_the_optimizer() -> None:
+    momentum = {"type": "float", "name": "momentum", "low": 0.0, "high": 0.9, "default": 0.0}
+    nesterov = {"type": "categorical", "name": "nesterov", "choices": [False, True]}
+    depth = {"type": "integer", "name": "workload.depth", "low": 1, "high": 3}
+    space = SearchSpace.from_json({"optimizer": "shampoo", "parameters": [momentum, nesterov, depth]})
+    without, with_it = argument_choices(space)
+    assert (without.field, with_it.field) == ("parameters[1].choices[0]", "parameters[1].choices[1]")
+    assert with_it.trials[:2] == (
+        {"momentum": 0.0, "nesterov": True, "workload.depth": 2},
+        {"momentum": 0.9, "nesterov": True, "workload.depth": 2},
+    )
 
 
 def test_an_option_is_found_where_the_space_has_it() -> None:
