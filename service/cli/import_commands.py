@@ -106,6 +106,7 @@ def _left_out(numbers: Mapping[LeftOut, int], optimizer: str) -> str:
     words = {
         LeftOut.OTHER_OPTIMIZER: f"whose optimizer is not {optimizer}",
         LeftOut.CONFIRMATION: "of a confirmation",
+        LeftOut.FORKED: "forked from others",
         LeftOut.NOT_COMPLETED: "that did not complete",
         LeftOut.NO_VALUE: "without a finite value",
     }

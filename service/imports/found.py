@@ -38,6 +38,8 @@ class LeftOut(StrEnum):
     """It trained with another one than the job's search does."""
     CONFIRMATION = "confirmation"
     """It repeats a config of its study with another seed."""
+    FORKED = "forked"
+    """It went on from another one's weights, so that its value is not of its parameters alone."""
     NOT_COMPLETED = "not_completed"
     """It failed, was stopped or pruned, or still runs."""
     NO_VALUE = "no_value"

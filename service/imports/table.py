@@ -13,14 +13,15 @@ from service.domain import Phase
 from service.errors import InvalidInput
 from service.imports.found import MAX_SOURCE_LENGTH, Found, FoundTrial, LeftOut, Value
 
-OPTIMIZER, PHASE, STATE = "optimizer", "phase", "state"
-"""Columns that say of a row which trial it is, in small letters: our export has all three, Optuna and W&B the last."""
+OPTIMIZER, PHASE, STATE, FORKED_FROM = "optimizer", "phase", "state", "forked_from"
+"""Columns that say of a row which trial it is, in small letters: our export has all, Optuna and W&B the state."""
 COMPLETED = ("completed", "complete", "finished")
 """The states of a trial that went to its end, in small letters: ours, Optuna's and W&B's."""
 
 
 def trials_of_csv(path: Path, *, value_column: str, optimizer: str, of_parameters: Collection[str]) -> Found:
-    """The rows of a CSV file that are results of an optimizer: completed, with a finite value, no confirmation.
+    """The rows of a CSV file that are results of an optimizer: completed, with a finite value, no confirmation and no
+    fork.
 
     Where a file has no such column, its rows are all taken to be that.
 
@@ -50,7 +51,7 @@ def trials_of_csv(path: Path, *, value_column: str, optimizer: str, of_parameter
 def _telling(columns: Sequence[str], others: Collection[str]) -> dict[str, str]:
     """The columns that say which trial a row is, by what they say."""
     named = {column.strip().lower(): column for column in reversed(columns) if column not in others}
-    return {what: named[what] for what in (OPTIMIZER, PHASE, STATE) if what in named}
+    return {what: named[what] for what in (OPTIMIZER, PHASE, STATE, FORKED_FROM) if what in named}
 
 
 def _add(
@@ -83,6 +84,8 @@ def _why_left_out(told: Mapping[str, str], optimizer: str) -> LeftOut | None:
         return LeftOut.OTHER_OPTIMIZER
     if told.get(PHASE) == Phase.CONFIRMATION:
         return LeftOut.CONFIRMATION
+    if told.get(FORKED_FROM):
+        return LeftOut.FORKED
     if told.get(STATE, COMPLETED[0]) not in COMPLETED:
         return LeftOut.NOT_COMPLETED
     return None

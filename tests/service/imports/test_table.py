@@ -14,7 +14,16 @@ from service.domain import Phase, TrialState
 from service.store.session import Database
 from tests.service.imports.importing import SPACE, imported
 from tests.support.service.live import running
-from tests.support.service.scenarios import store_trials, submit
+from tests.support.service.scenarios import (
+    begin_trial,
+    claimed_job,
+    end_trial,
+    fork_trial,
+    measure,
+    measure_curve,
+    store_trials,
+    submit,
+)
 
 
 @pytest.mark.slow
@@ -53,6 +62,26 @@ def test_of_our_own_export_only_results_of_the_jobs_optimizer_are_taken(
 
 
 @pytest.mark.slow
+def test_of_a_population_no_fork_is_taken(tmp_path: Path, sqlite_database: Database) -> None:
+    lease = claimed_job(
+        sqlite_database, search_space=SPACE, pruner={"name": "pbt"}, baseline=None, budget={"num_trials": 6}
+    )
+    begin_trial(sqlite_database, lease, 0, values={"lr": 0.1})
+    measure_curve(sqlite_database, lease, 0, {10: 0.9, 40: 0.5})
+    fork_trial(sqlite_database, lease, 1, parent=0, step=10, lr=0.2)
+    measure(sqlite_database, lease, 1, 40, 0.4)
+    for number in (0, 1):
+        end_trial(sqlite_database, lease, number)
+    table = tmp_path / "exported.csv"
+    with running(sqlite_database) as url:
+        written = CliRunner().invoke(app, ["export", lease.job_id, "-o", str(table), "--url", url])
+    assert written.exit_code == 0, written.output
+    found, told = imported(tmp_path, str(table))
+    assert [one["lr"] for one in found["pinned"]] == [0.1]
+    assert "left out: 1 forked from others" in told
+
+
+@pytest.mark.slow
 def test_of_a_data_frame_of_optuna_only_completed_trials_are_taken(tmp_path: Path) -> None:
     study = optuna.create_study()
 
@@ -88,7 +117,7 @@ def test_a_table_of_wandb_says_which_runs_finished(tmp_path: Path) -> None:
     assert (as_json["num_found"], as_json["left_out"]) == (1, {"not_completed": 2})
 
 
-@pytest.mark.parametrize("column", ["state", "optimizer", "phase"])
+@pytest.mark.parametrize("column", ["state", "optimizer", "phase", "forked_from"])
 def test_a_column_that_is_renamed_to_a_parameter_says_nothing_else(tmp_path: Path, column: str) -> None:
     table = tmp_path / "table.csv"
     table.write_text(f"{column},value\n0.1,0.5\n0.2,0.4\n")
