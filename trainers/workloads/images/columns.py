@@ -197,8 +197,9 @@ def read_columns(paths: Sequence[Path], image_column: str, label_column: str) ->
     """The places of the images of some files, and their labels as they are there (integers or strings).
 
     Raises:
-        ValueError: a file cannot be read, or has no such columns of a usable type; the message names the file, the
-            column and what is there.
+        ValueError: a file is damaged, or has no such columns of a usable type; the message names the file, the column
+            and what is there.
+        OSError: the system does not let one be read.
     """
     arrow = _arrow()
     labels: list[Label] = []
@@ -216,6 +217,8 @@ def read_columns(paths: Sequence[Path], image_column: str, label_column: str) ->
                 num_parquet_bytes += chunks.num_bytes()
                 num_row_groups += len(rows)
         except (arrow.ArrowException, OSError) as error:
+            if not is_damage(error):
+                raise
             kind = "Parquet" if path.suffix.lower() == ".parquet" else "Arrow"
             raise ValueError(f"{path} is not a whole {kind} file: {error}") from error
         num_rows.extend(rows)

@@ -248,17 +248,18 @@ def test_a_damaged_row_group_is_unreadable(tmp_path: Path) -> None:
 
 
 def test_too_many_open_files_say_nothing_about_an_image(tmp_path: Path) -> None:
-    write_parquet(tmp_path / "train.parquet", table(20))
+    path = write_parquet(tmp_path / "train.parquet", table(20))
     write_parquet(tmp_path / "val.parquet", table(5))
     found = find(tmp_path).train
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (1, before[1]))
-    try:
-        with pytest.raises(OSError, match="Too many open files") as caught:
-            reading.encoded(found, 0)
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert caught.value.errno == errno.EMFILE
+    for read in (lambda: reading.encoded(found, 0), lambda: image_columns.read_columns([path], "image", "label")):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1, before[1]))
+        try:
+            with pytest.raises(OSError, match="Too many open files") as caught:
+                read()
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        assert caught.value.errno == errno.EMFILE
     assert reading.encoded(found, 0) == rows(20)[0][0]
 
 
