@@ -6,7 +6,7 @@ The type says what kind of value it is: a word of a `Literal`, a flag, an intege
 whether None is one. Numbers have a `Range`, a pair two. Without `used_by` every member of the family uses it, and
 without `IN_FLIGHT` it is not for a search to change it in the middle of a training run.
 
-To add a hyperparameter:
+To add a hyperparameter, whose default leaves all as it was without it, as checkpoints from before then take it:
 
 1. Declare it: a field of `shampoo.hyperparameters.Hyperparameters`, with its prose below. Rules beside other
    hyperparameters go into the `_check_...` of their subject there, and if it decides which state there is, into

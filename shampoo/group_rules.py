@@ -23,6 +23,8 @@ _OTHER_OPTIMIZERS: Mapping[str, str] = {
     "alpha": "torch.optim.RMSprop",
 }
 """By a key of their groups that ours do not have."""
+_OLDEST = frozenset({"lr", "preconditioner"})
+"""Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
 _KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES
 
 
@@ -158,10 +160,16 @@ def require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
         raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
 
 
+def completed(group: Mapping[str, Any]) -> dict[str, Any]:
+    """A saved group with the defaults of the hyperparameters that it lacks: they are newer than it is."""
+    return {**{name: value for name, value in DEFAULTS.items() if name not in _OLDEST}, **group}
+
+
 def require_saved_groups(
     saved: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
 ) -> None:
-    """Checks that the groups of a checkpoint fit those of an optimizer, of whose state `structures` says the shape.
+    """Checks that the completed groups of a checkpoint fit those of an optimizer, of whose state `structures` says the
+    shape.
 
     Raises:
         ValueError: they are another optimizer's, have other numbers of parameters, an unknown or illegal
@@ -179,7 +187,7 @@ def require_saved_groups(
         raise ValueError(f"checkpoint has groups of {saved_sizes} parameters, the optimizer of {sizes}")
     for group, structure in zip(saved, structures, strict=True):
         require_known_keys(group)
-        h = Hyperparameters.of_group({**{name: DEFAULTS[name] for name in SHARING}, **group})
+        h = Hyperparameters.of_group(group)
         require_structure(h, {name: value for name, value in structure.items() if name not in SHARING})
 
 

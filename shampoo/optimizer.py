@@ -25,6 +25,7 @@ from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
 from shampoo.distributed.topology import world_rank
 from shampoo.group_rules import (
+    completed,
     decay_per_step,
     inherited,
     is_trained,
@@ -323,15 +324,15 @@ class Shampoo(Optimizer):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over state and hyperparameters of a `state_dict()`; resumed training is bit-identical.
 
-        Everything is checked before anything is written. torch's own version is replaced because it casts the state
-        to the parameters' dtype.
+        Everything is checked before anything is written. A hyperparameter that is newer than the checkpoint takes its
+        default. torch's own version is replaced because it casts the state to the parameters' dtype.
 
         Raises:
             ValueError: it is another optimizer's; or groups, names, shapes or dtypes do not fit these parameters, or
                 hyperparameters that shape the state differ, or one is illegal or unknown.
         """
         state_dict = torch_internals.before_loading(self, state_dict)
-        saved_groups: list[dict[str, Any]] = state_dict["param_groups"]
+        saved_groups = [completed(group) for group in state_dict["param_groups"]]
         require_saved_groups(saved_groups, self.param_groups, self._structures)
         keys = {
             param: key
@@ -387,6 +388,8 @@ class Shampoo(Optimizer):
         saved, sharing = state["state"], state.get("sharing")
         self._prepare()
         super().__setstate__({**{name: x for name, x in state.items() if name != "sharing"}, "state": {}})
+        for group in self.param_groups:
+            group.update(completed(group))
         settled = None if sharing is None else Settled(*sharing)
         owned = {} if settled is None else settled.owners
         members = [

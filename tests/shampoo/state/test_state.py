@@ -174,6 +174,29 @@ def test_a_pickled_optimizer_trains_on(name: str) -> None:
     _copy_trains_on_by_itself(other, copy_params, state, optimizer, params, range(6, 11))
 
 
+@in_one_test("name", REPRESENTATIVES)
+def test_a_state_from_before_a_hyperparameter_was_there_has_its_default(name: str) -> None:
+    def older(group: dict[str, Any]) -> dict[str, Any]:
+        kept = {"lr", "preconditioner", *member(name)}
+        return {key: value for key, value in group.items() if key in kept or key not in DEFAULTS}
+
+    params = parameters(SHAPES, torch.float32)
+    optimizer = Shampoo(params, **member(name))
+    train(optimizer, params, range(6))
+    state = optimizer.state_dict()
+    copy_params = [param.detach().clone().requires_grad_() for param in params]
+    resumed = Shampoo(copy_params, **member(name))
+    resumed.load_state_dict({**state, "param_groups": [older(group) for group in state["param_groups"]]})
+    _assert_same(resumed.state_dict(), state)
+    for group in optimizer.param_groups:
+        kept = older(group)
+        group.clear()
+        group.update(kept)
+    other_params, pickled = pickle.loads(pickle.dumps((params, optimizer)))
+    train(resumed, copy_params, range(6, 11))
+    _copy_trains_on_by_itself(pickled, other_params, state, resumed, copy_params, range(6, 11))
+
+
 def _structure(name: str) -> dict[str, object]:
     return Hyperparameters(**{**DEFAULTS, **member(name)}).structure
 
@@ -235,7 +258,7 @@ def _missing_parameter(state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _missing_hyperparameter(state: dict[str, Any]) -> dict[str, Any]:
-    del state["param_groups"][0]["epsilon"]
+    del state["param_groups"][0]["lr"]
     return state
 
 
@@ -267,7 +290,7 @@ def _broken_count(state: dict[str, Any]) -> dict[str, Any]:
         (_other_dtype, "is torch.float32 .* expected torch.float64"),
         (_missing_tensor, "state of parameter 1 holds"),
         (_missing_parameter, "lacks the state of parameter 1"),
-        (_missing_hyperparameter, "lacks epsilon"),
+        (_missing_hyperparameter, "lacks lr"),
         (_illegal_hyperparameter, "lr .* -1.0"),
         (_unknown_hyperparameter, "'precond_freq' = 3, did you mean 'precondition_frequency'"),
         (_fewer_parameters, r"groups of \[1\] parameters, the optimizer of \[2\]"),
