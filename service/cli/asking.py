@@ -4,6 +4,7 @@ answer."""
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -109,14 +110,25 @@ def say_json_line(found: BaseModel) -> None:
 
 
 def inert_data(dump: Callable[[bool], str]) -> str:
-    """Data as text that reads back the same. Where a character must be an escape, all that are not ASCII are, in the
-    format's own way.
+    """Data as text that reads back the same from standard output. Where a character must be an escape, or has no place
+    in the output's encoding, all that are not ASCII are, in the format's own way.
 
     Args:
         dump: gives the text; with False, in ASCII.
     """
     text = dump(True)
-    return text if inert(text) == text else dump(False).replace("\x7f", "\\u007f")  # which is ASCII, too
+    if inert(text) == text and _is_writable(text):
+        return text
+    return dump(False).replace("\x7f", "\\u007f")  # which is ASCII, too
+
+
+def _is_writable(text: str) -> bool:
+    encoding = getattr(sys.stdout, "encoding", None)
+    try:
+        text.encode(encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _content(found: BaseModel) -> Any:

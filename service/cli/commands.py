@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from codecs import lookup
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -44,6 +47,7 @@ from service.cli.trial_commands import app as trial_app
 from service.cli.webhook_commands import app as webhook_app
 from service.cli.workload_commands import app as workload_app
 from service.errors import ServiceError
+from trainers.installation.command import INTERRUPTED
 from trainers.installation.distribution import check_packages_here, version
 from trainers.installation.extras import SERVICE_EXTRA, require
 
@@ -55,7 +59,6 @@ SERVICE_GONE = 3
 """Exit status of those who watched a job, and know nothing of its end: the service did not answer any more."""
 WATCH_OUTAGE_SECONDS = 600.0
 """Seconds that a service which is watched may be away: for a new version, on another machine."""
-INTERRUPTED = 130
 
 
 _LISTS = {"job-not-found": "jobs", "trial-not-found": "trials JOB"}
@@ -319,4 +322,16 @@ def _say_how_it_ended(client: Client, job: JobRead) -> None:
 
 def main() -> None:
     """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            _let_write_all(stream)
     app(prog_name=PROGRAM)
+
+
+def _let_write_all(stream: TextIOWrapper) -> None:
+    """Prepares a stream for names that anybody gave: what has no place in its encoding is an escape."""
+    encoding = lookup(stream.encoding).name
+    if encoding == "ascii":  # as without a locale: click writes UTF-8 then
+        stream.reconfigure(encoding="utf-8")
+    elif encoding != "utf-8":
+        stream.reconfigure(errors="backslashreplace")

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib
+import sys
 
 from trainers.installation.distribution import PACKAGES, ForeignPackage, check_packages, refuse
 from trainers.installation.extras import SERVICE_EXTRA, MissingExtra, needing
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
 
 def main() -> None:
-    """The console script. Exit status 2: the installation lacks something, or another project's package is in the way.
+    """The console script. Exit status 2: the installation lacks something, or another project's package is in the way;
+    130: it was interrupted.
 
     Raises:
         ModuleNotFoundError: of a module that no extra would bring.
@@ -21,3 +26,5 @@ def main() -> None:
             importlib.import_module("service.cli.commands").main()
     except (ForeignPackage, MissingExtra) as error:
         refuse(error)
+    except KeyboardInterrupt:  # while it imported: commands answer to their own
+        sys.exit(INTERRUPTED)

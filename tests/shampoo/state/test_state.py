@@ -184,7 +184,7 @@ def test_a_state_from_before_a_hyperparameter_was_there_has_its_default(name: st
     optimizer = Shampoo(params, **member(name))
     train(optimizer, params, range(6))
     state = optimizer.state_dict()
-    copy_params = [param.detach().clone().requires_grad_() for param in params]
+    copy_params = [nn.Parameter(param.detach().clone()) for param in params]
     resumed = Shampoo(copy_params, **member(name))
     resumed.load_state_dict({**state, "param_groups": [older(group) for group in state["param_groups"]]})
     _assert_same(resumed.state_dict(), state)

@@ -13,6 +13,7 @@ import pytest
 
 import trainers
 from tests.support.waiting import PATIENCE_SECONDS
+from trainers.installation import command
 from trainers.installation.distribution import (
     MARK,
     PACKAGES,
@@ -167,3 +168,13 @@ def test_a_checkout_that_was_never_installed_has_no_version(tmp_path: Path) -> N
         "from trainers.installation.distribution import version\nprint(version())"
     )
     assert _run(sys.executable, "-I", "-S", "-c", program, cwd=tmp_path).stdout == "unknown\n"
+
+
+def test_ctrl_c_while_the_command_imports_ends_it_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(importlib, "import_module", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == command.INTERRUPTED

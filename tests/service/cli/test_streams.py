@@ -1,0 +1,48 @@
+"""Standard output of other encodings than UTF-8, in which names that others gave cannot be written."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from service.store.session import Database
+from tests.service.cli.conftest import JOB
+from tests.support.service.commands import run
+from tests.support.service.live import finished_job
+from tests.support.waiting import PATIENCE_SECONDS
+
+NAME = "日本 é ✓"
+
+
+def printed(encoding: str, *arguments: str) -> str:
+    """What a command prints, with exit status 0 and no complaint."""
+    shown = subprocess.run(
+        [sys.executable, "-m", "service", *arguments],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    return shown.stdout.decode("utf-8" if encoding == "ascii" else encoding)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("url")
+def test_what_has_no_place_in_an_encoding_is_an_escape(sqlite_database: Database, tmp_path: Path) -> None:
+    job_id = finished_job(sqlite_database)
+    job = tmp_path / "job.yaml"
+    job.write_text(yaml.safe_dump({**yaml.safe_load(JOB), "name": NAME}))
+    assert run("submit", str(job)).exit_code == 0
+    assert r"\u65e5\u672c é \u2713" in printed("latin-1", "jobs")
+    assert json.loads(printed("latin-1", "jobs", "--json"))["items"][0]["name"] == NAME
+    # ASCII is what an unset locale is taken for. Words of the product itself have others, too, as ± and ×.
+    assert NAME in printed("ascii", "jobs")
+    assert "×" in printed("ascii", "show", job_id)
+    assert "succeeded" in printed("ascii", "watch", job_id)
