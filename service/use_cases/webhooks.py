@@ -2,13 +2,14 @@
 
 The events are the outbox's source: a webhook keeps the last one that it has a message of, and messages are made in the
 transaction that moves it on, by whichever process sends them. A process that dies while it sends leaves its message to
-be sent again: each is sent at least once, and has the same id each time.
+be sent again: each is sent at least once, and has the same id each time. A process sends a webhook one message at a
+time, in the order of the events but for those that failed: a server that hangs delays no messages but its own.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,7 +34,6 @@ NUM_KEPT = 500
 """Ended messages of a webhook that are listed."""
 EVENTS_AT_ONCE = 100
 WEBHOOKS_AT_ONCE = 20
-SENT_AT_ONCE = 8
 LOST_SECONDS = 60.0
 """Seconds after which a message that is being sent is taken for lost: far longer than sending takes."""
 PAUSES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 18000.0, 36000.0)
@@ -47,6 +47,7 @@ class Message:
     """What is to be sent now."""
 
     id: str
+    webhook_id: str
     url: str
     secret: str
     body: bytes
@@ -121,10 +122,12 @@ def redeliver(session: Session, delivery: Delivery, *, now: datetime) -> None:
     session.flush()
 
 
-def is_anything_to_do(session: Session, *, now: datetime) -> bool:
-    """True if there are new events that a webhook may be to be told of, or messages whose time has come."""
+def is_anything_to_do(session: Session, *, busy: Collection[str] = (), now: datetime) -> bool:
+    """True if `fill_outbox` or `take_due` may have something to do."""
+    if DeliveryRepository(session).any_due(now, busy=busy):
+        return True
     last_id = EventRepository(session).last_id()
-    return WebhookRepository(session).any_behind(last_id) or DeliveryRepository(session).any_due(now)
+    return WebhookRepository(session).any_behind(last_id, max_waiting=MAX_WAITING)
 
 
 def fill_outbox(session: Session, *, now: datetime) -> int:
@@ -132,10 +135,10 @@ def fill_outbox(session: Session, *, now: datetime) -> int:
     last_id = EventRepository(session).last_id()
     webhooks, deliveries = WebhookRepository(session), DeliveryRepository(session)
     made = 0
-    for webhook in webhooks.behind(last_id, limit=WEBHOOKS_AT_ONCE):
+    for webhook in webhooks.behind(last_id, max_waiting=MAX_WAITING, limit=WEBHOOKS_AT_ONCE):
         room = MAX_WAITING - deliveries.num_waiting(webhook.id)
         limit = min(EVENTS_AT_ONCE, room)
-        if limit <= 0:
+        if limit <= 0:  # a test message has come meanwhile
             continue
         events = webhooks.events_for(webhook, last_id, limit=limit)
         deliveries.add_all([_message_of(webhook, event, now=now) for event in events])
@@ -167,14 +170,22 @@ def _message(
     )
 
 
-def take_due(session: Session, *, now: datetime) -> list[Message]:
-    """Some messages to be sent now; unless `note_answer` follows, others send them again later."""
-    taken = DeliveryRepository(session).due(now, limit=SENT_AT_ONCE)
+def take_due(session: Session, *, busy: Collection[str] = (), limit: int, now: datetime) -> list[Message]:
+    """Messages to be sent now, up to `limit`, and one to each webhook; unless `note_answer` follows, others send them
+    again later.
+
+    Args:
+        busy: ids of webhooks that are left out: their last message is on its way.
+    """
+    taken = DeliveryRepository(session).due(now, busy=busy, limit=limit)
     for delivery, _ in taken:
         delivery.attempts += 1
         delivery.next_attempt_at = now + timedelta(seconds=LOST_SECONDS)
     session.flush()
-    return [Message(delivery.id, webhook.url, webhook.secret, delivery.body.encode()) for delivery, webhook in taken]
+    return [
+        Message(delivery.id, webhook.id, webhook.url, webhook.secret, delivery.body.encode())
+        for delivery, webhook in taken
+    ]
 
 
 def note_answer(

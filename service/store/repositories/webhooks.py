@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, func, select
+from sqlalchemy import ColumnElement, Select, delete, func, select
 from sqlalchemy.orm import Session
 
 from service.domain import DeliveryState
@@ -40,19 +40,20 @@ class WebhookRepository:
             statement = statement.where(Webhook.id > after_id)
         return list(self._session.scalars(statement))
 
-    def any_behind(self, last_event_id: int) -> bool:
-        """True if an enabled webhook has not come to this event."""
-        statement = select(Webhook.id).where(Webhook.disabled_at.is_(None), Webhook.last_event_id < last_event_id)
+    def any_behind(self, last_event_id: int, *, max_waiting: int) -> bool:
+        """True if `behind` has any, but for locks."""
+        statement = select(Webhook.id).where(*_is_behind(last_event_id, max_waiting))
         return self._session.scalar(statement.limit(1)) is not None
 
-    def behind(self, last_event_id: int, *, limit: int) -> list[Webhook]:
-        """Enabled webhooks that have not come to this event, locked; those that others have locked are left out."""
+    def behind(self, last_event_id: int, *, max_waiting: int, limit: int) -> list[Webhook]:
+        """Enabled webhooks that have not come to this event, and to which fewer messages wait than may; locked, and
+        those that others have locked are left out."""
         statement = (
             select(Webhook)
-            .where(Webhook.disabled_at.is_(None), Webhook.last_event_id < last_event_id)
+            .where(*_is_behind(last_event_id, max_waiting))
             .order_by(Webhook.last_event_id, Webhook.id)
             .limit(limit)
-            .with_for_update(skip_locked=True)
+            .with_for_update(of=Webhook, skip_locked=True)
         )
         return list(self._session.scalars(statement))
 
@@ -96,22 +97,35 @@ class DeliveryRepository:
         return None if webhook is None or found is None else (found, webhook)
 
     def num_waiting(self, webhook_id: str) -> int:
-        statement = select(func.count()).where(
-            Delivery.webhook_id == webhook_id, Delivery.state == DeliveryState.WAITING
-        )
-        return self._session.scalar(statement) or 0
+        return self._session.scalar(_num_waiting().where(Delivery.webhook_id == webhook_id)) or 0
 
-    def any_due(self, now: datetime) -> bool:
-        statement = select(Delivery.id).join(Webhook, Webhook.id == Delivery.webhook_id).where(*_is_due(now))
+    def any_due(self, now: datetime, *, busy: Collection[str]) -> bool:
+        """True if `due` has any, but for locks."""
+        statement = select(Delivery.id).join(Webhook, Webhook.id == Delivery.webhook_id).where(*_is_due(now, busy))
         return self._session.scalar(statement.limit(1)) is not None
 
-    def due(self, now: datetime, *, limit: int) -> list[tuple[Delivery, Webhook]]:
-        """Messages of enabled webhooks whose time has come, locked; those that others have locked are left out."""
+    def due(self, now: datetime, *, busy: Collection[str], limit: int) -> list[tuple[Delivery, Webhook]]:
+        """The next message to each enabled webhook that has one whose time has come, locked; those that others have
+        locked are left out. Webhooks that answered last come before those that failed.
+
+        Args:
+            busy: ids of webhooks that are left out.
+        """
+        is_due = _is_due(now, busy)
+        order = (Delivery.next_attempt_at, Delivery.event_id, Delivery.id)
+        place = func.row_number().over(partition_by=Delivery.webhook_id, order_by=order).label("place")
+        places = (
+            select(Delivery.id, place)
+            .join(Webhook, Webhook.id == Delivery.webhook_id)
+            .where(*is_due)
+            .subquery("places")
+        )
         statement = (
             select(Delivery, Webhook)
             .join(Webhook, Webhook.id == Delivery.webhook_id)
-            .where(*_is_due(now))
-            .order_by(Delivery.next_attempt_at, Delivery.id)
+            # `is_due` once more: of a row that another has taken meanwhile, PostgreSQL looks at these conditions anew.
+            .where(Delivery.id.in_(select(places.c.id).where(places.c.place == 1)), *is_due)
+            .order_by(Webhook.num_failures, *order)
             .limit(limit)
             .with_for_update(of=Delivery, skip_locked=True)
         )
@@ -134,9 +148,19 @@ class DeliveryRepository:
             self._session.execute(delete(Delivery).where(*old))
 
 
-def _is_due(now: datetime) -> tuple[ColumnElement[bool], ...]:
+def _is_behind(last_event_id: int, max_waiting: int) -> tuple[ColumnElement[bool], ...]:
+    num_waiting = _num_waiting().where(Delivery.webhook_id == Webhook.id).correlate(Webhook).scalar_subquery()
+    return (Webhook.disabled_at.is_(None), Webhook.last_event_id < last_event_id, num_waiting < max_waiting)
+
+
+def _num_waiting() -> Select[int]:
+    return select(func.count(Delivery.id)).where(Delivery.state == DeliveryState.WAITING)
+
+
+def _is_due(now: datetime, busy: Collection[str]) -> tuple[ColumnElement[bool], ...]:
     return (
         Delivery.state == DeliveryState.WAITING,
         Delivery.next_attempt_at <= now,
+        Delivery.webhook_id.not_in(busy),
         Webhook.disabled_at.is_(None),
     )

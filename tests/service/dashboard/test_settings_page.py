@@ -17,11 +17,10 @@ from service.store.repositories import ProjectRepository, TokenRepository, Usage
 from service.store.repositories.webhooks import WebhookRepository
 from service.store.session import Database
 from service.use_cases.webhooks import add_webhook
-from service.webhooks import delivering
 from service.webhooks.signing import new_secret
 from tests.service.dashboard.conftest import Watched, open_context, wait_for_scripts
-from tests.support import event_loop
 from tests.support.service.callers import asking, give_token
+from tests.support.service.delivering import deliver
 from tests.support.service.live import running
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.receiver import Receiver
@@ -233,7 +232,7 @@ def test_a_webhook_is_made_tried_out_and_removed(
         row.get_by_role("button", name="Send a test to").click()
         messages = page.get_by_role("dialog", name="Messages")
         expect(messages.locator("li")).to_contain_text("not sent yet")
-        assert event_loop.in_thread(delivering.deliver, sqlite_database, allows_private=True) == 1
+        assert deliver(sqlite_database, allows_private=True) == 1
         expect(messages.locator("li")).to_contain_text("answered 200")
         assert_accessible(page)
         messages.get_by_role("button", name="Send again").click()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import threading
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import httpx
@@ -22,15 +24,17 @@ from service.store.repositories.webhooks import DeliveryRepository, WebhookRepos
 from service.store.session import Database
 from service.use_cases import webhooks
 from service.use_cases.steer import pause_job
-from service.webhooks import delivering, sending
+from service.webhooks import sending
+from service.webhooks.delivering import keep_delivering
 from service.webhooks.sending import send
 from service.webhooks.signing import new_secret, signed_headers
 from tests.support import event_loop
 from tests.support.service.callers import asking, give_token
+from tests.support.service.delivering import deliver
 from tests.support.service.live import running
 from tests.support.service.receiver import Receiver
 from tests.support.service.scenarios import NOW, Clock, submit
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
@@ -40,8 +44,26 @@ def receiver() -> Iterator[Receiver]:
     made.close()
 
 
-def deliver(database: Database, *, allows_private: bool, clock: Callable[[], datetime] = utc_now) -> int:
-    return event_loop.in_thread(delivering.deliver, database, allows_private=allows_private, clock=clock)
+@pytest.fixture
+def hanging() -> Iterator[Receiver]:
+    """A server that takes requests and answers none."""
+    made = Receiver()
+    made.is_slow = True
+    yield made
+    made.close()
+
+
+@contextmanager
+def delivering(database: Database) -> Iterator[None]:
+    """Has the thread of a worker send messages meanwhile."""
+    gone = threading.Event()
+    thread = threading.Thread(target=lambda: keep_delivering(database, allows_private=True, gone=gone))
+    thread.start()
+    try:
+        yield
+    finally:
+        gone.set()
+        thread.join()
 
 
 def add(database: Database, url: str, *, job_id: str | None = None, kinds: tuple[str, ...] = ("job.state",)) -> Webhook:
@@ -79,7 +101,7 @@ def test_events_of_a_project_are_told_from_then_on_and_signed(database: Database
     clock = Clock()
     assert deliver(database, allows_private=True, clock=clock) == 2
     assert deliver(database, allows_private=True, clock=clock) == 0
-    assert sorted(receiver.told()) == ["paused", "queued"]
+    assert receiver.told() == ["queued", "paused"]
     for headers, body in receiver.requests:
         content = json.loads(body)
         assert (content["type"], content["data"]["job_id"]) == ("job.state", job_id)
@@ -138,7 +160,7 @@ def test_a_message_whose_sender_was_killed_is_sent_again_and_not_before(database
     clock = Clock()
     with database.writing() as session:  # a process that dies with the message in its hands
         webhooks.fill_outbox(session, now=clock.now)
-        [taken] = webhooks.take_due(session, now=clock.now)
+        [taken] = webhooks.take_due(session, limit=10, now=clock.now)
     assert deliver(database, allows_private=True, clock=clock) == 0
     clock.advance(webhooks.LOST_SECONDS)
     assert deliver(database, allows_private=True, clock=clock) == 1
@@ -163,6 +185,82 @@ def test_a_webhook_that_fails_again_and_again_is_disabled_until_it_is_enabled(
     with sqlite_database.writing() as session:
         webhooks.enable(session, WebhookRepository(session).get(webhook.id, project=None))
     assert deliver(sqlite_database, allows_private=True, clock=clock) == 2
+
+
+def test_a_server_that_hangs_delays_its_own_messages_alone(
+    database: Database, receiver: Receiver, hanging: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "SENDING_SECONDS", PATIENCE_SECONDS)
+    stuck = add(database, hanging.url)
+    jobs = [submit(database) for _ in range(10)]
+    quick = add(database, receiver.url)
+    with delivering(database):
+        wait_until(lambda: hanging.requests, "the server that hangs is sent a message")
+        jobs += [submit(database) for _ in range(10)]
+        wait_until(
+            lambda: [each.state for each in messages(database, quick)] == [DeliveryState.DELIVERED] * 10,
+            "the other is sent all of its own, and each is noted",
+        )
+        began = time.monotonic()
+    assert time.monotonic() - began < PATIENCE_SECONDS / 10, "the end waits for the server that hangs"
+    assert [json.loads(body)["data"]["job_id"] for _, body in receiver.requests] == jobs[10:]
+    [(headers, _)] = hanging.requests
+    assert [each.attempts for each in messages(database, stuck)] == [1] + [0] * 19
+    hanging.is_slow = False
+    clock = Clock(utc_now())
+    clock.advance(webhooks.LOST_SECONDS)
+    assert deliver(database, allows_private=True, clock=clock) == 20
+    told = [sent["webhook-id"] for sent, _ in hanging.requests]
+    assert sorted(told) == sorted([headers["webhook-id"], *(each.id for each in messages(database, stuck))])
+
+
+def test_messages_are_sent_in_the_order_of_events_and_of_one_webhook_not_two_at_once(database: Database) -> None:
+    first, second = (add(database, "http://localhost:1/") for _ in range(2))
+    for _ in range(3):
+        submit(database)
+    with database.writing() as session:
+        assert webhooks.fill_outbox(session, now=NOW) == 6
+    with database.writing() as session:
+        WebhookRepository(session).get(first.id, project=None).num_failures = 1
+    taken: list[tuple[str, int]] = []
+    for _ in range(3):
+        with database.writing() as session:
+            found = webhooks.take_due(session, limit=10, now=NOW)
+            events = [DeliveryRepository(session).get(each.webhook_id, each.id).event_id for each in found]
+        taken += zip([each.webhook_id for each in found], events, strict=True)
+    assert [webhook_id for webhook_id, _ in taken] == [second.id, first.id] * 3  # those that fail come last
+    assert [event for _, event in taken] == sorted(event for _, event in taken)
+    with database.reading() as session:
+        assert not webhooks.is_anything_to_do(session, now=NOW)
+
+
+def test_a_webhook_that_is_sent_a_message_is_left_out(sqlite_database: Database) -> None:
+    busy, other = (add(sqlite_database, "http://localhost:1/") for _ in range(2))
+    submit(sqlite_database)
+    with sqlite_database.writing() as session:
+        webhooks.fill_outbox(session, now=NOW)
+        assert webhooks.is_anything_to_do(session, busy={busy.id}, now=NOW)
+        [message] = webhooks.take_due(session, busy={busy.id}, limit=10, now=NOW)
+        assert message.webhook_id == other.id
+        assert not webhooks.is_anything_to_do(session, busy={busy.id, other.id}, now=NOW)
+
+
+def test_webhooks_whose_outbox_is_full_keep_no_other_from_its_messages(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "MAX_WAITING", 2)
+    monkeypatch.setattr(webhooks, "WEBHOOKS_AT_ONCE", 1)
+    full = add(database, "http://localhost:1/")
+    for _ in range(3):
+        submit(database)
+    with database.writing() as session:
+        assert [webhooks.fill_outbox(session, now=NOW) for _ in range(2)] == [2, 0]
+        assert not webhooks.is_anything_to_do(session, busy={full.id}, now=NOW)
+    other = add(database, "http://localhost:1/")
+    submit(database)
+    with database.writing() as session:
+        assert webhooks.fill_outbox(session, now=NOW) == 1
+    assert [len(messages(database, each)) for each in (full, other)] == [2, 1]
 
 
 def test_a_backlog_is_bounded_and_loses_nothing(

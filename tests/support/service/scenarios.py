@@ -28,8 +28,8 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 class Clock:
     """A clock that moves only when told to."""
 
-    def __init__(self) -> None:
-        self.now = NOW
+    def __init__(self, now: datetime = NOW) -> None:
+        self.now = now
 
     def __call__(self) -> datetime:
         return self.now
