@@ -137,6 +137,12 @@ form.addEventListener("change", (event) => {
   update();
 });
 
+// A field's help unfolds once the field is looked into, and stays so: if it folded as the focus leaves, what is being
+// pressed below it would move from under the pointer, and get no click.
+for (const look of ["focusin", "click"]) {
+  form.addEventListener(look, (event) => event.target.closest(".field")?.toggleAttribute("data-unfolded", true));
+}
+
 form.addEventListener("click", (event) => {
   const target = event.target.closest("button");
   if (!target) return;

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 from ulid import ULID
 
 from search_spaces import presets
@@ -161,6 +161,44 @@ def test_a_number_that_would_become_another_one_is_refused(asking: Page) -> None
         expect(faults).to_contain_text(f"must be a number, got '{text}'")
     highest.fill("1e-2")
     expect(page.locator("#verdict")).to_contain_text("Valid")
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_what_is_pressed_below_a_field_with_the_focus_stays_under_the_pointer(asking: Page, width: int) -> None:
+    page = asking
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/jobs/new")
+    page.locator("summary", has_text="Baselines").click()
+    baselines = page.locator('[data-rows="/baselines"]')
+    share = baselines.locator('[data-pointer="/baselines/#/budget_share"]')
+    explanation = baselines.locator('[id$="budget_share-help"]')
+    folded = _height(explanation)
+    share.focus()
+    unfolded = _height(explanation)
+    assert unfolded > 1.5 * folded
+
+    button = baselines.get_by_role("button", name="Add a baseline")
+    button.scroll_into_view_if_needed()
+    place = button.bounding_box()
+    assert place is not None
+    page.mouse.move(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    page.mouse.down()
+    expect(share).not_to_be_focused()
+    assert button.bounding_box() == place
+    page.mouse.up()
+    expect(baselines.locator("[data-row]")).to_have_count(2)
+    assert _height(explanation.first) == unfolded
+
+    explanation.last.hover()  # moves nothing, either
+    assert _height(explanation.last) == folded
+    explanation.last.click()  # to read, and to type nothing
+    assert _height(explanation.last) == unfolded
+
+
+def _height(element: Locator) -> float:
+    box = element.bounding_box()
+    assert box is not None
+    return box["height"]
 
 
 def test_a_job_is_cloned_by_the_form_with_some_of_it_changed(
