@@ -36,6 +36,7 @@ function chooseWorkload(name) {
 }
 
 function begin() {
+  optionsOf.clear();
   fill(form, catalogue.clone?.submission ?? { workload: { name: catalogue.workload } }, chooseWorkload);
 }
 
@@ -67,6 +68,12 @@ function restore() {
   const { places } = readDocument(form);
   for (const [pointer, text] of state.typed) if (places.get(pointer)) places.get(pointer).value = text;
   return true;
+}
+
+/** Shows what was typed; where nothing was, or it was submitted, what a job begins with. */
+function show() {
+  if (!restore()) begin();
+  update();
 }
 
 async function submit() {
@@ -102,12 +109,11 @@ function setSending(isSending) {
   button.textContent = isSending ? "Submitting…" : "Submit job";
 }
 
-// The browser may show the page again as it was left.
+// The browser may show the page again as it was left, and another one may have submitted the job meanwhile.
 addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
   setSending(false);
-  begin();
-  update();
+  show();
 });
 
 form.addEventListener("submit", (event) => {
@@ -158,9 +164,7 @@ form.addEventListener("click", (event) => {
 
 document.getElementById("start-over").addEventListener("click", () => {
   forget();
-  optionsOf.clear();
-  begin();
-  update();
+  show();
 });
 
 document.querySelector(".panel .switch").addEventListener("click", (event) => {
@@ -171,6 +175,5 @@ document.querySelector(".panel .switch").addEventListener("click", (event) => {
 });
 
 copyOnClick();
-if (!restore()) begin();
 document.getElementById("fields").disabled = false;
-update();
+show();

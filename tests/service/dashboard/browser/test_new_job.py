@@ -201,6 +201,33 @@ def _height(element: Locator) -> float:
     return box["height"]
 
 
+def test_a_page_that_the_browser_shows_again_has_what_was_typed_until_it_is_submitted(asking: Page) -> None:
+    page = asking
+    # A browser under test keeps no page that it has left: it is told what one would be told that did.
+    again = "dispatchEvent(new PageTransitionEvent('pageshow', {persisted: true}))"
+    page.goto("/jobs/new")
+    name, trials = page.get_by_label("Name", exact=True), page.get_by_label("Trials", exact=True)
+    name.fill("mine")
+    trials.fill("many")
+    page.locator("summary", has_text="Options of digits-mlp").click()
+    page.get_by_label("Dropout").fill("0.25")
+    page.evaluate(again)
+    expect(name).to_have_value("mine")
+    expect(trials).to_have_value("many")
+    expect(page.get_by_label("Dropout")).to_have_value("0.25")
+    expect(page.locator("#yaml")).to_contain_text("dropout: 0.25")
+
+    workload = page.get_by_label("Workload", exact=False).first
+    workload.select_option("stdlib-gpt")
+    page.evaluate("sessionStorage.clear()")  # as when the job is submitted
+    page.evaluate(again)
+    expect(name).to_have_value("")
+    expect(trials).to_have_value("20")
+    expect(workload).to_have_value("digits-mlp")
+    page.locator("summary", has_text="Options of digits-mlp").click()
+    expect(page.get_by_label("Dropout")).to_have_value("0")
+
+
 def test_a_job_is_cloned_by_the_form_with_some_of_it_changed(
     asking: Page, address: str, sqlite_database: Database
 ) -> None:
