@@ -103,26 +103,27 @@ def open_database(settings: Settings) -> Database:
     """The database of the settings; nothing is asked of it yet.
 
     Raises:
-        CannotServe: its URL is of no database that is supported, or its directory cannot be made.
+        CannotServe: its URL is of no database that is supported.
     """
     url = settings.resolved_database_url
     if not_supported := why_not_supported(url):
         raise CannotServe(not_supported)
-    try:
-        return Database(url, num_connections=settings.database_connections)
-    except OSError as error:
-        raise CannotServe(f"cannot make the directory {error.filename}: {error.strerror or error}") from error
+    return Database(url, num_connections=settings.database_connections)
 
 
 def migrate_database(database: Database) -> str | None:
-    """Brings the database to this version's schema; the revision it is at then.
+    """Brings the database to this version's schema, and makes an embedded one that is not there; the revision it is at
+    then.
 
     Raises:
-        CannotServe: the database is out of reach.
+        CannotServe: the database is out of reach, or its file cannot be made.
+        LogWithoutDatabase: its file may only have been moved away.
     """
     try:
         migrate(database)
         return current_revision(database)
+    except OSError as error:
+        raise CannotServe(f"cannot make {error.filename}: {error.strerror or error}") from error
     except DATABASE_ERRORS as error:
         why = str(getattr(error, "orig", error)).strip()
         raise CannotServe(f"cannot use the database {database.engine.url!r}: {why}") from error

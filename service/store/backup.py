@@ -13,11 +13,10 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import make_url
-
 from service.errors import ServiceError
 from service.store.migrate import known_revisions
 from service.store.migrations import VERSION_TABLE
+from service.store.sqlite_file import file_of, logs_of, uri_of
 
 LOCK_SECONDS = 5.0
 """A database that is in use for longer is that of a running service."""
@@ -75,20 +74,20 @@ def restore(database_url: str, file: Path, *, overwrites: bool) -> Backup:
         found = _check(part)
         if found.revision not in known_revisions():
             raise CannotBackUp(f"{file} is of a newer version of shampoo-tuner: revision {found.revision}")
-        with _unused(target):
+        with _unused(target, overwrites=overwrites):
             _put(part, target, overwrites=overwrites)
     return found
 
 
 def _file_of(database_url: str) -> Path:
-    url = make_url(database_url)
-    if url.get_backend_name() != "sqlite" or not url.database or url.database == ":memory:":
+    path = file_of(database_url)
+    if path is None:
         raise CannotBackUp("only the embedded database can be copied; for PostgreSQL there are pg_dump and pg_restore")
-    return Path(url.database)
+    return path
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, timeout=LOCK_SECONDS)
+    return sqlite3.connect(uri_of(path, mode), uri=True, timeout=LOCK_SECONDS)
 
 
 @contextmanager
@@ -161,13 +160,17 @@ def _put(part: Path, file: Path, *, overwrites: bool) -> None:
 
 
 @contextmanager
-def _unused(target: Path) -> Iterator[None]:
+def _unused(target: Path, *, overwrites: bool) -> Iterator[None]:
     """Keeps others from the database that is to be replaced. It is whole in its one file then: a log that stayed beside
     it would be taken for the log of the new one."""
+    logs = logs_of(target)
     if not target.exists():
+        if any(log.exists() for log in logs) and not overwrites:
+            raise CannotBackUp(f"{target} is not there, but its log is, {logs[0]}: --overwrite removes that")
+        for log in logs:
+            log.unlink(missing_ok=True)
         yield
         return
-    logs = [target.with_name(f"{target.name}{suffix}") for suffix in ("-wal", "-shm", "-journal")]
     with closing(sqlite3.connect(target, timeout=LOCK_SECONDS, isolation_level=None)) as connection:
         try:
             connection.execute("PRAGMA journal_mode=DELETE")

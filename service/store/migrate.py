@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from service.store.migrations import VERSION_TABLE
-from service.store.session import DATABASE_ERRORS, Database
+from service.store.session import DATABASE_ERRORS, Database, is_new_file
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -22,9 +22,15 @@ MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def migrate(database: Database, revision: str = "head") -> None:
-    """Upgrades the database to `revision`, creating what is not there. Safe to run from several processes."""
+    """Upgrades the database to `revision`, creating what is not there. Safe to run from several processes.
+
+    Raises:
+        LogWithoutDatabase: an embedded database may only have been moved away.
+        OSError: its file cannot be made.
+    """
     from alembic import command
 
+    database.make_file()
     with database.engine.execution_options(sqlite_begin="IMMEDIATE").connect() as connection:
         _begin(connection)
         command.upgrade(_config(connection), revision)
@@ -64,6 +70,8 @@ def is_current(database: Database) -> bool:
 
 def why_not_migrated(database: Database) -> str | None:
     """The remedy for tables that are not of this version; None: they are, or the database does not answer."""
+    if is_new_file(database.url):
+        return "there is no database yet, or no more: run `shampoo-tuner migrate`, or put its file back"
     try:
         current = is_current(database)
     except DATABASE_ERRORS:

@@ -2,16 +2,14 @@
 
 SQLite runs with WAL, foreign keys and a busy timeout. A writing session takes SQLite's write lock at its start
 (`BEGIN IMMEDIATE`): a transaction that reads first and writes later could otherwise fail at once with "database is
-locked", whatever the timeout.
+locked", whatever the timeout. Its file is made by `service.store.migrate` alone.
 """
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic_core import from_json
@@ -20,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
+from service.store.sqlite_file import SqliteFile, file_of
 from trainers.retry import retry
 
 __all__ = [
@@ -51,7 +50,7 @@ class Database:
     """Sessions on one database. One per process; close it at the end."""
 
     def __init__(self, url: str, *, num_connections: int = 15) -> None:
-        """Prepares connections to `url`; the parent directory of a SQLite file is created.
+        """Prepares connections to `url`.
 
         Args:
             num_connections: in use at once at most; whoever wants a further one waits for half a minute.
@@ -59,6 +58,10 @@ class Database:
         self.url = url
         self.num_connections = num_connections
         self._engine = _create_engine(url, num_connections)
+        path = file_of(url)
+        self._file = None if path is None else SqliteFile(path)
+        if self._file is not None:
+            self._file.watch(self._engine)
         # SQLite's transactions see one state anyway; PostgreSQL's would see a newer one at each statement.
         isolation = {} if self._engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
         self._read = sessionmaker(
@@ -92,8 +95,20 @@ class Database:
         with self._write.begin() as session:
             yield session
 
+    def make_file(self) -> None:
+        """Makes the file of an embedded database, if it is not there; nothing else does.
+
+        Raises:
+            LogWithoutDatabase: it may only have been moved away.
+            OSError: it cannot be made.
+        """
+        if self._file is not None:
+            self._file.make()
+
     def close(self) -> None:
         self._engine.dispose()
+        if self._file is not None:
+            self._file.close()
 
 
 def sees_committed(session: Session) -> bool:
@@ -120,9 +135,9 @@ def why_not_supported(url: str) -> str | None:
 
 
 def is_new_file(url: str) -> bool:
-    """True if `url` is of a SQLite file that is not there, which opening the database would make."""
-    parsed = make_url(url)
-    return parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file()
+    """True if `url` is of a SQLite file that is not there, which `migrate` would make."""
+    path = file_of(url)
+    return path is not None and not path.is_file()
 
 
 def is_busy(error: Exception) -> bool:
@@ -145,19 +160,10 @@ def _create_engine(url: str, num_connections: int) -> Engine:
     pool["json_deserializer"] = from_json
     if parsed.get_backend_name() != "sqlite":
         return create_engine(parsed, pool_pre_ping=True, **pool)
-    if parsed.database and parsed.database != ":memory:":
-        Path(parsed.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     engine = create_engine(parsed, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **pool)
-    event.listen(engine, "do_connect", _create_private_file)
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
-
-
-def _create_private_file(_dialect: Any, _record: Any, arguments: list[Any], _options: dict[str, Any]) -> None:
-    """Creates a SQLite file that is not there for its user alone; SQLite gives what it puts beside it the same mode."""
-    with suppress(OSError):  # it is there, or SQLite says what is wrong
-        os.close(os.open(arguments[0], os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 def _configure_sqlite(connection: sqlite3.Connection, _record: Any) -> None:

@@ -31,6 +31,7 @@ def _mode(path: Path) -> int:
 def test_the_database_and_its_directory_are_private_from_their_creation(tmp_path: Path) -> None:
     file = tmp_path / "data" / "tuner.sqlite3"
     database = Database(f"sqlite:///{file}")
+    database.make_file()
     with database.engine.begin() as connection:
         connection.exec_driver_sql("CREATE TABLE t (x)")
         assert {path.name: _mode(path) for path in file.parent.iterdir()} == {

@@ -29,6 +29,7 @@ def _run_migrations() -> None:
         _run(connection)
         return
     database = Database(Settings().resolved_database_url)
+    database.make_file()
     try:
         with database.engine.connect() as own:
             _run(own)

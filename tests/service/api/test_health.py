@@ -17,7 +17,7 @@ from service.settings import Settings
 from service.store.migrate import downgrade
 from service.store.session import Database
 from tests.support.service.live import running
-from tests.support.service.scenarios import NOW, Clock, add_worker
+from tests.support.service.scenarios import NOW, Clock, add_worker, specification
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
@@ -76,6 +76,26 @@ def test_an_unreachable_database_is_unavailable_not_an_internal_error() -> None:
             assert "127.0.0.1" not in answer.text
         assert _get(f"{url}/healthz").status_code == 200
     database.close()
+
+
+def test_a_database_file_that_is_gone_is_unavailable_until_it_is_put_back(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    file = Path(str(sqlite_database.engine.url.database))
+    job = specification().model_dump(mode="json", exclude_unset=True)
+    with running(sqlite_database) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as http:
+        answered = http.post("/v1/jobs", json=job)
+        assert answered.status_code == 201, answered.text
+        kept = answered.json()["id"]
+        file.rename(tmp_path / "elsewhere")
+        for answer in (http.post("/v1/jobs", json=job), http.get("/v1/jobs"), http.get("/readyz")):
+            assert (answer.status_code, answer.json()["detail"]) == (503, "the database is unavailable")
+            assert str(file.parent) not in answer.text
+        assert [error["field"] for error in http.get("/readyz").json()["errors"]] == ["database"]
+        (tmp_path / "elsewhere").rename(file)
+        assert http.get("/readyz").status_code == 200
+        new = http.post("/v1/jobs", json=job).json()["id"]
+        assert {shown["id"] for shown in http.get("/v1/jobs").json()["items"]} == {kept, new}
 
 
 @pytest.mark.processes

@@ -89,6 +89,19 @@ def test_a_database_in_use_is_not_replaced(sqlite_database: Database, tmp_path: 
     assert _num_jobs(sqlite_database.url) == 0
 
 
+def test_the_log_of_a_database_that_is_gone_is_not_taken_for_that_of_the_backup(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    file = tmp_path / "copy"
+    back_up(sqlite_database.url, file, overwrites=False)
+    submit(sqlite_database)  # which leaves a connection open
+    Path(str(sqlite_database.engine.url.database)).unlink()
+    with pytest.raises(CannotBackUp, match="its log is"):
+        restore(sqlite_database.url, file, overwrites=False)
+    restore(sqlite_database.url, file, overwrites=True)
+    assert _num_jobs(sqlite_database.url) == 0
+
+
 @pytest.mark.parametrize("damage", ["cut", "overwritten", "foreign", "newer"])
 def test_a_damaged_or_foreign_file_is_refused_and_nothing_changes(
     sqlite_database: Database, tmp_path: Path, damage: str

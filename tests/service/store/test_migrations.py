@@ -117,6 +117,7 @@ def test_a_target_alone_names_the_default_objective_after_a_downgrade(sqlite_dat
 
 
 def test_an_empty_database_is_not_current(empty: Database) -> None:
+    empty.make_file()
     assert current_revision(empty) is None
     assert not is_current(empty)
     empty.close()
