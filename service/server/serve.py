@@ -117,6 +117,7 @@ def migrate_database(database: Database) -> str | None:
 
     Raises:
         CannotServe: the database is out of reach, or its file cannot be made.
+        DatabaseIsNewer: it is of a newer version.
         LogWithoutDatabase: its file may only have been moved away.
     """
     try:

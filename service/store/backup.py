@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.errors import ServiceError
-from service.store.migrate import known_revisions
+from service.store.migrate import DatabaseIsNewer, known_revisions
 from service.store.migrations import VERSION_TABLE
 from service.store.sqlite_file import file_of, logs_of, uri_of
 
@@ -73,7 +73,7 @@ def restore(database_url: str, file: Path, *, overwrites: bool) -> Backup:
             origin.backup(copy)
         found = _check(part)
         if found.revision not in known_revisions():
-            raise CannotBackUp(f"{file} is of a newer version of shampoo-tuner: revision {found.revision}")
+            raise CannotBackUp(f"{file}: {DatabaseIsNewer(found.revision)}")
         with _unused(target, overwrites=overwrites):
             _put(part, target, overwrites=overwrites)
     return found

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
+from service.errors import ServiceError
 from service.store.migrations import VERSION_TABLE
 from service.store.session import DATABASE_ERRORS, Database, is_new_file
 
@@ -21,10 +22,18 @@ if TYPE_CHECKING:
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
+class DatabaseIsNewer(ServiceError):
+    """The database is of a newer version of shampoo-tuner than this."""
+
+    def __init__(self, revision: str) -> None:
+        super().__init__(f"the database is of a newer version of shampoo-tuner: revision {revision}")
+
+
 def migrate(database: Database, revision: str = "head") -> None:
     """Upgrades the database to `revision`, creating what is not there. Safe to run from several processes.
 
     Raises:
+        DatabaseIsNewer: it is of a newer version, whose tables this one does not know.
         LogWithoutDatabase: an embedded database may only have been moved away.
         OSError: its file cannot be made.
     """
@@ -33,6 +42,9 @@ def migrate(database: Database, revision: str = "head") -> None:
     database.make_file()
     with database.engine.execution_options(sqlite_begin="IMMEDIATE").connect() as connection:
         _begin(connection)
+        found = _revision_of(connection)
+        if found is not None and found not in known_revisions():
+            raise DatabaseIsNewer(found)
         command.upgrade(_config(connection), revision)
         connection.commit()
 
@@ -57,10 +69,14 @@ def check(database: Database) -> None:
 
 def current_revision(database: Database) -> str | None:
     """The revision the database is at; None: never migrated."""
+    with database.engine.connect() as connection:
+        return _revision_of(connection)
+
+
+def _revision_of(connection: Connection) -> str | None:
     from alembic.migration import MigrationContext
 
-    with database.engine.connect() as connection:
-        return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
 
 def is_current(database: Database) -> bool:
@@ -73,10 +89,14 @@ def why_not_migrated(database: Database) -> str | None:
     if is_new_file(database.url):
         return "there is no database yet, or no more: run `shampoo-tuner migrate`, or put its file back"
     try:
-        current = is_current(database)
+        found = current_revision(database)
     except DATABASE_ERRORS:
         return None
-    return None if current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
+    if found == _newest_revision():
+        return None
+    if found is not None and found not in known_revisions():
+        return str(DatabaseIsNewer(found))
+    return "the database is not migrated to this version: run `shampoo-tuner migrate`"
 
 
 def known_revisions() -> frozenset[str]:

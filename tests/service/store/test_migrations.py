@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import JSON, column, inspect, select, table, update
+from sqlalchemy import JSON, column, inspect, select, table, text, update
 
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
+from service.store.migrations import VERSION_TABLE
 from service.store.models import MetricSet
 from service.store.repositories import DeletionRepository, JobRepository, ProjectRepository, TrialRepository
 from service.store.session import Database
@@ -18,6 +19,7 @@ from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
 from service.use_cases.steer import cancel_job, change_job
 from service.use_cases.submit import create_job
+from tests.support.service.commands import run
 from tests.support.service.migrating import migrate_url
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, run_trial, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
@@ -121,6 +123,20 @@ def test_an_empty_database_is_not_current(empty: Database) -> None:
     assert current_revision(empty) is None
     assert not is_current(empty)
     empty.close()
+
+
+def test_a_database_of_a_newer_version_is_left_alone_and_said_to_be_one(database: Database) -> None:
+    newest = current_revision(database)
+    with database.writing() as session:
+        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    for command in ("migrate", "worker"):
+        result = run(command, "--database-url", database.url)
+        assert (result.exit_code, result.stderr) == (
+            1,
+            "shampoo-tuner: the database is of a newer version of shampoo-tuner: revision 9999\n",
+        )
+    with database.writing() as session:  # which is then taken down as one of this version
+        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{newest}'"))
 
 
 @pytest.mark.processes
