@@ -84,6 +84,7 @@ def run_demo(
     if Path(own.resolved_database_url.removeprefix("sqlite:///")).exists():
         raise DemoFailed(f"{directory} holds a database already; the demo wants a new directory")
     say = partial(terminal.say, console)
+    serve_again = f"shampoo-tuner serve --data-dir {shlex.quote(str(own.data_dir))}"
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to stop the service on the way out
     with running_service(own) as url, Client(url) as client:
         say(f"The service runs; its data are in {own.data_dir}")
@@ -99,7 +100,7 @@ def run_demo(
         try:
             job = watching.watch(client, job.id, console)
         except KeyboardInterrupt:
-            say("Interrupted; the service stops.")
+            say(f"Interrupted; the service stops. To go on with the job: {serve_again}")
             raise
         if job.state is JobState.SUCCEEDED:
             recommendation = client.recommendation(job.id)
@@ -114,7 +115,7 @@ def run_demo(
             say(f"\nThe service keeps running at {url}; Ctrl-C stops it.")
             with contextlib.suppress(KeyboardInterrupt):
                 signal.pause()
-    say(f"\nTo look at it again: shampoo-tuner serve --data-dir {shlex.quote(str(own.data_dir))}")
+    say(f"\nTo look at it again: {serve_again}")
     return job.state is JobState.SUCCEEDED
 
 

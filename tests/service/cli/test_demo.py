@@ -52,7 +52,12 @@ def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(
         assert names
         assert not has_ray or "raylet" in names
         demo.send_signal(number)
-        status = demo.wait(PATIENCE_SECONDS)
+        last, _ = demo.communicate(timeout=PATIENCE_SECONDS)
+        status = demo.returncode
+        directory = tmp_path / "demo"
+        assert (f"To go on with the job: shampoo-tuner serve --data-dir {directory}" in last) == (
+            has_ray and number == signal.SIGINT
+        )
         assert status == (-signal.SIGKILL if number == signal.SIGKILL else 130)
         wait_until(lambda: not any(found.is_running() for found in descendants), "the end of what the demo started")
 
