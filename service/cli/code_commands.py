@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.asking import DEFAULT_URL, AsJson, Token, Url, answer, client_at, say, say_json_list
+from service.evidence.in_words.wording import counted
 
 if TYPE_CHECKING:
     from service.client import Client
@@ -30,7 +31,7 @@ def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) 
             jobs = "1 job" if each.num_jobs == 1 else f"{each.num_jobs or 'no'} jobs"
             owner = f"  by {each.owner}" if each.owner else ""
             used = f"{each.used_at:%Y-%m-%d}"
-            files = "1 file" if each.num_files == 1 else f"{each.num_files} files"
+            files = counted(each.num_files, "file")
             say(f"{each.sha256[:SHORT]}  {files}, {each.num_bytes} bytes  {jobs}  used {used}{owner}")
         if is_empty:
             say("no code", err=True)

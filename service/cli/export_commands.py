@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, answer, client_at, written_file
+from service.evidence.in_words.wording import counted
 
 STDOUT = Path("-")
 
@@ -49,7 +50,7 @@ def export(
             directory = output or Path(f"{job}-{output_format}")
             num_trials = export_directory(client, job, output_format, directory)
             made = {"job_id": job, "path": str(directory), "num_trials": num_trials}
-            answer(made, f"{num_trials} trials of job {job} are in {directory}", as_json=as_json)
+            answer(made, f"{counted(num_trials, 'trial')} of job {job} are in {directory}", as_json=as_json)
             return
         pieces = client.export(job, table=table, table_format=output_format)
         if output == STDOUT:

@@ -16,6 +16,7 @@ from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.in_words.wording import (
     cost_words,
+    counted,
     device_hours,
     device_time,
     duration,
@@ -104,7 +105,7 @@ def steps_words(job: JobRead, steps_per_second: float | None = None) -> str:
 
 def progress_line(job: JobRead, *, steps_per_second: float | None = None) -> str:
     """A job in one line: state, trials, steps, best so far, time left."""
-    parts = [state_words(job), f"{job.progress.num_finished}/{job.num_trials} trials ({trial_counts(job)})"]
+    parts = [state_words(job), f"{job.progress.num_finished}/{counted(job.num_trials, 'trial')} ({trial_counts(job)})"]
     if confirmation := job.progress.phases.get(Phase.CONFIRMATION):
         parts.append(f"confirmation {confirmation.num_finished}/{confirmation.num_trials}")
     if job.progress.num_steps:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from service.api.schemas.jobs import JobRead
 from service.client.errors import WaitedTooLong
 from service.domain import JobState
+from service.evidence.in_words.wording import counted
 from service.inert import one_line
 
 
@@ -41,7 +42,8 @@ class Waiting:
 def print_progress(job: JobRead) -> None:
     """Prints state, trials and steps of a job as one line on standard error."""
     progress = job.progress
-    words = f"{job.state}: {progress.num_finished}/{job.num_trials} trials, {progress.num_steps} steps"
+    trials, steps = counted(job.num_trials, "trial"), counted(progress.num_steps, "step")
+    words = f"{job.state}: {progress.num_finished}/{trials}, {steps}"
     if progress.best is not None:
         words += f", best {job.objectives[0].metric} {progress.best.value:.4g}"
     print(one_line(f"{job.name}: {words}"), file=sys.stderr, flush=True)  # noqa: T201 - it was asked for

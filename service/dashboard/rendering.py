@@ -18,6 +18,7 @@ from service.dashboard.prose import prose
 from service.evidence.in_words.wording import (
     chance,
     cost_words,
+    counted,
     device_hours,
     device_time,
     duration,
@@ -70,6 +71,7 @@ def _environment() -> jinja2.Environment:
         parameter=parameter,
         parameter_cells=parameter_cells,
         asked=asked,
+        counted=counted,
         duration=duration,
         device_time=device_time,
         time_left=time_left,

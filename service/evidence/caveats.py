@@ -9,7 +9,7 @@ from search_spaces import SearchSpace
 from search_spaces.parameters import sectioned
 from service.domain import Currency, Objective, Phase, Side, TrialState
 from service.evidence.finished_trial import FinishedTrial
-from service.evidence.in_words.wording import optimizer_title
+from service.evidence.in_words.wording import counted, optimizer_title
 from service.evidence.range_edges import edge_caveats
 from service.evidence.types import ConfirmationResult, CurrencyComparison, Winner
 
@@ -66,7 +66,9 @@ def of_trials(
     for optimizer, num in of_baselines.items():
         if num < num_search and seconds[optimizer] <= AS_MUCH_TIME * seconds[Phase.SEARCH]:
             whose = "the baseline" if len(of_baselines) == 1 else f"the baseline {optimizer_title(optimizer)}"
-            caveats.append(f"The search had {num_search} trials and {whose} {num}, which favours the search.")
+            caveats.append(
+                f"The search had {counted(num_search, 'trial')} and {whose} {num}, which favours the search."
+            )
     return caveats
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from service.domain import Phase, Side
-from service.evidence.in_words.wording import mebibytes, optimizer_title, share
+from service.evidence.in_words.wording import counted, mebibytes, optimizer_title, share
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, SpaceMemory, StartUp
 
 
@@ -15,11 +15,11 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         f"{phase} {num}{f' ({baselines})' if several and phase is Phase.BASELINE else ''}"
         for phase, num in estimate.num_trials.items()
     )
-    trials = f"{sum(estimate.num_trials.values())} trials ({phases})"
-    length = f"up to {estimate.num_steps} steps"
+    trials = f"{counted(sum(estimate.num_trials.values()), 'trial')} ({phases})"
+    length = f"up to {counted(estimate.num_steps, 'step')}"
     if estimate.num_examples is not None:
-        length = f"{estimate.num_examples} examples in {length}"
-    lines = [f"{trials} of {length}, {estimate.max_steps} steps in all if none are pruned."]
+        length = f"{counted(estimate.num_examples, 'example')} in {length}"
+    lines = [f"{trials} of {length}, {counted(estimate.max_steps, 'step')} in all if none are pruned."]
     if num := estimate.num_trials.get(Phase.CONFIRMATION):
         lines.append(
             f"{num} of them, {estimate.confirmation_share:.0%}, train the best configs again with new seeds, to their "
@@ -54,12 +54,12 @@ def estimate_lines(estimate: Estimate) -> list[str]:
 
 
 def _measured_lines(measured: EarlierMeasurements, step_seconds: float | None, smallest_batch: int | None) -> list[str]:
-    of = f"median of {measured.num_trials} trials"
+    of = f"median of {counted(measured.num_trials, 'trial')}"
     if smallest_batch is not None:
         of += f" with batches of {measured.batch_size}"
     told = f"In job {measured.job_id} a step took {measured.step_seconds:.3g} s ({of})"
     if step_seconds is not None and step_seconds != measured.step_seconds:
-        ranks = f"{measured.workers_per_trial} rank{'' if measured.workers_per_trial == 1 else 's'}"
+        ranks = counted(measured.workers_per_trial, "rank")
         is_larger = smallest_batch is not None and smallest_batch > measured.batch_size
         how = "at most in proportion to the batch" if is_larger else "as if they divided all but the optimizer's work"
         told += f" with {ranks} a trial: scaled to this job's, {step_seconds:.3g} s, {how}"

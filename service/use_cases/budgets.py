@@ -8,6 +8,7 @@ from datetime import datetime
 
 from service.domain import Phase
 from service.errors import InvalidInput
+from service.evidence.in_words.wording import counted
 from service.specification.job import Budget, JobSpecification
 from service.specification.phases import allot
 from service.specification.price import Price
@@ -84,7 +85,9 @@ def why_spent(specification: JobSpecification, spent: Spent, *, num_trials: int 
         searched = sum(num for phase, num in spent.trials.items() if phase is not Phase.CONFIRMATION)
         return _raise("num_trials", specification.num_searched, str(searched))
     if sum(spent.trials.values()) >= num_trials:
-        return f"raise budget.num_trials first: it ended with {num_trials} trials, and nothing was left to try"
+        return (
+            f"raise budget.num_trials first: it ended with {counted(num_trials, 'trial')}, and nothing was left to try"
+        )
     return None
 
 

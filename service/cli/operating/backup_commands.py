@@ -10,6 +10,7 @@ import typer
 
 from service.cli.asking import AsJson, answer, say, say_json_content
 from service.cli.operating.here import DatabaseUrl, DataDir, read_settings
+from service.evidence.in_words.wording import counted
 
 app = typer.Typer()
 
@@ -32,7 +33,7 @@ def backup(
     if as_json:
         say_json_content({"path": str(file), **asdict(made)})
         return
-    say(f"{file} holds {made.num_jobs} jobs, {made.num_bytes:,} bytes, at revision {made.revision}, checked")
+    say(f"{file} holds {counted(made.num_jobs, 'job')}, {made.num_bytes:,} bytes, at revision {made.revision}, checked")
     say("checkpoints are not in it: trials that are unfinished in it begin anew where theirs are gone")
 
 
@@ -49,5 +50,6 @@ def restore(
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
     found = restore_file(settings.resolved_database_url, file, overwrites=overwrite)
-    words = f"restored {found.num_jobs} jobs at revision {found.revision}; `serve` or `migrate` brings them up to date"
+    jobs = counted(found.num_jobs, "job")
+    words = f"restored {jobs} at revision {found.revision}; `serve` or `migrate` brings them up to date"
     answer({"path": str(file), **asdict(found)}, words, as_json=as_json)

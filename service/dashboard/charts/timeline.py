@@ -16,6 +16,7 @@ from typing import Any
 
 from service.dashboard.charts.columns import rounded_all
 from service.domain import FailureReason, TrialState
+from service.evidence.in_words.wording import counted
 from service.store.repositories.of_trials.chart_rows import LaneTrial, Turn
 
 
@@ -119,13 +120,14 @@ def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes
     lost = sum(trial.losses for trial in trials)
     memory = sum(trial.memory_failures for trial in trials)
     if paused:
-        lines.append(f"{_trials(paused)} paused on the way.")
+        lines.append(f"{counted(paused, 'trial')} paused on the way.")
     again = [f"{_times(count)} {why}" for count, why in ((lost, "after a loss"), (memory, "with less memory")) if count]
     if again:
         lines.append(f"Trials were taken up again {', '.join(again)}.")
     devices = Counter(trial.device_name for trial in trials if trial.device_name)
     if devices:
-        lines.append(f"Devices: {', '.join(f'{name} ({_trials(count)})' for name, count in devices.most_common())}.")
+        of_devices = (f"{name} ({counted(count, 'trial')})" for name, count in devices.most_common())
+        lines.append(f"Devices: {', '.join(of_devices)}.")
     lines.append("Which device a trial had is not stored: it takes the first lane that is free when it begins.")
     return lines
 
@@ -226,7 +228,3 @@ def _share(part: float) -> str:
 
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
-
-
-def _trials(count: int) -> str:
-    return "1 trial" if count == 1 else f"{count} trials"

@@ -12,7 +12,7 @@ from search_spaces.edges import edges
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.caveats import AS_MUCH_TIME
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, Severity, TrialOutcome
-from service.evidence.in_words.wording import duration, number, optimizer_title, share, spread
+from service.evidence.in_words.wording import counted, duration, number, optimizer_title, share, spread
 from service.evidence.insights import SideInsights
 from service.evidence.range_edges import options_beyond
 from service.evidence.types import MIN_TRIED, ConfirmationResult, ConfirmedConfig
@@ -98,7 +98,7 @@ def _baseline_undertuned(job: SearchedJob) -> HealthCard | None:
         if best.number is None:
             told.append(f"no trial of {whose} completed")
         elif best.num_tried < MIN_TRIED:
-            some = "1 trial" if best.num_tried == 1 else f"{best.num_tried} trials"
+            some = counted(best.num_tried, "trial")
             told.append(f"{whose} had {some} that did not fail, and with so few a good config is luck")
         elif best.num_tried <= AS_MUCH_TIME * num_search and seconds <= AS_MUCH_TIME * search_seconds:
             told.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from search_spaces import Scalar
-from service.evidence.in_words.wording import mebibytes, signed_share
+from service.evidence.in_words.wording import counted, mebibytes, signed_share
 from service.evidence.insights import (
     MIN_TRIALS,
     DivergedBeyond,
@@ -25,8 +25,8 @@ SAME = 0.005
 def side_words(side: SideInsights) -> str:
     """The trials that were compared, and those that were not."""
     kinds = ((side.num_completed, "completed"), (side.num_pruned, "pruned"), (side.num_diverged, "diverged"))
-    counted = ", ".join(f"{count:,} {kind}" for count, kind in kinds if count)
-    told = f"{_trials(side.num_trials)}{f' ({counted})' if counted else ''}"
+    of_kinds = ", ".join(f"{count:,} {kind}" for count, kind in kinds if count)
+    told = f"{counted(side.num_trials, 'trial')}{f' ({of_kinds})' if of_kinds else ''}"
     if side.num_sampled < side.num_trials:
         told += f", of which {side.num_sampled:,} by chance were looked at"
     if side.num_left_out:
@@ -36,15 +36,15 @@ def side_words(side: SideInsights) -> str:
 
 def too_few_words(num_trials: int) -> str:
     """Why nothing is said."""
-    counted = f"Only {_trials(num_trials)} can be compared" if num_trials else "No trial can be compared"
-    return f"{counted}: from {MIN_TRIALS} on, importance is told here. Among fewer, any parameter seems to matter."
+    compared = f"Only {counted(num_trials, 'trial')} can be compared" if num_trials else "No trial can be compared"
+    return f"{compared}: from {MIN_TRIALS} on, importance is told here. Among fewer, any parameter seems to matter."
 
 
 def not_computed_words(num_trials: int) -> str:
     """Why nothing is said of trials that are enough; a run that is cancelled may never say it."""
     return (
-        f"{_trials(num_trials)} have ended, and what mattered is not computed: the job's run does that now and then, "
-        "and when it comes to its end."
+        f"{counted(num_trials, 'trial')} have ended, and what mattered is not computed: the job's run does that now "
+        "and then, and when it comes to its end."
     )
 
 
@@ -105,7 +105,7 @@ def early_late_words(found: EarlyLate) -> str:
     interval = f"{found.correlation:.2f} ({found.low:.2f} to {found.high:.2f})"
     return (
         f"Values at {found.share:.0%} of the training tell the last ones {how}: rank correlation {interval} over "
-        f"{_trials(found.num_trials)} that completed."
+        f"{counted(found.num_trials, 'trial')} that completed."
     )
 
 
@@ -157,9 +157,11 @@ def basis_words(setting: CheaperSetting, metric: str) -> str:
     """How the changes are known."""
     told = []
     if setting.objective is not None and setting.basis is not None:
-        told.append(f"{metric} {setting.basis.value} from {_trials(setting.objective.num_trials)}")
+        told.append(f"{metric} {setting.basis.value} from {counted(setting.objective.num_trials, 'trial')}")
     timed = setting.step_seconds
-    told.append("step and memory predicted" if timed is None else f"step measured in {_trials(timed.num_trials)}")
+    told.append(
+        "step and memory predicted" if timed is None else f"step measured in {counted(timed.num_trials, 'trial')}"
+    )
     return ", ".join(told if timed is None else [*told, "memory predicted"])
 
 
@@ -186,7 +188,3 @@ def _setting(value: Scalar) -> str:
 def _value(value: float) -> str:
     """A parameter's value; those close to 1 with the digits that tell them from it."""
     return f"{value:.3g}" if not 0.9 < value < 1 else f"{1 - float(f'{1 - value:.2g}'):.6g}"
-
-
-def _trials(count: int) -> str:
-    return f"{count:,} trial{'' if count == 1 else 's'}"

@@ -9,7 +9,7 @@ import math
 from enum import StrEnum
 
 from service.domain import Currency
-from service.evidence.in_words.wording import device_time, duration, share, times
+from service.evidence.in_words.wording import counted, device_time, duration, share, times
 from service.evidence.types import Evidence, ReachedBaseline, Verdict, Winner
 
 ALIKE = 0.05
@@ -173,7 +173,7 @@ def break_even_words(evidence: Evidence) -> str | None:
     found = evidence.break_even
     if found is None:
         return None
-    runs = "1 training" if found.num_runs == 1 else f"{found.num_runs:,} trainings"
+    runs = counted(found.num_runs, "training")
     return (
         f"This search cost {device_time(found.device_hours)}; at {share(found.saved_share)} fewer seconds to the "
         f"baseline's best it pays after {runs} of this length."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, assert_never
 
 from service.domain import FailureReason, JobState, TrialRequest, TrialState
-from service.evidence.in_words.wording import duration, number
+from service.evidence.in_words.wording import counted, duration, number
 
 RETRY_TRAINS_TO_THE_END = "To see how it would have ended, retry it: it then trains to its last step and is not pruned."
 
@@ -125,7 +125,7 @@ def account_of(trial: TrialFacts, standing: Standing | None = None, repeated: Re
     """
     match trial.state:
         case TrialState.COMPLETED:
-            return TrialAccount(f"Completed all {_steps(trial.num_steps)}", _completed(standing, repeated), [])
+            return TrialAccount(f"Completed all {counted(trial.num_steps, 'step')}", _completed(standing, repeated), [])
         case TrialState.PRUNED:
             return _pruned(trial, standing)
         case TrialState.FAILED:
@@ -191,7 +191,7 @@ def _queued(trial: TrialFacts) -> TrialAccount:
 def _pruned(trial: TrialFacts, standing: Standing | None) -> TrialAccount:
     why = []
     if standing is not None and standing.num_others:
-        others = f"{standing.num_others} other trial{'s' if standing.num_others > 1 else ''} of its side"
+        others = f"{counted(standing.num_others, 'other trial')} of its side"
         why.append(
             f"At step {standing.step} its {standing.metric} was {number(standing.value)}. Of {others} measured there "
             f"by then, {_count(standing.num_better)} better; the best had {number(standing.best)}."
@@ -275,10 +275,6 @@ def _after(trial: TrialFacts) -> str:
 
 def _started_again(trial: TrialFacts) -> str:
     return f"It was started {trial.runs} times, and goes on from its last checkpoint each time."
-
-
-def _steps(count: int) -> str:
-    return f"{count} step{'s' if count != 1 else ''}"
 
 
 def _count(count: int) -> str:

@@ -35,6 +35,11 @@ def spread(standard_deviation: float) -> str:
     return f"± {number(standard_deviation, 2)}"
 
 
+def counted(count: int, thing: str) -> str:
+    """A number with what it counts: `1 trial`, `1,200 trials`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
 def share(value: float) -> str:
     """A share without its sign, in percent."""
     return f"{abs(value):.1%}"

@@ -18,6 +18,7 @@ from service.evidence.in_words.speed import break_even_words, but_on_the_clock, 
 from service.evidence.in_words.wording import (
     DASH,
     chance,
+    counted,
     duration,
     named_values,
     number,
@@ -77,7 +78,7 @@ def status_words(evidence: Evidence) -> str:
     num_seeds = 0
     if result is not None and own is not None:
         num_seeds = len(own.results) if own.mean is None else len(result.seeds)
-    with_seeds = f"with {num_seeds} new {'seed' if num_seeds == 1 else 'seeds'}"
+    with_seeds = f"with {counted(num_seeds, 'new seed')}"
     match evidence.status:
         case EvidenceStatus.CONFIRMED:
             return f"Confirmed: the config itself held {with_seeds}"
@@ -254,8 +255,9 @@ def _few(evidence: Evidence) -> str:
         f"{num} of {optimizer_title(name)}" for name, num in rivals or [(baseline.optimizer, tried[Phase.BASELINE])]
     ]
     return (
-        f"{tried[Phase.SEARCH]} trials of {optimizer_title(evidence.best.optimizer)} and {' and '.join(of_baselines)} "
-        f"completed or were pruned; below {MIN_TRIED} on a side, another search as short may find the opposite."
+        f"{counted(tried[Phase.SEARCH], 'trial')} of {optimizer_title(evidence.best.optimizer)} and "
+        f"{' and '.join(of_baselines)} completed or were pruned; below {MIN_TRIED} on a side, another search as short "
+        "may find the opposite."
     )
 
 
@@ -347,7 +349,7 @@ def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:
         for best in evidence.baselines
     ]
     num_seeds = max(best.num_new_seeds for best in evidence.baselines)
-    by = f"over the {num_seeds} new {'seed' if num_seeds == 1 else 'seeds'} that chose" if num_seeds else "found"
+    by = f"over the {counted(num_seeds, 'new seed')} that chose" if num_seeds else "found"
     return [f"{optimizer_title(chosen.optimizer)} stands for the baselines, by the values {by}: {'; '.join(told)}."]
 
 
@@ -384,7 +386,7 @@ def _trials_line(evidence: Evidence) -> str:
         f"{phase} {sum(endings.values())} ({', '.join(f'{count} {ending}' for ending, count in endings.items())})"
         for phase, endings in by_phase.items()
     )
-    return f"{sum(sum(endings.values()) for endings in by_phase.values())} trials: {phases}."
+    return f"{counted(sum(sum(endings.values()) for endings in by_phase.values()), 'trial')}: {phases}."
 
 
 def _seconds_lines(evidence: Evidence) -> list[str]:

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from service.evidence.in_words.wording import (
+    counted,
     device_hours,
     device_time,
     duration,
@@ -64,6 +65,10 @@ def test_shares_ratios_and_device_hours_are_rounded_in_one_way() -> None:
     assert (times(200 / 110), times(1.0)) == ("1.8×", "1×")
     assert device_hours(0.123456, 2.0) == "0.123 of 2 device-hours"
     assert (device_time(12.345), device_time(0.01)) == ("12.3 device-hours", "36 s of one device")
+
+
+def test_what_is_counted_is_one_thing_or_several() -> None:
+    assert [counted(count, "trial") for count in (0, 1, 2, 1200)] == ["0 trials", "1 trial", "2 trials", "1,200 trials"]
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ function fixedWords(space) {
   const fixed = Object.entries(space.fixed).map(([name, value]) => `${name} ${JSON.stringify(value)}`);
   const searched = new Set(space.parameters.map((parameter) => parameter.name)).size;
   const held = fixed.length ? `; fixed: ${fixed.join(", ")}` : "";
-  return `Searches ${searched} parameters of ${optimizerTitle(space.optimizer)}${held}.`;
+  return `Searches ${searched} ${searched === 1 ? "parameter" : "parameters"} of ${optimizerTitle(space.optimizer)}${held}.`;
 }
 
 function made(name, properties = {}, ...children) {
