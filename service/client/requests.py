@@ -53,6 +53,7 @@ class Requests:
 
         Raises:
             UnusableToken: the token is none, or others can read its file.
+            ValueError: the URL is none, or has a port that cannot be.
         """
         connecting = Connecting.to(base_url, token)
         self.base_url = connecting.base_url
@@ -181,7 +182,8 @@ class Connecting:
 
     @classmethod
     def to(cls, base_url: str, token: str | None) -> Connecting:
-        """Raises: UnusableToken."""
+        """Raises: UnusableToken, ValueError."""
+        _check_port(base_url)
         return cls(base_url.rstrip("/"), find_token(token))
 
     @property
@@ -198,3 +200,14 @@ class Connecting:
     def verifies(self) -> bool:
         """False where there are no certificates: reading all of them would take 20 ms for nothing."""
         return self.trusts_environment or urlsplit(self.base_url).scheme != "http"
+
+
+def _check_port(url: str) -> None:
+    """Raises: ValueError: no service can have the port of this URL."""
+    parts = urlsplit(url)
+    try:
+        is_none = parts.port == 0
+    except ValueError:
+        is_none = True
+    if is_none:
+        raise ValueError(f"its port must be from 1 to 65535, got {parts.netloc.rpartition(':')[2]!r}")

@@ -171,3 +171,11 @@ def test_a_file_that_cannot_be_written_is_one_line(sqlite_database: Database, tm
         assert result.stderr.startswith(f"shampoo-tuner: {tmp_path}/none/file")
         assert result.stderr.endswith(": No such file or directory\n")
         assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("port", ["0", "65536", "http"])
+def test_an_impossible_port_of_the_service_is_refused_before_it_is_asked(port: str) -> None:
+    result = run("jobs", "--url", f"http://x:{port}")
+    assert result.exit_code == 2
+    told = f"Invalid value for --url: 'http://x:{port}': its port must be from 1 to 65535, got '{port}'"
+    assert told in " ".join(result.stderr.replace("│", " ").split())
