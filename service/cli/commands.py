@@ -144,7 +144,7 @@ app.add_typer(access_app)
 
 @app.command()
 def submit(
-    job_file: Annotated[Path, typer.Argument(help="The job as YAML or JSON.")],
+    job_file: Annotated[Path, typer.Argument(help="The job as YAML or JSON. -: from standard input.")],
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="E.g. budget.num_trials=8. Repeatable.")
     ] = None,
@@ -169,8 +169,9 @@ def submit(
     from service.cli.job_file_faults import faults_in
     from service.specification.estimate_lines import estimate_lines
 
-    content = apply_settings(read_job_file(job_file), setting or [])
-    with client_at(url, token) as client, faults_in(job_file, setting or []):
+    read = read_job_file(job_file)
+    content = apply_settings(read.content, setting or [])
+    with client_at(url, token) as client, faults_in(read, setting or []):
         if code is not None:
             content = with_code(content, client.send_code(code).sha256)
         if requirements is not None:

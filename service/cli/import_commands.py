@@ -19,7 +19,7 @@ app = typer.Typer()
 
 @app.command("import")
 def import_trials(
-    job_file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="A job's file.")],
+    job_file: Annotated[Path, typer.Argument(metavar="JOB.yaml", help="A job's file. -: from standard input.")],
     source: Annotated[
         str,
         typer.Argument(
@@ -56,8 +56,9 @@ def import_trials(
     from service.specification.planning import plan_job
     from trainers.installation.extras import needing
 
-    content = read_job_file(job_file)
-    with own_faults_in(job_file, content):
+    read = read_job_file(job_file)
+    content = read.content
+    with own_faults_in(read):
         plan = plan_job(JobCreate.model_validate(content).specification)
     space = plan.spaces["search"]
     renamed = {name: str(other) for name, other in read_values(rename or ()).items()}

@@ -1,9 +1,10 @@
-"""Reads a job from a YAML or JSON file, and applies settings of the command line to it."""
+"""Reads a job from a YAML or JSON file or from standard input, and applies settings of the command line to it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,25 +50,6 @@ def _integer(loader: _Loader, node: yaml.ScalarNode) -> int:
 _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
-def read_job_file(path: Path) -> dict[str, Any]:
-    """The content of a YAML (or JSON, which is YAML) file.
-
-    Raises:
-        InvalidInput: it cannot be read, or does not hold an object.
-    """
-    content = _parse(str(path), _read(path))
-    if not isinstance(content, dict):
-        got = "it is empty" if content is None else f"got {content!r:.100}"
-        hint = "`shampoo-tuner init WORKLOAD` writes one"
-        raise InvalidInput(str(path), f"must hold an object with a `workload`, {got}; {hint}")
-    return content
-
-
-_TEXTS = ("name", "model", "notes")
-"""Fields of a job that hold text, beside its tags."""
-_NOTHING = ("", "~", "null")
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A place in a file; the first line and the first column are 1."""
@@ -76,31 +58,53 @@ class Place:
     column: int
 
 
-def places_in(path: Path) -> dict[str, Place]:
-    """Where in a job file each value stands, by its JSON Pointer.
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A job's file as it was read, once: standard input cannot be read again."""
+
+    name: str
+    """As it is told to people."""
+    content: dict[str, Any]
+    _text: str
+
+    def places(self) -> dict[str, Place]:
+        """Where in it each value stands, by its JSON Pointer."""
+        found: dict[str, Place] = {}
+
+        def look(node: yaml.Node, pointer: str, mark: yaml.Mark) -> None:
+            found[pointer] = Place(mark.line + 1, mark.column + 1)
+            if isinstance(node, yaml.MappingNode):
+                for key, value in node.value:
+                    look(value, f"{pointer}/{_escaped(str(key.value))}", key.start_mark)
+            elif isinstance(node, yaml.SequenceNode):
+                for index, value in enumerate(node.value):
+                    look(value, f"{pointer}/{index}", value.start_mark)
+
+        root = yaml.compose(self._text, _Loader)
+        assert root is not None, "it holds an object"
+        look(root, "", root.start_mark)
+        return found
+
+
+def read_job_file(path: Path) -> JobFile:
+    """A YAML (or JSON, which is YAML) file; `-`: what standard input has.
 
     Raises:
-        InvalidInput: it cannot be read.
+        InvalidInput: it cannot be read, or does not hold an object.
     """
-    text = _read(path)
-    try:
-        root = yaml.compose(text, _Loader)
-    except yaml.YAMLError as error:
-        raise InvalidInput(str(path), _words(error)) from error
-    found: dict[str, Place] = {}
+    name, text = (_STDIN, _read_stdin()) if path == Path("-") else (str(path), _text(str(path), path.read_bytes))
+    content = _parse(name, text)
+    if not isinstance(content, dict):
+        got = "it is empty" if content is None else f"got {content!r:.100}"
+        hint = "`shampoo-tuner init WORKLOAD` writes one"
+        raise InvalidInput(name, f"must hold an object with a `workload`, {got}; {hint}")
+    return JobFile(name, content, text)
 
-    def look(node: yaml.Node, pointer: str, mark: yaml.Mark) -> None:
-        found[pointer] = Place(mark.line + 1, mark.column + 1)
-        if isinstance(node, yaml.MappingNode):
-            for key, value in node.value:
-                look(value, f"{pointer}/{_escaped(str(key.value))}", key.start_mark)
-        elif isinstance(node, yaml.SequenceNode):
-            for index, value in enumerate(node.value):
-                look(value, f"{pointer}/{index}", value.start_mark)
 
-    if root is not None:
-        look(root, "", root.start_mark)
-    return found
+_TEXTS = ("name", "model", "notes")
+"""Fields of a job that hold text, beside its tags."""
+_NOTHING = ("", "~", "null")
+_STDIN = "<stdin>"
 
 
 def place_of(pointer: str, places: Mapping[str, Place]) -> Place | None:
@@ -161,11 +165,17 @@ def read_values(settings: Sequence[str]) -> dict[str, Any]:
     return values
 
 
-def _read(path: Path) -> str:
+def _read_stdin() -> str:
+    if sys.stdin is None:
+        raise InvalidInput(_STDIN, "is closed")
+    return _text(_STDIN, sys.stdin.buffer.read)
+
+
+def _text(source: str, read: Callable[[], bytes]) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig")  # editors on Windows begin a file with a mark of its encoding
+        return read().decode("utf-8-sig")  # editors on Windows begin a file with a mark of its encoding
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(str(path), getattr(error, "strerror", None) or str(error)) from error
+        raise InvalidInput(source, getattr(error, "strerror", None) or str(error)) from error
 
 
 def _escaped(name: str) -> str:
@@ -204,7 +214,7 @@ def read_requirements(path: Path) -> list[str]:
     Raises:
         InvalidInput: it cannot be read, or has options of pip in it.
     """
-    found = [line.partition(" #")[0].strip() for line in _read(path).splitlines()]
+    found = [line.partition(" #")[0].strip() for line in _text(str(path), path.read_bytes).splitlines()]
     found = [line for line in found if line and not line.startswith("#")]
     if option := next((line for line in found if line.startswith("-")), None):
         raise InvalidInput(str(path), f"{option!r:.100}: options of pip are for the machines' own settings")

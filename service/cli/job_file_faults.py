@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import JsonValue, ValidationError
 
-from service.cli.job_file import place_of, places_in, settings_touch
+from service.cli.job_file import JobFile, place_of, settings_touch
 from service.client import ApiError
 from service.errors import InvalidInput, ServiceError
 
@@ -35,7 +34,7 @@ class FaultyJobFile(ServiceError):
 
 
 @contextmanager
-def faults_in(job_file: Path, settings: Sequence[str]) -> Iterator[None]:
+def faults_in(job_file: JobFile, settings: Sequence[str]) -> Iterator[None]:
     """Has the refusal of a job name line and column of each faulty field that the file has.
 
     Args:
@@ -54,8 +53,8 @@ def faults_in(job_file: Path, settings: Sequence[str]) -> Iterator[None]:
 
 
 @contextmanager
-def own_faults_in(job_file: Path, content: dict[str, JsonValue]) -> Iterator[None]:
-    """Tells in the same way what is wrong with a job that was read from a file and is not sent.
+def own_faults_in(job_file: JobFile) -> Iterator[None]:
+    """Tells in the same way what is wrong with a job that is not sent.
 
     Raises:
         FaultyJobFile: in place of a ValidationError or an InvalidInput.
@@ -65,6 +64,7 @@ def own_faults_in(job_file: Path, content: dict[str, JsonValue]) -> Iterator[Non
     from service.api.problems.unread_jobs import errors_of_names
     from service.api.schemas.jobs import JobCreate
 
+    content: dict[str, JsonValue] = job_file.content
     try:
         yield
     except ValidationError as error:
@@ -77,15 +77,15 @@ def own_faults_in(job_file: Path, content: dict[str, JsonValue]) -> Iterator[Non
         raise FaultyJobFile(lines) from error
 
 
-def _told(job_file: Path, errors: Sequence[FieldError], settings: Sequence[str] = ()) -> tuple[list[str], bool]:
+def _told(job_file: JobFile, errors: Sequence[FieldError], settings: Sequence[str] = ()) -> tuple[list[str], bool]:
     """A line for each fault, and whether the file has any of the fields."""
-    places, lines, any_place = places_in(job_file), list[str](), False
+    places, lines, any_place = job_file.places(), list[str](), False
     for fault in errors:
         place = None
         if fault.pointer is not None and not settings_touch(settings, fault.field):
             place = place_of(fault.pointer, places)
         any_place |= place is not None
-        where = "" if place is None else f"{job_file}:{place.line}:{place.column}: "
+        where = "" if place is None else f"{job_file.name}:{place.line}:{place.column}: "
         lines.append(f"{where}{fault.field}: {fault.message}{_way_out(fault)}")
     return lines, any_place
 

@@ -57,7 +57,7 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 
 
 def tiny(name: str, paths: Mapping[str, Mapping[str, Any]]) -> JobPlan:
-    content = read_job_file(RECIPES / f"{name}.yaml")
+    content = read_job_file(RECIPES / f"{name}.yaml").content
     content["workload"]["options"] |= paths[content["workload"]["name"]]
     return plan_job(JobSpecification.model_validate(apply_settings(content, [*BRIEF, *TINY[name]])))
 

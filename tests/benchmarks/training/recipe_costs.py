@@ -70,7 +70,7 @@ class Cost:
 
 
 def plan_of(path: Path) -> JobPlan:
-    return plan_job(JobSpecification.model_validate(read_job_file(path)))
+    return plan_job(JobSpecification.model_validate(read_job_file(path).content))
 
 
 def model_and_example(name: str, options: Mapping[str, Any]) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:

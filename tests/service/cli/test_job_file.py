@@ -14,7 +14,7 @@ from service.errors import InvalidInput
 def _read(tmp_path: Path, text: str) -> dict[str, Any]:
     path = tmp_path / "job.yaml"
     path.write_text(text, encoding="utf-8")
-    return read_job_file(path)
+    return read_job_file(path).content
 
 
 def test_scalars_are_what_json_would_make_of_them(tmp_path: Path) -> None:

@@ -52,6 +52,26 @@ def test_faults_of_a_job_file_name_line_and_column(tmp_path: Path) -> None:
     assert f"{path}:4" not in run("submit", str(path), "--set", "budget.num_trials=-2").stderr
 
 
+def test_a_job_is_read_from_standard_input_once(url: str) -> None:
+    submitted = run("submit", "-", "--set", "budget.num_trials=8", stdin="\ufeffworkload:\r\n  name: digits-mlp\r\n")
+    assert submitted.exit_code == 0, submitted.output
+    job = read_job(url, submitted.stdout.strip())
+    assert (job.workload, job.specification.budget.num_trials) == ("digits-mlp", 8)
+    refused = run("submit", "-", stdin="workload:\n  name: digits-mlp\nbudget:\n  num_trials: -1\n")
+    assert refused.exit_code == 1
+    assert refused.stderr.startswith(
+        "shampoo-tuner: <stdin>:4:3: budget.num_trials: must be greater than or equal to 1"
+    )
+    for given, told in (
+        (b"\xff", "can't decode byte 0xff"),
+        ("", "must hold an object with a `workload`, it is empty"),
+    ):
+        unreadable = run("submit", "-", stdin=given)
+        assert unreadable.exit_code == 1
+        assert unreadable.stderr.startswith("shampoo-tuner: <stdin>: ")
+        assert told in unreadable.stderr
+
+
 @pytest.mark.usefixtures("url")
 def test_faults_say_what_stands_there_and_what_was_meant(tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"

@@ -17,6 +17,6 @@ from service.cli.commands import app
 typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined] # it imports it for itself
 
 
-def run(*arguments: str) -> Result:
+def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
     """What a command printed, and its exit status."""
-    return typer.testing.CliRunner().invoke(app, arguments)
+    return typer.testing.CliRunner().invoke(app, arguments, input=stdin)

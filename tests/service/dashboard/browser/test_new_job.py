@@ -39,7 +39,7 @@ def _typed(page: Page, tmp_path: Path) -> dict[str, object]:
     """What the shown YAML says, as the command line reads it."""
     file = tmp_path / "job.yaml"
     file.write_text(page.locator("#yaml").text_content() or "", encoding="utf-8")
-    return read_job_file(file)
+    return read_job_file(file).content
 
 
 def test_every_workload_and_every_space_is_valid_as_it_stands(asking: Page, tmp_path: Path) -> None:
