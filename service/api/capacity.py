@@ -65,13 +65,16 @@ class ProbeResult:
     """True if it is migrated to this version."""
     num_workers: int
     """Workers that are alive; 0 if it is not current."""
+    why_not_written: str | None
+    """What the last write of this process failed of, and one of the probe's own since; None: it succeeded."""
 
 
 class Probe:
     """Looks at the database on a connection and a thread of its own, so that it sees it however busy the service is."""
 
-    def __init__(self, database_url: str) -> None:
-        self._database = Database(database_url, num_connections=1)
+    def __init__(self, database: Database) -> None:
+        """Args: database: the one that requests are answered from."""
+        self._database = Database(database.url, num_connections=1, writes=database.writes)
         self._looking: asyncio.Task[ProbeResult] | None = None
 
     def close(self) -> None:
@@ -98,9 +101,13 @@ class Probe:
 
     def _look(self, alive_since: datetime) -> ProbeResult:
         if not is_current(self._database):
-            return ProbeResult(is_current=False, num_workers=0)
+            return ProbeResult(is_current=False, num_workers=0, why_not_written=None)
         with self._database.reading() as session:
-            return ProbeResult(is_current=True, num_workers=WorkerRepository(session).alive_since(alive_since))
+            num_workers = WorkerRepository(session).alive_since(alive_since)
+        writes = self._database.writes
+        if writes.why_not is not None:
+            self._database.try_to_write()  # else a service that is asked for nothing would never be ready again
+        return ProbeResult(is_current=True, num_workers=num_workers, why_not_written=writes.why_not)
 
 
 def _take_error(looking: asyncio.Task[ProbeResult]) -> None:

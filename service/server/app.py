@@ -99,7 +99,7 @@ def create_app(
         data_are_here: whether trials train on this machine, so that the data which jobs name can be looked at.
     """
     opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
-    turns, probe = Turns(opened.num_connections), Probe(opened.url)
+    turns, probe = Turns(opened.num_connections), Probe(opened)
     observed = Metrics(opened, version=version(), lease_seconds=settings.lease_seconds, clock=clock)
 
     @asynccontextmanager

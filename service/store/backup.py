@@ -15,7 +15,7 @@ from pathlib import Path
 
 from service.errors import ServiceError
 from service.store.migrate import DatabaseIsNewer, known_revisions
-from service.store.migrations import VERSION_TABLE
+from service.store.session import VERSION_TABLE
 from service.store.sqlite_file import file_of, logs_of, uri_of
 
 LOCK_SECONDS = 5.0

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from service.errors import ServiceError
-from service.store.migrations import VERSION_TABLE
-from service.store.session import DATABASE_ERRORS, Database, is_new_file
+from service.store.session import DATABASE_ERRORS, VERSION_TABLE, Database, is_new_file
 
 if TYPE_CHECKING:
     from alembic.config import Config

@@ -13,16 +13,18 @@ from contextlib import contextmanager
 from typing import Any
 
 from pydantic_core import from_json
-from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 from service.store.sqlite_file import SqliteFile, file_of
+from service.store.writes import Writes
 from trainers.retry import retry
 
 __all__ = [
     "DATABASE_ERRORS",
+    "VERSION_TABLE",
     "Database",
     "Session",
     "is_busy",
@@ -37,6 +39,10 @@ BUSY_TIMEOUT_SECONDS = 60.0
 WAL_PAUSE_SECONDS = 0.02
 """Seconds until WAL mode is asked for again; only the processes that open a new file at once ever wait."""
 
+VERSION_TABLE = "shampoo_tuner_version"
+"""Has one row, the revision of the schema. Not Alembic's default name: another library that keeps its tables in the
+same database could use that one."""
+
 DRIVERS = ("sqlite", "postgresql+psycopg")
 
 _READS_ALONE = "reads_alone"
@@ -49,14 +55,16 @@ DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 class Database:
     """Sessions on one database. One per process; close it at the end."""
 
-    def __init__(self, url: str, *, num_connections: int = 15) -> None:
+    def __init__(self, url: str, *, num_connections: int = 15, writes: Writes | None = None) -> None:
         """Prepares connections to `url`.
 
         Args:
             num_connections: in use at once at most; whoever wants a further one waits for half a minute.
+            writes: where it is noted what becomes of writes; None: the database has its own.
         """
         self.url = url
         self.num_connections = num_connections
+        self.writes = Writes() if writes is None else writes
         self._engine = _create_engine(url, num_connections)
         path = file_of(url)
         self._file = None if path is None else SqliteFile(path)
@@ -92,8 +100,25 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Session]:
         """A session whose changes are committed at the end of the block, or rolled back if it raises."""
-        with self._write.begin() as session:
-            yield session
+        try:
+            with self._write.begin() as session:
+                yield session
+        except DBAPIError as error:
+            self.writes.failed(error)
+            raise
+        if self.writes.why_not is not None:
+            self.try_to_write()  # a transaction that changed nothing succeeds on a full disk, too
+
+    def try_to_write(self) -> None:
+        """Writes a row as it is; `writes` tells what became of it."""
+        try:
+            with self._write.begin() as session:
+                session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = version_num"))
+        except DATABASE_ERRORS as error:
+            if isinstance(error, DBAPIError):
+                self.writes.failed(error)
+        else:
+            self.writes.succeeded()
 
     def make_file(self) -> None:
         """Makes the file of an embedded database, if it is not there; nothing else does.

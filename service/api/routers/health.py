@@ -31,8 +31,8 @@ async def read_health(request: Request) -> Health:
 async def read_readiness(
     request: Request, probe: ProbeDependency, settings: SettingsDependency, data_are_here: DataAreHere, now: Now
 ) -> Readiness | Response:
-    """Ready when the database is reachable and migrated to this version and there is room on the disk; else `errors`
-    names what is not ready. Answers however busy the service is."""
+    """Ready when the database is reachable, takes writes and is migrated to this version, and there is room on the
+    disk; else `errors` names what is not ready. Answers however busy the service is."""
     why_not: dict[str, str | None] = {"database": None}
     num_workers = 0
     try:
@@ -43,6 +43,7 @@ async def read_readiness(
         why_not["database"] = "the database is unavailable"
     else:
         num_workers = seen.num_workers
+        why_not["database"] = seen.why_not_written and f"the last write failed: {seen.why_not_written}"
         why_not["migrations"] = (
             None if seen.is_current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
         )

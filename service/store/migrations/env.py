@@ -6,9 +6,8 @@ from alembic import context
 from sqlalchemy import Connection
 
 from service.settings import Settings
-from service.store.migrations import VERSION_TABLE
 from service.store.models import Base
-from service.store.session import Database
+from service.store.session import VERSION_TABLE, Database
 
 
 def _run(connection: Connection) -> None:

@@ -16,6 +16,7 @@ from service.monitoring.readiness import check_files
 from service.settings import Settings
 from service.store.migrate import downgrade
 from service.store.session import Database
+from tests.support.service.full_disk import full_disk
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, Clock, add_worker, specification
 from tests.support.waiting import PATIENCE_SECONDS
@@ -96,6 +97,24 @@ def test_a_database_file_that_is_gone_is_unavailable_until_it_is_put_back(
         assert http.get("/readyz").status_code == 200
         new = http.post("/v1/jobs", json=job).json()["id"]
         assert {shown["id"] for shown in http.get("/v1/jobs").json()["items"]} == {kept, new}
+
+
+def test_a_service_whose_writes_fail_is_not_ready_until_one_succeeds(sqlite_database: Database) -> None:
+    job = specification().model_dump(mode="json", exclude_unset=True)
+    with running(sqlite_database) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as http:
+        with full_disk(sqlite_database):
+            assert http.get("/readyz").status_code == 200  # nothing was written
+            assert http.post("/v1/jobs", json=job).status_code == 503
+            for _ in range(2):
+                problem = http.get("/readyz")
+                assert problem.status_code == 503
+                [error] = problem.json()["errors"]
+                assert error["field"] == "database"
+                assert error["message"].startswith("the last write failed: the disk of the database fails")
+                assert "/" not in error["message"]
+            assert http.get("/v1/jobs").status_code == 200
+        assert http.get("/readyz").status_code == 200  # without a write of anybody else's
+        assert http.post("/v1/jobs", json=job).status_code == 201
 
 
 @pytest.mark.processes

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import JSON, column, inspect, select, table, text, update
 
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
-from service.store.migrations import VERSION_TABLE
+from service.store.session import VERSION_TABLE
 from service.store.models import MetricSet
 from service.store.repositories import DeletionRepository, JobRepository, ProjectRepository, TrialRepository
 from service.store.session import Database
