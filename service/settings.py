@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import platformdirs
 from pydantic import Field, ValidationInfo, field_serializer, field_validator
@@ -267,7 +267,8 @@ class Settings(BaseSettings):
             user, _, place = parts.netloc.rpartition("@")
             password = quote(_secret(self.database_password_file), safe="")
             return urlunsplit(parts._replace(netloc=f"{user}:{password}@{place}"))
-        return url or f"sqlite:///{self.data_dir / 'shampoo-tuner.sqlite3'}"
+        file = str(self.data_dir / "shampoo-tuner.sqlite3")
+        return url or f"sqlite:///{file.replace('%', '%25').replace('?', '%3F')}"
 
     @property
     def database_files(self) -> tuple[Path, ...]:
@@ -275,7 +276,7 @@ class Settings(BaseSettings):
         prefix = "sqlite:///"
         if not self.resolved_database_url.startswith(prefix):
             return ()
-        name = self.resolved_database_url.removeprefix(prefix).partition("?")[0]
+        name = unquote(self.resolved_database_url.removeprefix(prefix).partition("?")[0])
         return tuple(Path(f"{name}{suffix}") for suffix in ("", "-wal", "-shm", "-journal"))
 
     @property

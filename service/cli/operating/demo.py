@@ -81,7 +81,7 @@ def run_demo(
     update = {"data_dir": directory.absolute(), "database_url": None, "checkpoint_directory": None, "port": 0}
     update["allow_code"] = settings.allow_code or is_reference(workload)  # named by whoever runs the demo
     own = settings.model_copy(update=update)
-    if Path(own.resolved_database_url.removeprefix("sqlite:///")).exists():
+    if any(file.exists() for file in own.database_files):
         raise DemoFailed(f"{directory} holds a database already; the demo wants a new directory")
     say = partial(terminal.say, console)
     serve_again = f"shampoo-tuner serve --data-dir {shlex.quote(str(own.data_dir))}"

@@ -66,6 +66,16 @@ def test_an_impossible_database_is_one_line(command: str, database_url: str, mes
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("name", ["a?b", "a%20b", "a #b"])
+def test_the_database_is_in_its_data_directory_whatever_that_is_called(name: str, tmp_path: Path) -> None:
+    directory = tmp_path / name
+    assert run("migrate", "--data-dir", str(directory)).exit_code == 0
+    file = Settings(data_dir=directory).database_files[0]
+    assert [*tmp_path.iterdir()] == [directory]
+    assert file.is_file()
+    assert file.parent == directory
+
+
 def test_a_file_that_cannot_be_made_is_one_line() -> None:
     result = run("migrate", "--database-url", "sqlite:////dev/null/x.sqlite3")
     assert (result.exit_code, result.stderr) == (1, "shampoo-tuner: cannot make /dev/null: File exists\n")
