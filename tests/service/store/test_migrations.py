@@ -11,10 +11,9 @@ import pytest
 from sqlalchemy import JSON, column, inspect, select, table, text, update
 
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
-from service.store.session import VERSION_TABLE
 from service.store.models import MetricSet
 from service.store.repositories import DeletionRepository, JobRepository, ProjectRepository, TrialRepository
-from service.store.session import Database
+from service.store.session import VERSION_TABLE, Database
 from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
 from service.use_cases.steer import cancel_job, change_job
