@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import Annotated
 
 import typer
@@ -30,7 +29,8 @@ def agent(
     line like {"step": 100, "metrics": {"validation_loss": 0.41}} each, with "epoch" and "seconds" if it likes; other
     keys are left aside, and other lines are shown. A metric of NaN, Infinity or null is not finite: a trial whose
     command ends after such a measurement, before its last step, has diverged, which is no error. SIGTERM tells COMMAND
-    to end: its trial is stopped or paused, or its job has ended. Exit status 0: the job hands out no more trials.
+    to end, and then what it has started and left: its trial is stopped or paused, its job has ended, or this agent is
+    told to end. It has no standard input. Exit status 0: the job hands out no more trials.
     """
     from service.client.agent import Terminated, train_with_command
 
@@ -38,6 +38,6 @@ def agent(
         try:
             for told in train_with_command(client, job, command, name=name, max_trials=max_trials):
                 say(told.text, err=told.is_fault)
-        except Terminated:
+        except Terminated as error:
             say("told to end: the trial is released", err=True)
-            raise typer.Exit(128 + signal.SIGTERM) from None
+            raise typer.Exit(128 + error.number) from None

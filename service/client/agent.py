@@ -35,7 +35,12 @@ ASK_SECONDS = 30.0
 
 
 class Terminated(BaseException):
-    """This process was told to end, as SLURM does before a job's time limit."""
+    """This process was told to end, as SLURM does before a job's time limit, or its terminal is gone."""
+
+    def __init__(self, number: int) -> None:
+        """Prepares it; `number` is the signal's."""
+        super().__init__(number)
+        self.number = number
 
 
 class UnusableLine(Exception):
@@ -70,7 +75,7 @@ def train_with_command(
     Raises:
         ApiError, ServiceUnreachable: as `suggest`.
         InvalidInput: there is no such command; no trial was asked for.
-        Terminated: on SIGTERM; the trial is released.
+        Terminated: on SIGTERM and SIGHUP; the trial is released.
     """
     if shutil.which(command[0]) is None:
         raise InvalidInput(command[0], "there is no such command, or it may not be run")
@@ -229,16 +234,24 @@ def _kept(trial: ExternalTrial, told: _Output) -> Iterator[None]:
 
 @contextmanager
 def _terminable() -> Iterator[None]:
-    """Turns SIGTERM into `Terminated` meanwhile, where this is the main thread."""
+    """Turns SIGTERM into `Terminated` meanwhile, and SIGHUP unless it is ignored, where this is the main thread."""
 
-    def raise_it(_number: int, _frame: FrameType | None) -> None:
-        raise Terminated
+    def raise_it(number: int, _frame: FrameType | None) -> None:
+        for each in before:  # a shell and its terminal both hang up: another one must not cut the command's end short
+            signal.signal(each, signal.SIG_IGN)
+        raise Terminated(number)
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, raise_it)
+    numbers = [signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
+        for number in numbers:
+            signal.signal(number, raise_it)
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import codecs
 import os
 import selectors
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import IncrementalNewlineDecoder
 
 POLL_SECONDS = 0.2
@@ -18,10 +20,16 @@ PIPE_BYTES = 2**20
 
 class RunningCommand:
     """A process whose standard output is read. Its end is its own: processes that it leaves behind, and that have its
-    output open, are not waited for."""
+    output open, are not waited for. But where it is ended, those that it started are, too.
+
+    It leads a process group, so a terminal's Ctrl-C and hang-up reach only whoever runs it, and may `end` it. Nor may
+    it read that terminal: its standard input is empty.
+    """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        self._process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, bufsize=0)
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, bufsize=0, process_group=0
+        )
         assert self._process.stdout is not None
         self._output = self._process.stdout
         os.set_blocking(self._output.fileno(), False)
@@ -45,21 +53,48 @@ class RunningCommand:
 
     def wait(self, seconds: float) -> None:
         """Waits for its end, so long at most. What it still prints is read, so that it need not wait, and dropped."""
+        self._drop_until(lambda: self._process.poll() is not None, time.monotonic() + seconds)
+
+    def end(self, seconds: float) -> None:
+        """Ends it and what is left of its group, if it has not ended: asks them to, and after so long makes them.
+
+        It is asked first, and the others once it is gone: what helps it, such as the workers of a data loader, must not
+        end while it saves a checkpoint, but what a shell that is gone was waiting for is to save one, too.
+        """
         deadline = time.monotonic() + seconds
+        with self._process:
+            if self._process.poll() is not None:
+                return
+            try:
+                self._process.terminate()
+                self._drop_until(lambda: self._process.poll() is not None, deadline)
+                self._signal_group(signal.SIGTERM)
+                self._drop_until(self._has_group_ended, deadline)
+            finally:  # where the wait is interrupted, too
+                self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: int) -> bool:
+        """False if there is none left in it who could be told."""
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, number)
+            return True
+        return False
+
+    def _has_group_ended(self) -> bool:
+        if self._process.poll() is None:
+            return False
+        with suppress(ChildProcessError):  # orphans are this process's where it is a container's first
+            while os.waitpid(-self._process.pid, os.WNOHANG) != (0, 0):
+                pass
+        return not self._signal_group(0)
+
+    def _drop_until(self, has_ended: Callable[[], bool], deadline: float) -> None:
         is_open = True
-        while self._process.poll() is None and (left := deadline - time.monotonic()) > 0:
+        while not has_ended() and (left := deadline - time.monotonic()) > 0:
             if is_open:
                 is_open = self._piece(min(left, POLL_SECONDS)) is not None
             else:
                 time.sleep(min(left, POLL_SECONDS))
-
-    def end(self, seconds: float) -> None:
-        """Ends it if it has not ended: asks it to, and after so long makes it."""
-        with self._process:
-            if self._process.poll() is None:
-                self._process.terminate()
-                self.wait(seconds)
-                self._process.kill()  # nothing, if it has ended
 
     def _piece(self, seconds: float) -> bytes | None:
         """What it has printed, for which it has so long; None: its output is closed."""
