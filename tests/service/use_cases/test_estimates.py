@@ -126,7 +126,7 @@ def test_a_searched_batch_size_is_counted_as_the_smallest(
     assert estimate.step_seconds == pytest.approx(step_seconds)
     assert estimate.max_device_hours == pytest.approx(4 * 40 * step_seconds / 3600)
     lines = estimate_lines(estimate)
-    assert lines[0].endswith("of 1280 examples in up to 40 steps, 160 steps in all if none are pruned.")
+    assert lines[0].endswith("of 1,280 examples in up to 40 steps, 160 steps in all if none are pruned.")
     assert told in lines[2]
     assert lines[3] == "Times are counted as if every trial had the smallest batch, 32, whose steps are the most."
 
