@@ -24,6 +24,13 @@ from service.faults import one_of
 from service.specification.strict_model import StrictModel
 from trainers.config import AveragingConfig, CompressionConfig, Count, InvalidConfig, Positive, TrainingSettings
 
+SAID_ELSEWHERE: Mapping[str, str] = {
+    "workload_options": "'workload.options' of the job has them",
+    "optimizer": "'search_space' of the job says it",
+    "schedule": "the job's search space has its fields, as 'schedule.warmup_fraction'",
+}
+"""Fields of a trial's config beside its training settings, by their names there: the places that a job has for them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training(TrainingSettings):

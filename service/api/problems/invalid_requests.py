@@ -19,6 +19,7 @@ from service.api.problems.unread_jobs import further_errors
 from service.api.request_body import field_of, fields_at, join_field, small, spot_of
 from service.api.schemas.common import FieldError, JsonType
 from service.api.schemas.jobs import JobCreate
+from service.specification.training import SAID_ELSEWHERE
 from trainers.workload.user_workload import REFERENCE_PATTERN
 
 MAX_ERRORS_LOOKED_AT = 200
@@ -172,17 +173,29 @@ def _merged(messages: Sequence[str]) -> list[str]:
 
 
 def _unknown_field(kind: Any, path: Sequence[str | int]) -> str:
-    """The error of a field that a body of this kind does not have, with the name that was probably meant, or the only
-    section that has such a field, or else the fields that there are."""
+    """The error of a field that a body of this kind does not have, with the name that was probably meant, or the place
+    of a field of that name, or else the fields that there are."""
     *parents, name = path
     known = fields_at(kind, parents)
-    hint = did_you_mean(name, known)
-    sections = [section for section in known if name in fields_at(kind, [*parents, section])]
-    if not hint and len(sections) == 1 and not parents:
-        hint = f": did you mean '{sections[0]}.{name}'?"
-    elif not hint and known:
+    hint = did_you_mean(name, known) or _elsewhere(kind, parents, name)
+    if not hint and known:
         hint = f" (known: {', '.join(known)})"
     return f"there is no such field{hint}"
+
+
+def _elsewhere(kind: Any, parents: Sequence[str | int], name: str | int) -> str:
+    """The end of a message about a field that stands at the top, and is one of the only section that has it, or the
+    other way round, or that jobs say in other words than the configs of their trials; "" if it is none of these."""
+    of_top = fields_at(kind, [])
+    if parents and name in of_top:
+        return f": did you mean '{name}' beside '{parents[0]}'?"
+    sections = [] if parents else [section for section in of_top if name in fields_at(kind, [section])]
+    if len(sections) == 1:
+        return f": did you mean '{sections[0]}.{name}'?"
+    is_job = isinstance(kind, type) and issubclass(kind, JobCreate)
+    if is_job and name in SAID_ELSEWHERE and list(parents) in ([], ["training"]):
+        return f": {SAID_ELSEWHERE[str(name)]}"
+    return ""
 
 
 def _position(document: str, position: int, message: str) -> str:

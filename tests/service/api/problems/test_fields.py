@@ -45,6 +45,26 @@ from tests.support.service.impossible_jobs import WORKLOAD
             "confirmation.num_seed",
             "there is no such field: did you mean 'num_seeds'?",
         ),
+        (
+            {"training": {"target": {"metric": "validation_loss", "value": 0.2}}},
+            "training.target",
+            "there is no such field: did you mean 'target' beside 'training'?",
+        ),
+        (
+            {"training": {"schedule": {"decay": "wsd"}}},
+            "training.schedule",
+            "there is no such field: the job's search space has its fields, as 'schedule.warmup_fraction'",
+        ),
+        (
+            {"optimizer": "adamw"},
+            "optimizer",
+            "there is no such field: 'search_space' of the job says it",
+        ),
+        (
+            {"training": {"workload_options": {"width": 64}}},
+            "training.workload_options",
+            "there is no such field: 'workload.options' of the job has them",
+        ),
     ],
 )
 def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
