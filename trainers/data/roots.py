@@ -53,8 +53,8 @@ class DataRoots:
             return True
 
     def link_out(self, directory: Path) -> Path | None:
-        """The first link in a directory, or below, that leads out of the roots; None: there is none. Hidden entries
-        are passed over, as by those who read directories."""
+        """The first link in a directory, or below, that leads out of the roots or in a circle; None: there is none.
+        Hidden entries are passed over, as by those who read directories."""
         return next(self._links_out(directory, set()), None)
 
     def _links_out(self, directory: Path, seen: set[Path]) -> Iterator[Path]:
@@ -67,7 +67,7 @@ class DataRoots:
             for name in (*names, *files):
                 if name.startswith(".") or not (link := Path(parent, name)).is_symlink():
                     continue
-                if not self._holds(link, resolved=True):
+                if self.leads_out(link):
                     yield link
                 elif link.is_dir():
                     yield from self._links_out(link, seen)

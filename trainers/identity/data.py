@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import stat
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import torch
 
 from trainers.config import Json
+from trainers.data.files import kind_of
 from trainers.identity.values import DIGEST_LENGTH, digest_of
 from trainers.workload.batches import tensors_in
 from trainers.workload.description import WorkloadDescription
@@ -80,21 +82,25 @@ def _digest_of_paths(paths: tuple[tuple[str, str], ...]) -> str:
     return digest.hexdigest()[:DIGEST_LENGTH]
 
 
-def _files(root: Path) -> Iterator[tuple[str, Path]]:
-    """The file at a path, or those below it in the order of their names, which are relative to it; no hidden ones."""
-    if not root.is_dir():
+def _files(root: Path, above: frozenset[tuple[int, int]] = frozenset()) -> Iterator[tuple[str, Path]]:
+    """The file at a path, or those below it in the order of their names, which are relative to it; no hidden ones.
+
+    Args:
+        above: devices and inodes of the directories that it lies in: a link back to one of them is passed over.
+    """
+    status = root.stat()
+    if not stat.S_ISDIR(status.st_mode):
         yield root.name, root
         return
+    place = (status.st_dev, status.st_ino)
+    if place in above:
+        return
     with os.scandir(root) as entries:
-        found = sorted(
-            (entry.name, entry.is_dir())
-            for entry in entries
-            if not entry.name.startswith(".") and (entry.is_dir() or entry.is_file())
-        )
-    for name, is_directory in found:
-        if is_directory:
-            yield from ((f"{name}/{below}", file) for below, file in _files(root / name))
-        else:
+        found = sorted((entry.name, kind_of(entry)) for entry in entries if not entry.name.startswith("."))
+    for name, kind in found:
+        if kind == "directory":
+            yield from ((f"{name}/{below}", file) for below, file in _files(root / name, above | {place}))
+        elif kind == "file":
             yield name, root / name
 
 

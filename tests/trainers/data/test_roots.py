@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,14 @@ def test_links_in_a_directory_must_not_lead_out(roots: DataRoots, home: Path) ->
     refusal = first_refusal(roots, "~/sets")
     assert refusal is not None
     assert "deep/a.txt" in refusal
+
+
+def test_a_link_in_a_circle_is_named(roots: DataRoots, home: Path) -> None:
+    (home / "sets" / "circle.txt").symlink_to("circle.txt")
+    refusal = first_refusal(roots, "~/sets")
+    if sys.version_info < (3, 13):  # which takes it for a link to nothing, in the root
+        assert refusal is not None
+        assert "sets/circle.txt" in refusal
 
 
 @pytest.mark.parametrize(

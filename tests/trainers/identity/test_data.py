@@ -84,6 +84,16 @@ def test_each_option_with_a_path_counts_and_a_word_in_its_place_as_it_is(tmp_pat
 
 
 @pytest.mark.slow
+def test_links_that_lead_nowhere_or_in_a_circle_are_passed_over(tmp_path: Path) -> None:
+    files = {"a/1.txt": b"one", "b/2.txt": b"two"}
+    without, linked = written(tmp_path / "without", files), written(tmp_path / "linked", files)
+    (linked / "a" / "dangling.txt").symlink_to("missing.txt")
+    (linked / "a" / "circle.txt").symlink_to("circle.txt")
+    (linked / "a" / "back").symlink_to("..")
+    (linked / "b" / "same").symlink_to("../b")
+    assert digest(path=str(linked)) == digest(path=str(without)) is not None
+
+
 def test_of_many_files_all_names_and_some_contents_count(tmp_path: Path) -> None:
     files = {f"{number:05d}": b"x" for number in range(2 * MAX_FILES)}
     before = digest(path=str(written(tmp_path / "a", files)))

@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from trainers.data.files import DataFile, data_files
+from trainers.data.files import DataFile, data_files, kind_of
 from trainers.workloads.images.columns import ColumnImages, read_columns
 
 Integers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
@@ -268,7 +268,7 @@ def _class_directories(directory: Path) -> list[os.DirEntry[str]]:
     """The directories in it, sorted, if any of them has images."""
     with os.scandir(directory) as entries:
         found = sorted(
-            (entry for entry in entries if not entry.name.startswith(".") and entry.is_dir()),
+            (entry for entry in entries if not entry.name.startswith(".") and kind_of(entry) == "directory"),
             key=lambda entry: entry.name,
         )
     return found if any(next(_image_names(entry.path), None) for entry in found) else []
@@ -277,7 +277,7 @@ def _class_directories(directory: Path) -> list[os.DirEntry[str]]:
 def _image_names(directory: str) -> Iterator[str]:
     with os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".") and entry.is_file():
+            if entry.name.lower().endswith(SUFFIXES) and not entry.name.startswith(".") and kind_of(entry) == "file":
                 yield entry.name
 
 

@@ -116,6 +116,18 @@ def test_only_images_are_read(tmp_path: Path) -> None:
     assert len(found.train) + len(found.validation) == 9
 
 
+def test_links_that_lead_nowhere_or_to_themselves_are_passed_over(tmp_path: Path) -> None:
+    write_tree(tmp_path / "images", num_per_class=4)
+    whole = find(tmp_path / "images", validation_share=0.25)
+    (tmp_path / "images" / "disc" / "dangling.png").symlink_to("missing.png")
+    (tmp_path / "images" / "disc" / "circle.png").symlink_to("circle.png")
+    (tmp_path / "images" / "circle").symlink_to("circle")
+    found = find(tmp_path / "images", validation_share=0.25)
+    assert found.classes == whole.classes
+    assert contents(found.train) == contents(whole.train)
+    assert contents(found.validation) == contents(whole.validation)
+
+
 def test_names_that_are_no_utf_8(tmp_path: Path) -> None:
     write_tree(tmp_path / "images", num_per_class=4)
     odd = os.fsencode(tmp_path / "images" / "disc") + b"/caf\xe9 \xf0.png"
