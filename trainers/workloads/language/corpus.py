@@ -68,8 +68,8 @@ class Corpus:
 def read_corpus(source: CorpusSource, *, cache_directory: Path) -> Corpus:
     """The corpus, tokenised now unless it is in the cache: keyed by content, tokenizer and split, not by place.
 
-    A document is a text file, or a row of Parquet. Documents are held out whole. A single text file is cut instead: its
-    last lines are for validation.
+    A document is a text file that is not empty, or a row of Parquet. Documents are held out whole. A single text file
+    is cut instead: its last lines are for validation.
 
     Raises:
         ValueError: a path, pattern, column or tokenizer is wrong, text is not UTF-8, or there is too little to split.
@@ -105,8 +105,16 @@ def read_corpus(source: CorpusSource, *, cache_directory: Path) -> Corpus:
 
 
 def text_files(option: str, path: str, pattern: str | None) -> list[DataFile]:
-    """The text and Parquet files at a path."""
-    return data_files(option, path, suffixes=(*TEXT_SUFFIXES, *PARQUET_SUFFIXES), pattern=pattern)
+    """The text and Parquet files at a path, but for empty ones, which are no documents.
+
+    Raises:
+        ValueError: there is none.
+    """
+    files = data_files(option, path, suffixes=(*TEXT_SUFFIXES, *PARQUET_SUFFIXES), pattern=pattern)
+    found = [file for file in files if file.num_bytes > 0]
+    if not found:
+        raise ValueError(f"{option} {path!r} has nothing but empty files")
+    return found
 
 
 def _share(source: CorpusSource) -> float:

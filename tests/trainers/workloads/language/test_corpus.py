@@ -76,9 +76,8 @@ def test_files_are_documents_that_end_and_are_on_one_side(directory: Path, tmp_p
     assert corpus.train_tokens.dtype == np.uint16
     assert corpus.num_tokens == 257
     train, validation = byte_documents(corpus.train_tokens), byte_documents(corpus.validation_tokens)
-    # The empty file is held out or not like any other, but is no document.
     assert sorted(train + validation) == sorted(document(number) for number in range(40) if number != 7)
-    assert 9 <= len(validation) <= 10
+    assert len(validation) == 10
     num_bytes = sum(len(text.encode()) for text in validation)
     assert corpus.bytes_per_validation_token == num_bytes / (num_bytes + len(validation))
 
@@ -103,6 +102,20 @@ def test_a_single_text_file_is_cut_at_a_line(tmp_path: Path) -> None:
     assert train + validation == text
     assert train.endswith("\n")
     assert len(validation.encode()) == pytest.approx(0.2 * len(text.encode()), abs=200)  # a line or two
+
+
+def test_the_only_text_file_that_is_not_empty_is_cut(tmp_path: Path) -> None:
+    whole = tmp_path / "text" / "whole.txt"
+    whole.parent.mkdir()
+    whole.write_text("".join(document(number) for number in range(30)))
+    alone = read(tmp_path, whole)
+    (tmp_path / "text" / "empty.txt").touch()
+    beside = read(tmp_path, tmp_path / "text")
+    assert np.array_equal(beside.train_tokens, alone.train_tokens)
+    assert np.array_equal(beside.validation_tokens, alone.validation_tokens)
+    whole.write_text("")
+    with pytest.raises(ValueError, match=r"^path '.*text' has nothing but empty files$"):
+        read(tmp_path, tmp_path / "text")
 
 
 def test_a_text_file_of_one_line_is_cut_at_a_character(tmp_path: Path) -> None:
