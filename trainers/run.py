@@ -7,8 +7,8 @@
 
 Rank 0 prints one JSON object per measurement. Exit status: 0 done, 2 an argument, the config or the checkpoint
 directory is refused (the message names the field), 3 diverged, 4 another rank was lost (started again, the trial goes
-on from its newest checkpoint), 1 a checkpoint or the weights could not be written, the batches ended, or anything else,
-with a traceback.
+on from its newest checkpoint), 1 a checkpoint or the weights could not be written, the batches ended, the workload
+called sys.exit (whatever status it gave), or anything else, with a traceback.
 Under torchrun these are the ranks' own statuses, which it reports; torchrun itself then ends with 1.
 """
 
@@ -28,6 +28,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 from torch import nn
@@ -49,6 +50,7 @@ from trainers.ranks.lost_ranks import is_of_a_lost_rank
 from trainers.storage import InvalidPlace, Place, place_of
 from trainers.weights import check_weights_file, whole_weights, write_weights
 from trainers.workload.batches import BatchesEnded
+from trainers.workload.user_workload import explain
 
 DONE = 0
 FAILED = 1
@@ -78,10 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     else:
         status = _train(config, context)
     if status == LOST or (status == REFUSED and context.world_size > 1):
-        # Leaving in good order would wait for the lost rank, or for ranks that refuse nothing: data may be missing on
-        # one machine alone.
-        sys.stdout.flush()
-        os._exit(status)
+        _end_at_once(status)  # data may be missing on one machine alone
     # Not in a `finally`: a rank that fails in its own way must not wait for the others.
     leave_process_group()
     return status
@@ -112,7 +111,18 @@ def _train(config: TrialConfig, context: RankContext) -> int:
             raise
         sys.stderr.write(f"rank {context.rank} lost another rank: {error}\n")
         return LOST
+    except SystemExit as left:  # raised by a workload's own code alone, and silent if it went on
+        sys.stderr.write(f"rank {context.rank} failed in code of the workload: {explain(left)}\n")
+        if context.world_size > 1:
+            _end_at_once(FAILED)
+        return FAILED
     return DONE
+
+
+def _end_at_once(status: int) -> NoReturn:
+    """Ends the process as it is: leaving in good order would wait for a rank that is lost, or that goes on."""
+    sys.stdout.flush()
+    os._exit(status)
 
 
 class _WeightsNotWritten(Exception):

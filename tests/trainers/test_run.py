@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.support.trainers.broken_workloads import SoundStream
 from tests.support.trainers.trials import determined, small_trial
 from tests.support.waiting import run_in_a_session, started
 from trainers.config import OptimizerConfig, TrialConfig
@@ -21,6 +23,22 @@ from trainers.run import DIVERGED, DONE, FAILED, REFUSED, main
 pytestmark = pytest.mark.processes
 
 DIVERGING = small_trial(OptimizerConfig("sgd", {"lr": 1e6}))
+
+
+class LeavesOnTheLastRank(SoundStream):
+    """A workload that calls `sys.exit(3)` on the last rank."""
+
+    def train_batches(self, *, rank: int, world_size: int, **arguments: Any) -> Iterator[Any]:
+        if rank == world_size - 1:
+            sys.exit(3)
+        return super().train_batches(rank=rank, world_size=world_size, **arguments)
+
+
+def leaving_trial() -> TrialConfig:
+    """A trial of the workload that leaves."""
+    workload = f"{LeavesOnTheLastRank.__module__}:{LeavesOnTheLastRank.__name__}"
+    config = replace(small_trial("adamw", num_steps=9), workload=workload, workload_options={}, batch_size=12)
+    return replace(config, evaluate_every=3)
 
 
 def config_file(directory: Path, config: TrialConfig) -> str:
@@ -205,6 +223,20 @@ def test_batches_that_end_end_with_1_and_the_step(tmp_path: Path, capsys: pytest
     captured = capsys.readouterr()
     assert [line["step"] for line in measurements(captured.out)] == [3]
     assert captured.err.startswith(f"the batches of {workload} end before step 5 of 9: they must be endless")
+
+
+def test_a_workload_that_exits_ends_with_1_and_its_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([config_file(tmp_path, leaving_trial())]) == FAILED
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("rank 0 failed in code of the workload: it called sys.exit(3) (test_run.py, line ")
+
+
+def test_torchrun_reports_the_rank_whose_workload_exits(tmp_path: Path) -> None:
+    result = torchrun(config_file(tmp_path, leaving_trial()))
+    assert result.returncode == 1
+    assert "rank 1 failed in code of the workload: it called sys.exit(3) (" in result.stderr
+    assert "rank 0 failed" not in result.stderr
 
 
 def test_a_killed_trial_goes_on_in_a_new_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
