@@ -154,7 +154,7 @@ def test_the_commands_say_what_they_did_and_what_is_missing(sqlite_database: Dat
     file = tmp_path / "copy"
     made = run("backup", str(file), "--database-url", sqlite_database.url)
     assert made.exit_code == 0
-    assert "holds 1 jobs" in made.output
+    assert "holds 1 job," in made.output
     assert "checkpoints are not in it" in made.output
     again = run("backup", str(file), "--database-url", sqlite_database.url)
     assert again.exit_code == 1
