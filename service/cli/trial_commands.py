@@ -20,6 +20,7 @@ from service.cli.asking import (
     say_json_line,
     say_json_list,
 )
+from service.evidence.in_words.wording import counted
 
 if TYPE_CHECKING:
     from service.api.schemas.output import OutputRead
@@ -78,7 +79,7 @@ def checkpoints(
         if as_json and download is None:
             say_json_list(found)
         for each in () if as_json else found:
-            ranks = "damaged" if each.world_size is None else f"{each.world_size} ranks"
+            ranks = "damaged" if each.world_size is None else counted(each.world_size, "rank")
             say(f"{each.name}  {each.num_bytes} bytes  {ranks}{'' if each.is_whole else '  not whole'}")
         if download is None:
             if not found and not as_json:

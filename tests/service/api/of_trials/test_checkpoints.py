@@ -163,7 +163,7 @@ def test_the_client_copies_a_checkpoint_and_checks_it(
         assert sorted(path.name for path in target.iterdir()) == ["manifest.json", FILE]
         asked = ["checkpoints", trial, "0", "--url", address, "--download", str(tmp_path / "here")]
         told = CliRunner().invoke(app, asked).stdout
-        assert told.startswith(f"step-00000040  {checkpoint.num_bytes} bytes  1 ranks\ncopied to")
+        assert told.startswith(f"step-00000040  {checkpoint.num_bytes} bytes  1 rank\ncopied to")
         assert (tmp_path / "here" / "step-00000040" / FILE).read_bytes() == TENSORS
         as_json = json.loads(CliRunner().invoke(app, [*asked, "--json"]).stdout)
         assert as_json == {**checkpoint.model_dump(mode="json"), "path": str(tmp_path / "here" / "step-00000040")}
