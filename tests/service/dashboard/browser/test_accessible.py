@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_until_live
+from tests.support.service.external import submit_external
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories.jobs import Story
 
@@ -31,6 +33,28 @@ def test_axe_finds_nothing_while_a_job_runs_and_its_dialogs_are_open(page: Page,
     page.locator("#cancel").click()
     expect(page.locator("#confirm-cancel")).to_be_visible()
     assert_accessible(page)
+
+
+@pytest.mark.parametrize("width", [320, 390, 640, 1280])
+def test_the_name_of_a_metric_is_read_in_lines_beside_or_above_its_range(
+    page: Page, sqlite_database: Database, width: int
+) -> None:
+    long = "validation_loss_of_the_averaged_weights_on_held_out_shards"
+    for metric, num_lines in (("validation_loss", 1), (long, 3)):
+        external = {"lease_seconds": 60.0, "metrics": {metric: "minimize"}}
+        job = submit_external(sqlite_database, external=external, objectives=[{"metric": metric}])
+        page.set_viewport_size({"width": width, "height": 800})
+        page.goto(f"/jobs/{job}")
+        filters = page.locator("#trial-filters")
+        legend, low, high = filters.evaluate(
+            """(form) => [...form.querySelectorAll('[data-range=""] :is(legend, input)')].map(
+                 (part) => part.getBoundingClientRect().toJSON())"""
+        )
+        assert legend["height"] <= 20 * num_lines
+        assert low["y"] == high["y"]
+        assert min(low["width"], high["width"]) >= 90
+        assert high["x"] + high["width"] <= width
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_the_end_of_a_job_does_not_move_what_the_reader_looks_at(page: Page, running: Story) -> None:
