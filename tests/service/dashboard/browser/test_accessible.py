@@ -13,6 +13,7 @@ from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.support.service.external import submit_external
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories.jobs import Story
+from tests.support.service.stories.trials import print_lines
 
 
 def test_axe_finds_nothing_on_the_pages_of_a_job_that_has_ended(page: Page, finished: Story) -> None:
@@ -27,6 +28,10 @@ def test_axe_finds_nothing_on_the_pages_of_a_job_that_has_ended(page: Page, fini
 
 
 def test_axe_finds_nothing_while_a_job_runs_and_its_dialogs_are_open(page: Page, running: Story) -> None:
+    running.begin(5)
+    print_lines(running, 5, ["begun"])
+    running.begin(6)
+    running.diverge(6)
     open_page(page, running)
     wait_until_live(page)
     assert_accessible(page)

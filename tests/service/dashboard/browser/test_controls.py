@@ -144,24 +144,24 @@ def test_a_trial_is_stopped_and_another_tried_again_from_the_table_after_a_quest
     page.get_by_role("button", name="Stop trial 5").click()
     page.get_by_role("dialog", name="Stop trial 5?").get_by_role("button", name="Stop trial").click()
     expect(page.locator("#trial-5")).to_contain_text("stopping")
-    page.get_by_role("button", name="Try trial 6 again").click()
+    page.get_by_role("button", name="Retry trial 6").click()
     dialog = page.get_by_role("dialog", name="Try trial 6 again?")
     expect(dialog).to_contain_text("up to 200 steps")
     dialog.get_by_role("button", name="Leave it").click()
     expect(dialog).to_be_hidden()
-    page.get_by_role("button", name="Try trial 6 again").click()
+    page.get_by_role("button", name="Retry trial 6").click()
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(page.locator("#trial-6")).to_contain_text("failed (diverged)")
     with sqlite_database.reading() as session:
         assert TrialRepository(session).get(running.job_id, 6).state is TrialState.FAILED
 
-    page.get_by_role("button", name="Try trial 6 again").click()
+    page.get_by_role("button", name="Retry trial 6").click()
     dialog.get_by_role("button", name="Try again").click()
     expect(page.locator("#trial-6")).to_contain_text("queued")
     expect(page.locator("#facts")).to_contain_text("restarting")
     assert sent == ["5/stop", "6/retry"]
-    expect(page.get_by_role("button", name="Try trial 0 again")).to_have_count(0)
+    expect(page.get_by_role("button", name="Retry trial 0")).to_have_count(0)
     assert page.locator("button.pick[aria-pressed=true]").count() == 0
 
 
