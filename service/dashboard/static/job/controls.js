@@ -1,5 +1,6 @@
 // The buttons of a job's page that ask the API for something, and the dialogs before them.
 
+import { openDialog } from "../shared/dialogs.js";
 import { complain, forgetProblem, send } from "./asking.js";
 import { records } from "./records.js";
 
@@ -32,8 +33,7 @@ export function controls(shown, isFinal) {
     return (number) => {
       dialog.dataset.number = number;
       dialog.querySelector("[data-trial]").textContent = number;
-      dialog.returnValue = "";
-      dialog.showModal();
+      openDialog(dialog);
     };
   }
 
@@ -44,8 +44,7 @@ export function controls(shown, isFinal) {
 
   function askForBudget(button) {
     for (const field of fields) field.value = button.getAttribute(`data-${field.name.replaceAll("_", "-")}`);
-    budget.returnValue = "";
-    budget.showModal();
+    openDialog(budget);
   }
 
   async function changeBudget() {
@@ -61,10 +60,8 @@ export function controls(shown, isFinal) {
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
-    if (button?.id === "cancel") {
-      confirmation.returnValue = "";
-      confirmation.showModal();
-    } else if (button?.id === "change-budget") askForBudget(button);
+    if (button?.id === "cancel") openDialog(confirmation);
+    else if (button?.id === "change-budget") askForBudget(button);
     else if (button?.dataset.act in trialActions) trialActions[button.dataset.act](button.closest("tr").dataset.number);
     else if (button?.dataset.act === "close") button.closest("dialog").close("");
     else if (button?.dataset.act) act(() => send("POST", `/${button.dataset.act}`, `${button.textContent} failed`));

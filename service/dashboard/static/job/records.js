@@ -1,5 +1,7 @@
 // A job as a record: notes, clones, deletion. Each is asked for in a dialog, and then of the API.
 
+import { openDialog } from "../shared/dialogs.js";
+
 /**
  * Opens the dialogs of `data-ask` buttons and does what is chosen in them.
  * `send(method, path, failure, body)` asks the API about the job and gives the response; `act(action)` shows what came
@@ -14,8 +16,7 @@ export function records(send, act) {
     const asked = event.target.closest("button[data-ask]")?.dataset.ask;
     if (!asked) return;
     if (asked === "notes-dialog") notes.value = document.querySelector("#notes .notes")?.textContent ?? "";
-    dialog(asked).returnValue = "";
-    dialog(asked).showModal();
+    openDialog(dialog(asked));
   });
 
   function chosen(id, value, action) {

@@ -1,5 +1,6 @@
 // What is done to many jobs at once: after a question, told with what was refused, and undone where that is possible.
 
+import { openDialog } from "../shared/dialogs.js";
 import { chooseNone, chosenJobs } from "./choosing.js";
 
 const ACTIONS = {
@@ -73,8 +74,7 @@ function ask(action) {
   go.textContent = button ?? verb;
   go.classList.toggle("danger", isDanger === true);
   asked = { action, jobs };
-  dialog.returnValue = "";
-  dialog.showModal();
+  openDialog(dialog);
 }
 
 /** `shown()` brings the list up to date. */

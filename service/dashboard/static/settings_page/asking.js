@@ -1,5 +1,7 @@
 // Requests to the API, and the dialogs before them. What is refused is told where it was asked for.
 
+import { openDialog } from "../shared/dialogs.js";
+
 /** Sends a request to the API, and gives the JSON of its answer (null: it has none); what it refuses is thrown. */
 export async function ask(method, url, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
@@ -42,7 +44,7 @@ export function dialog(id) {
     problem,
     open() {
       if (find(".problem")) problem("");
-      element.showModal();
+      openDialog(element);
     },
     /** `action(fields)` does what the form asks for. It stays open, and tells why, if that throws. */
     onSubmit(action) {

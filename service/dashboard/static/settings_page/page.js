@@ -1,6 +1,7 @@
 // The page of the settings: its buttons ask the API, and the page then shows what there is.
 
 import { copyOnClick } from "../shared/copying.js";
+import { openDialog } from "../shared/dialogs.js";
 import { fetchPage } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
 import { keepTimes } from "../shared/times.js";
@@ -19,7 +20,7 @@ document.addEventListener("click", (event) => {
   const opened = document.getElementById(id);
   const problem = opened.querySelector(".problem");
   if (problem) problem.hidden = true;
-  opened.showModal();
+  openDialog(opened);
 });
 
 tokens(refresh);

@@ -1,5 +1,7 @@
 // The buttons of a trial's page that ask the API for something, and the dialogs before them.
 
+import { openDialog } from "../shared/dialogs.js";
+
 /** A value as it was written: JSON, or else a text. */
 function valueOf(text) {
   try {
@@ -48,10 +50,7 @@ export function controls({ trial, send, complain, forgetProblem }, shown) {
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
-    if (button?.dataset.ask) {
-      const dialog = document.getElementById(button.dataset.ask);
-      dialog.returnValue = "";
-      dialog.showModal();
-    } else if (button?.dataset.act === "close") button.closest("dialog").close("");
+    if (button?.dataset.ask) openDialog(document.getElementById(button.dataset.ask));
+    else if (button?.dataset.act === "close") button.closest("dialog").close("");
   });
 }

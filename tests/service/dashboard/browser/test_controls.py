@@ -13,7 +13,7 @@ from service.domain import JobState, TrialState
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import release_job
-from service.use_cases.steer import cancel_job, change_budget, resume_job
+from service.use_cases.steer import cancel_job, change_budget, pause_job, resume_job
 from tests.service.dashboard.conftest import Watched, open_page, wait_until_live
 from tests.support.service.callers import asking, give_token
 from tests.support.service.scenarios import add_worker, claim
@@ -60,6 +60,29 @@ def test_a_job_is_cancelled_after_a_question(page: Page, running: Story, sqlite_
     expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
     expect(page.locator("tbody tr")).to_have_count(1)
     assert page.request.get(address).status == 404
+
+
+def test_after_a_dialog_the_keyboard_is_where_it_was_though_the_page_has_changed(
+    page: Page, running: Story, sqlite_database: Database
+) -> None:
+    open_page(page, running)
+    wait_until_live(page)
+    heading = page.get_by_role("heading", level=1)
+    for opener, change, told, focused in (
+        ("Cancel job", pause_job, "pausing", page.locator("#cancel")),
+        ("Clone", resume_job, "running", page.get_by_role("button", name="Clone", exact=True)),
+        ("Cancel job", cancel_job, "cancelled", heading),  # the button is gone
+    ):
+        page.get_by_role("button", name=opener, exact=True).focus()
+        page.keyboard.press("Enter")
+        dialog = page.get_by_role("dialog")
+        expect(dialog).to_be_visible()
+        with sqlite_database.writing() as session:
+            change(session, running.job_id, now=datetime.now(UTC))
+        expect(page.locator("#facts")).to_contain_text(told)
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_hidden()
+        expect(focused).to_be_focused()
 
 
 def test_a_running_job_is_paused_and_goes_on(page: Page, running: Story, sqlite_database: Database) -> None:
