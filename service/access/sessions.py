@@ -12,7 +12,10 @@ from datetime import UTC, datetime, timedelta
 
 from itsdangerous import BadSignature, URLSafeSerializer
 
+from service.hosts import read_authority
+
 COOKIE = "shampoo_tuner_session"
+"""The cookie's name, or the beginning of it: `cookie_name`."""
 SIGNING_KEY = "sessions"
 """The name of the key in the database."""
 LIFETIME = timedelta(hours=12)
@@ -25,6 +28,16 @@ class Session:
     prefix: str
     """Of the token that it stands for."""
     begun_at: datetime
+
+
+def cookie_name(host: str) -> str:
+    """The name of the cookie where a service is asked for by this `Host`.
+
+    A browser sends the cookies of a host to all its ports. With the port in the name, the sessions of two services on
+    one host, as of two tunnels that begin at `localhost`, do not take each other's place.
+    """
+    asked = read_authority(host)
+    return COOKIE if asked is None or asked.port is None else f"{COOKIE}_{asked.port}"
 
 
 def signed(prefix: str, *, key: str, now: datetime) -> str:

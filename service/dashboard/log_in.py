@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from service.access.audit import record_deed
 from service.access.caller import Caller, Scope
-from service.access.sessions import COOKIE, LIFETIME, SIGNING_KEY, signed
+from service.access.sessions import LIFETIME, SIGNING_KEY, cookie_name, signed
 from service.access.tokens import end_sessions, read_token_text
 from service.api.dependencies import DatabaseDependency, DoorsDependency, Now, TurnsDependency, address_of
 from service.dashboard.rendering import page
@@ -69,7 +69,7 @@ async def log_in(
     # Behind a proxy that speaks TLS the service is asked by http; the page's origin tells what the browser sees.
     is_secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     response.set_cookie(
-        COOKIE,
+        _cookie_name(request),
         signed(text.prefix, key=key, now=now),
         max_age=int(LIFETIME.total_seconds()),
         httponly=True,
@@ -84,7 +84,7 @@ async def log_out(
     request: Request, doors: DoorsDependency, database: DatabaseDependency, turns: TurnsDependency, now: Now
 ) -> Response:
     """Ends the sessions of the token, on other machines, too, and has the browser forget this one."""
-    cookie = request.cookies.get(COOKIE)
+    cookie = request.cookies.get(_cookie_name(request))
     caller = None if cookie is None else await doors.by_session(cookie, now)
 
     def end(caller: Caller, prefix: str) -> None:
@@ -97,7 +97,7 @@ async def log_out(
             await run_in_threadpool(end, caller, caller.token)
         doors.forget(caller.token)
     response = RedirectResponse("/login", HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
-    response.delete_cookie(COOKIE, httponly=True, samesite="lax")
+    response.delete_cookie(_cookie_name(request), httponly=True, samesite="lax")
     return response
 
 
@@ -105,6 +105,10 @@ def _form(request: Request, next_page: str, *, problem: str | None = None) -> Re
     context = {"next": _own(next_page), "problem": problem, "hours": int(LIFETIME.total_seconds() // 3600)}
     status = HTTPStatus.OK if problem is None else HTTPStatus.UNAUTHORIZED
     return page(request, "login.html", context, status_code=status)
+
+
+def _cookie_name(request: Request) -> str:
+    return cookie_name(request.headers.get("host", ""))
 
 
 def _own(next_page: str) -> str:

@@ -86,7 +86,8 @@ _COOKIE = APIKeyCookie(
     name=COOKIE,
     auto_error=False,
     scheme_name="session",
-    description="Of a browser that has logged in. Changes must come from a page of the service.",
+    description="Of a browser that has logged in. The name ends in `_` and the port, where the address has one. "
+    "Changes must come from a page of the service.",
 )
 
 

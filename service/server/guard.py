@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.access.caller import Caller
 from service.access.policy import OPEN_BELOW, READING, needed_scope
-from service.access.sessions import COOKIE
+from service.access.sessions import cookie_name
 from service.access.tokens import read_token_text
 from service.api import problems
 from service.api.dependencies import address_of
@@ -72,7 +72,7 @@ class Guard:
         caller = await self._doors.anybody(now)
         if caller is None:
             given = request.headers.get("authorization")
-            cookie = request.cookies.get(COOKIE)
+            cookie = request.cookies.get(cookie_name(request.headers.get("host", "")))
             if given is not None:
                 scheme, _, text = given.partition(" ")
                 token = read_token_text(text.strip()) if scheme.lower() == "bearer" else None

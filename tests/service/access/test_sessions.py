@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from service.access.caller import Scope
-from service.access.sessions import COOKIE, LIFETIME, signed
+from service.access.sessions import LIFETIME, cookie_name, signed
 from service.access.tokens import revoke_token
 from service.store.repositories import AuditRepository, TokenRepository
 from service.store.session import Database
@@ -31,6 +32,10 @@ class World:
     def page(self) -> dict[str, str]:
         """What a browser sends with a change that a page of the service asks for."""
         return {"Origin": self.asked.url, "Sec-Fetch-Site": "same-origin"}
+
+    @property
+    def cookie(self) -> str:
+        return cookie_name(urlsplit(self.asked.url).netloc)
 
     def log_in(self, http: httpx.Client, *, next_page: str = "/", **headers: str) -> httpx.Response:
         return http.post("/login", data={"token": self.token, "next": next_page}, headers={**self.page, **headers})
@@ -65,7 +70,7 @@ def test_a_session_may_what_its_token_may_and_ends_with_log_out(world: World) ->
             assert stream.status_code == 200
         assert http.post(f"/v1/jobs/{world.job}/pause", headers=world.page).json()["state"] == "paused"
         assert http.get("/v1/admin/audit").status_code == 403
-        copied = {"Cookie": f"{COOKIE}={http.cookies[COOKIE]}"}
+        copied = {"Cookie": f"{world.cookie}={http.cookies[world.cookie]}"}
         out = http.post("/logout", headers=world.page)
         assert (out.status_code, out.headers["location"]) == (303, "/login")
         assert http.get("/v1/jobs").status_code == 401
@@ -130,15 +135,43 @@ def test_a_session_ends_with_its_token_and_after_its_time(world: World) -> None:
         assert (refused.status_code, "no valid token" in refused.text) == (401, True)
 
 
+def test_services_on_two_ports_of_a_host_have_sessions_apart(world: World) -> None:
+    bo = give_token(world.database, "bo", Scope.READ, clock=world.clock)
+    with asking(world.database, clock=world.clock) as other, world.asked.client() as http:
+        world.log_in(http)
+        pages = {"Origin": other.url}
+        assert http.post(f"{other.url}/login", data={"token": bo}, headers=pages).status_code == 303
+        assert "<b>ada</b>" in http.get("/").text
+        assert "<b>bo</b>" in http.get(f"{other.url}/").text
+        assert http.post(f"{other.url}/logout", headers=pages).status_code == 303
+        assert [http.get(f"{url}/v1/jobs").status_code for url in (world.asked.url, other.url)] == [200, 401]
+
+
+@pytest.mark.parametrize(
+    ("host", "ending"),
+    [
+        ("localhost:8730", "_8730"),
+        ("tuner.example.org", ""),
+        ("[::1]:8730", "_8730"),
+        ("[::1]", ""),
+        ("localhost:", ""),
+        ("", ""),
+        ("a:1;x=y", ""),
+    ],
+)
+def test_the_cookie_is_named_by_the_port(host: str, ending: str) -> None:
+    assert cookie_name(host) == f"shampoo_tuner_session{ending}"
+
+
 def test_a_forged_cookie_is_none(world: World) -> None:
     prefix = world.token.split("_")[1]
     with world.asked.client() as http:
-        cookie = world.log_in(http).cookies[COOKIE]
+        cookie = world.log_in(http).cookies[world.cookie]
         http.cookies.clear()
         for forged in ("", "x", cookie[:-1], cookie[1:], signed(prefix, key="00" * 32, now=world.clock.now), prefix):
-            answer = http.get("/v1/jobs", headers={"Cookie": f"{COOKIE}={forged}"})
+            answer = http.get("/v1/jobs", headers={"Cookie": f"{world.cookie}={forged}"})
             assert answer.status_code == 401, forged
-        assert http.get("/v1/jobs", headers={"Cookie": f"{COOKIE}={cookie}"}).status_code == 200
+        assert http.get("/v1/jobs", headers={"Cookie": f"{world.cookie}={cookie}"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -233,7 +266,7 @@ def test_a_page_offers_what_its_caller_may(world: World) -> None:
         with asked.client() as http:
             answer = World(asked, world.database, world.clock, tokens[Scope.METRICS], "").log_in(http)
             assert (answer.status_code, "lacks the scope read" in answer.text) == (401, True)
-            assert COOKIE not in http.cookies
+            assert dict(http.cookies) == {}
     nothing = [(False, False)] * 2
     assert offered == {
         Scope.READ: nothing,
