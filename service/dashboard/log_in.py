@@ -79,6 +79,11 @@ async def log_in(
     return response
 
 
+@router.get("/session", status_code=HTTPStatus.NO_CONTENT)
+async def session() -> None:
+    """Nothing, to whoever is let in: open pages ask whether their session lasts. `Guard` answers where it has ended."""
+
+
 @router.post("/logout")
 async def log_out(
     request: Request, doors: DoorsDependency, database: DatabaseDependency, turns: TurnsDependency, now: Now

@@ -80,7 +80,7 @@ class Guard:
             elif cookie is not None:
                 caller = await self._doors.by_session(cookie, now)
             if caller is None:
-                return self._too_often(request, None) or _unknown(request, given is not None)
+                return self._too_often(request, None) or _unknown(request, given, cookie)
             if given is None and method not in READING and not any(name in request.headers for name in OF_BROWSERS):
                 return _of_no_page(request)
         if refusal := self._too_often(request, caller):
@@ -105,24 +105,34 @@ class Guard:
         )
 
 
-def _unknown(request: Request, has_token: bool) -> Response:
-    """401; a browser that asks for a page is led to where it can log in."""
+def _unknown(request: Request, given: str | None, cookie: str | None) -> Response:
+    """401; a browser that asks for a page is led to where it can log in.
+
+    Args:
+        given: the `Authorization`, which counts before a cookie.
+        cookie: of a session that has ended, or that never was.
+    """
     path = request.scope["path"]
     if request.method in READING and wants_page(request):
         query = request.scope["query_string"].decode("latin-1")
         wanted = quote(path + (f"?{query}" if query else ""), safe="/")
         return RedirectResponse(f"{LOG_IN}?next={wanted}", HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
-    detail = (
-        "the token is not known here, has expired or was revoked"
-        if has_token
-        else "send a token as `Authorization: Bearer shampoo_...`; commands take it from SHAMPOO_TUNER_TOKEN, "
-        "and `shampoo-tuner token create` makes one"
-    )
-    challenge = f'{BEARER}, error="invalid_token"' if has_token else BEARER
+    slug, title, challenge = "unauthenticated", "A valid token is needed", BEARER
+    if given is not None:
+        detail = "the token is not known here, has expired or was revoked"
+        challenge = f'{BEARER}, error="invalid_token"'
+    elif cookie is not None:
+        slug, title = "session-ended", "The session has ended"
+        detail = f"it has lasted its time, was logged out, or its token has ended; {LOG_IN} begins another one"
+    else:
+        detail = (
+            "send a token as `Authorization: Bearer shampoo_...`; commands take it from SHAMPOO_TUNER_TOKEN, "
+            "and `shampoo-tuner token create` makes one"
+        )
     return problem_response(
         HTTPStatus.UNAUTHORIZED,
-        "unauthenticated",
-        "A valid token is needed",
+        slug,
+        title,
         detail,
         instance=path,
         headers={"WWW-Authenticate": challenge},

@@ -125,8 +125,13 @@ def test_a_session_ends_with_its_token_and_after_its_time(world: World) -> None:
         world.log_in(http)
         world.clock.advance(LIFETIME.total_seconds() - 5)
         assert http.get("/v1/jobs").status_code == 200
+        assert http.get("/session").status_code == 204
         world.clock.advance(10)
-        assert http.get("/v1/jobs").status_code == 401
+        for answer in (http.get("/v1/jobs"), http.get("/session"), http.post("/v1/jobs", headers=world.page)):
+            problem = answer.json()
+            assert (answer.status_code, problem["type"]) == (401, "urn:shampoo-tuner:problem:session-ended")
+            assert (problem["title"], "/login" in problem["detail"]) == ("The session has ended", True)
+            assert "Bearer" not in problem["detail"]
         world.log_in(http)
         assert http.get("/v1/jobs").status_code == 200
         world.revoke()

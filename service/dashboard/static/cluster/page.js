@@ -2,6 +2,7 @@
 
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
+import { hasEnded } from "../shared/session.js";
 import { keepTimes } from "../shared/times.js";
 
 const LOOK_MS = 5000;
@@ -13,4 +14,4 @@ async function refresh() {
 keepTimes();
 follow("/v1/events", refresh);
 // What fails, the stream above tells and tries again.
-setInterval(() => document.hidden || refresh().catch(() => {}), LOOK_MS);
+setInterval(() => document.hidden || hasEnded() || refresh().catch(() => {}), LOOK_MS);

@@ -1,5 +1,7 @@
 // Requests to the API about this page's job, and what it refuses.
 
+import { request, SessionEnded } from "../shared/session.js";
+
 export const api = `/v1/jobs/${encodeURIComponent(document.getElementById("job").dataset.jobId)}`;
 
 export function complain(error) {
@@ -15,7 +17,10 @@ export function forgetProblem() {
 /** Sends a request to the API, and gives its response; what it refuses is thrown, prefixed by `failure`. */
 export async function send(method, path, failure, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
-  const response = await fetch(api + path, { method, headers, body: body && JSON.stringify(body) });
+  const options = { method, headers, body: body && JSON.stringify(body) };
+  const response = await request(api + path, options).catch((error) => {
+    throw error instanceof SessionEnded ? new Error(`${failure}: ${error.message}`) : error;
+  });
   if (!response.ok) {
     const answer = await response.json().catch(() => ({}));
     throw new Error(`${failure}: ${answer.detail ?? answer.title ?? response.status}`);

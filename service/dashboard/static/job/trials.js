@@ -5,6 +5,7 @@
 
 import { chosenPairs, choosePairs } from "../shared/address.js";
 import { patch } from "../shared/patch.js";
+import { request } from "../shared/session.js";
 import { FILTERS } from "./trial_filters.js";
 
 const NAMES = [...FILTERS, "order_by", "page"];
@@ -57,7 +58,7 @@ export function trials(picking, filters) {
     const url = `${path}?${new URLSearchParams([...others, ...pairs, ...more])}`;
     const headers = { Accept: "text/html" };
     if (known.url === url) headers["If-None-Match"] = known.tag;
-    const response = await fetch(url, { headers, cache: "no-store" });
+    const response = await request(url, { headers, cache: "no-store" });
     if (response.status === 304) return null;
     if (!response.ok) {
       const answer = await response.json().catch(() => ({}));

@@ -1,6 +1,7 @@
 // What is done to many jobs at once: after a question, told with what was refused, and undone where that is possible.
 
 import { openDialog } from "../shared/dialogs.js";
+import { request, SessionEnded } from "../shared/session.js";
 import { chooseNone, chosenJobs } from "./choosing.js";
 
 const ACTIONS = {
@@ -19,7 +20,7 @@ let asked = null; // what the dialog names, whatever has become of the choices s
 
 async function send(address, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
-  const response = await fetch(address, { method: "POST", headers, body: body && JSON.stringify(body) });
+  const response = await request(address, { method: "POST", headers, body: body && JSON.stringify(body) });
   const answer = await response.json().catch(() => ({}));
   return { ok: response.ok, answer, problem: answer.detail ?? answer.title ?? `The service answered ${response.status}.` };
 }
@@ -57,11 +58,12 @@ function tell(action, jobs, refused, shown) {
 async function act(action, jobs, shown) {
   try {
     tell(action, jobs, await outcomes(action, jobs), shown);
-  } catch {
-    tell(action, jobs, jobs.map(() => "the service does not answer"), shown);
+  } catch (error) {
+    const why = error instanceof SessionEnded ? error.message : "the service does not answer";
+    tell(action, jobs, jobs.map(() => why), shown);
   }
   chooseNone();
-  await shown();
+  await shown().catch(() => {}); // what does not come, the stream brings
 }
 
 function ask(action) {

@@ -45,7 +45,7 @@ async function renew() {
 }
 
 arrived.firstElementChild.addEventListener("click", async () => {
-  await renew();
+  await renew().catch(() => {}); // why it did not come, the stream tells
   document.querySelector("#jobs .name")?.focus();
 });
 

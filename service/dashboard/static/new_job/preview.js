@@ -2,6 +2,7 @@
 
 import { estimate, faultsOf } from "./asking.js";
 import { optimizerTitle } from "./catalogue.js";
+import { hasEnded } from "../shared/session.js";
 
 const PAUSE_MS = 600;
 const MAX_AGAIN = 6;
@@ -72,6 +73,10 @@ function show(found) {
   box.hidden = false;
 }
 
+function verdictOf(number) {
+  return `Not valid yet: ${number === 1 ? "one thing is" : `${number} things are`} to mend.`;
+}
+
 /** Gives `ask(document, places)`; `showFaults` tells what is wrong. */
 export function preview(showFaults) {
   let timer = null;
@@ -103,7 +108,9 @@ export function preview(showFaults) {
         const faults = faultsOf(answer);
         showFaults(faults, places);
         box.hidden = true;
-        tell(answer.status === 422 ? `Not valid yet: ${faults.length === 1 ? "one thing is" : `${faults.length} things are`} to mend.` : "Not known.", "wrong");
+        if (hasEnded()) asked = null; // after a new log-in the same is asked again
+        const unknown = hasEnded() ? "Not known: your session has ended." : "Not known.";
+        tell(answer.status === 422 ? verdictOf(faults.length) : unknown, "wrong");
       }
     } catch (error) {
       if (own.signal.aborted || running !== own) return;
@@ -131,11 +138,11 @@ export function preview(showFaults) {
       running = null;
       asked = null;
     },
-    /** Says that there is nothing to ask about, as a field holds no value. */
+    /** Says that there is nothing to ask about: so many things are wrong with the job, or, with none, who sends it. */
     refuse(number) {
       this.stop();
       box.hidden = true;
-      tell(`Not valid yet: ${number === 1 ? "one thing is" : `${number} things are`} to mend.`, "wrong");
+      tell(number === 0 && hasEnded() ? "Not submitted: your session has ended." : verdictOf(number), "wrong");
     },
   };
 }

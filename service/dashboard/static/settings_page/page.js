@@ -4,14 +4,25 @@ import { copyOnClick } from "../shared/copying.js";
 import { openDialog } from "../shared/dialogs.js";
 import { fetchPage } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
+import { SessionEnded } from "../shared/session.js";
 import { keepTimes } from "../shared/times.js";
 import { projects } from "./projects.js";
 import { tokens } from "./tokens.js";
 import { webhooks } from "./webhooks.js";
 
-/** Shows what there is now; where whoever looks has to log in first, that page. */
+/** Shows what there is now. */
 async function refresh() {
   patchLive(await fetchPage());
+}
+
+/** The same after tokens have changed; where whoever looks has to log in first, as after the first token, that page. */
+async function renew() {
+  try {
+    await refresh();
+  } catch (error) {
+    if (!(error instanceof SessionEnded)) throw error;
+    location.reload();
+  }
 }
 
 document.addEventListener("click", (event) => {
@@ -23,7 +34,7 @@ document.addEventListener("click", (event) => {
   openDialog(opened);
 });
 
-tokens(refresh);
+tokens(renew);
 webhooks(refresh);
 projects(refresh);
 copyOnClick();

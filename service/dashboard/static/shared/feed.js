@@ -1,5 +1,7 @@
 // What a chart has of the service: asked for whole, and then for what has come since.
 
+import { request } from "./session.js";
+
 /**
  * `address(known)`: where to ask; with what is known, for what has come since; null: whole. `merge(known, answer)` gives
  * what is known then. `load()` asks for all, `refresh()` for what has come since; each gives false where it was asked
@@ -13,7 +15,7 @@ export function feed(address, merge) {
   async function ask(from) {
     const own = ++turn;
     isLoading ||= from === null;
-    const response = await fetch(address(from));
+    const response = await request(address(from));
     if (!response.ok) throw new Error(`${response.url}: ${response.status}`);
     const answer = await response.json();
     if (own !== turn) return false;

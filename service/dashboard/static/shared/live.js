@@ -1,6 +1,8 @@
 // Keeps a page true while things happen: listens to a stream of events and hands on what they said, at most twice a
 // second.
 
+import { hasEnded, onSession, request } from "./session.js";
+
 const KINDS = ["message", "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"];
 const MIN_INTERVAL_MS = 500;
 const MAX_INTERVAL_MS = 10_000;
@@ -9,7 +11,8 @@ const MAX_INTERVAL_MS = 10_000;
  * Calls `refresh(events)` (async; gives false when there is nothing more to come) after events of the stream at `url`:
  * {id, kind, data} of each, in their order; null: there is no telling what has happened, so all is to be looked at.
  * `after()`: the event up to which the page has everything; without it, the stream tells of what comes from now on.
- * The stream rests while the page is hidden: browsers allow only six connections to a host, over all tabs.
+ * The stream rests while the page is hidden: browsers allow only six connections to a host, over all tabs. While there
+ * is no session it rests, too.
  */
 export function follow(url, refresh, after = null) {
   const note = document.getElementById("stream");
@@ -26,18 +29,23 @@ export function follow(url, refresh, after = null) {
     note.textContent = text;
   }
 
-  function request() {
-    if (timer === null && !running && !over) timer = setTimeout(run, Math.max(0, earliest - performance.now()));
+  function refreshSoon() {
+    if (timer !== null || running || over || hasEnded()) return;
+    timer = setTimeout(run, Math.max(0, earliest - performance.now()));
+  }
+
+  function tellLost() {
+    tell("lost", hasEnded() ? "session ended" : "connection lost, trying again");
   }
 
   function heard({ type, data, lastEventId }) {
     if (events !== null) events.push({ id: Number(lastEventId), kind: type, data: JSON.parse(data).data });
-    request();
+    refreshSoon();
   }
 
   function lookAtAll() {
     events = null;
-    request();
+    refreshSoon();
   }
 
   async function run() {
@@ -50,15 +58,17 @@ export function follow(url, refresh, after = null) {
       if ((await refresh(told)) === false) finish();
       else if (source?.readyState === EventSource.OPEN) tell("open", "live");
     } catch (error) {
-      tell("lost", "connection lost, trying again");
+      tellLost();
       events = null;
     }
     running = false;
     // What takes long is asked for less often.
     const now = performance.now();
     earliest = now + Math.min(MAX_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, 3 * (now - began)));
-    if (events === null || events.length) request();
+    if (events === null || events.length) refreshSoon();
   }
+
+  const isAwake = () => !over && !document.hidden && !hasEnded();
 
   function open() {
     source = new EventSource(after === null ? url : `${url}?after=${after()}`);
@@ -67,12 +77,12 @@ export function follow(url, refresh, after = null) {
       if (after === null) lookAtAll(); // what happened between the page and the stream
     });
     source.addEventListener("error", () => {
-      tell("lost", "connection lost, trying again");
+      tellLost();
       if (source?.readyState === EventSource.CLOSED) {
         // Refused, not dropped: the browser does not try again by itself.
         close();
-        lookAtAll(); // where the session is over, this leads to the page to log in on
-        setTimeout(() => !over && !document.hidden && !source && open(), 3000);
+        lookAtAll(); // where the session has ended, or the job has, this finds out
+        setTimeout(() => isAwake() && !source && open(), 3000);
       }
     });
     for (const kind of KINDS) source.addEventListener(kind, heard);
@@ -91,15 +101,21 @@ export function follow(url, refresh, after = null) {
 
   /** After a rest: all at once rather than every event of the time. */
   async function wake() {
-    if (over || source) return;
+    if (over || source || hasEnded()) return;
     events = null;
     if (!running) {
       clearTimeout(timer);
       await run();
     }
-    if (!over && !source && !document.hidden) open();
+    if (isAwake() && !source) open();
   }
 
+  onSession(() => {
+    if (over) return;
+    if (!hasEnded()) return void wake();
+    close();
+    tellLost();
+  });
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : wake()));
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => event.persisted && wake());
@@ -108,9 +124,7 @@ export function follow(url, refresh, after = null) {
 
 /** What is at an address of this site now, as a document; by default, the page that is open. Throws if it cannot. */
 export async function fetchPage(address = location.href) {
-  const response = await fetch(address, { headers: { Accept: "text/html" } });
+  const response = await request(address, { headers: { Accept: "text/html" } });
   if (!response.ok) throw new Error(`${address}: ${response.status}`);
-  // The session is over: the open page itself is led to where to log in, and back from there.
-  if (response.redirected && new URL(response.url).pathname === "/login") location.reload();
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }

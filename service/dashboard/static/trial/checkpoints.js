@@ -1,5 +1,7 @@
 // The checkpoints of a trial that goes on, each file of them to be downloaded.
 
+import { request } from "../shared/session.js";
+
 const mebibytes = (bytes) => `${(bytes / 2 ** 20).toPrecision(3)} MiB`;
 
 function entry(checkpoint, url) {
@@ -24,7 +26,7 @@ export function checkpoints(url) {
   return {
     async load() {
       if (note.dataset.final === "true") return list.replaceChildren();
-      const response = await fetch(url);
+      const response = await request(url);
       if (!response.ok) throw new Error(`The checkpoints cannot be listed: ${response.status}`);
       const { items } = await response.json();
       list.replaceChildren(...items.map((checkpoint) => entry(checkpoint, url)));

@@ -2,6 +2,7 @@
 // searched here, and what is sought stands in the address.
 
 import { choose, chosen } from "../shared/address.js";
+import { hasEnded, look, onSession, request } from "../shared/session.js";
 
 const MOST = 2000;
 
@@ -66,9 +67,12 @@ export function lines(tell) {
     const address = new URL(box.dataset.address, location.href);
     address.searchParams.set("contains", find.value);
     address.searchParams.set("tail", MOST);
-    const response = await fetch(address, { headers: { Accept: "application/json" } });
-    if (!response.ok) {
-      found.textContent = `The search failed: ${response.status}.`;
+    let response = null;
+    try {
+      response = await request(address, { headers: { Accept: "application/json" } });
+      if (!response.ok) throw new Error(response.status);
+    } catch (error) {
+      found.textContent = `The search failed: ${error.message}.`;
       return;
     }
     const { items } = await response.json();
@@ -107,16 +111,18 @@ export function lines(tell) {
   }
 
   function open() {
-    if (source && source.readyState !== EventSource.CLOSED) return;
+    if (hasEnded() || (source && source.readyState !== EventSource.CLOSED)) return;
     const address = new URL(box.dataset.address, location.href);
     address.searchParams.set("after", box.dataset.after);
     source = new EventSource(address);
     source.addEventListener("open", () => tell("open", "live"));
     source.addEventListener("log", (event) => append(JSON.parse(event.data)));
     source.addEventListener("error", () => {
-      // Closed for good: the trial has ended (204), or the session is over.
-      if (source.readyState === EventSource.CLOSED) tell("", "");
-      else tell("lost", "connection lost, trying again");
+      // Closed for good: the trial has ended (204), or the session has.
+      if (source.readyState === EventSource.CLOSED) {
+        tell("", "");
+        look();
+      } else tell("lost", "connection lost, trying again");
     });
   }
 
@@ -132,6 +138,11 @@ export function lines(tell) {
     else open();
   });
   addEventListener("pagehide", () => source?.close());
+  onSession(() => {
+    if (!hasEnded()) return open();
+    source?.close();
+    tell("lost", "session ended");
+  });
   search();
   box.scrollTop = box.scrollHeight;
   open();

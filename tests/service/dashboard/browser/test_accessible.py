@@ -34,6 +34,7 @@ def test_axe_finds_nothing_while_a_job_runs_and_its_dialogs_are_open(page: Page,
     running.diverge(6)
     open_page(page, running)
     wait_until_live(page)
+    expect(page.locator("#trials").get_by_role("button", name="Retry trial 6")).to_be_visible()
     assert_accessible(page)
     page.locator("#cancel").click()
     expect(page.locator("#confirm-cancel")).to_be_visible()

@@ -220,13 +220,14 @@ def test_a_person_logs_in_with_a_token_and_may_what_it_may(
         expect(page.locator("#facts")).to_contain_text("pausing")
         assert page.evaluate("document.cookie") == ""
         watched.check(asked.url)
-        # Once the token has ended, the open page leads to where one logs in.
+        # Once the token has ended, the open page says so, and leads to where one logs in, and back.
         with sqlite_database.writing() as session:
             revoke_token(session, "ada", now=datetime.now(UTC))
-        page.wait_for_timeout(2100)  # what is known of a token holds for two seconds
+        expect(page.locator("#stream")).to_have_text("session ended")
+        page.get_by_role("alert").get_by_role("link", name="Log in again").click()
+        expect(page).to_have_url(f"{asked.url}/login?next=%2Fjobs%2F{running.job_id}")
         with sqlite_database.writing() as session:
             cancel_job(session, running.job_id, now=datetime.now(UTC))
-        expect(page).to_have_url(f"{asked.url}/login?next=/jobs/{running.job_id}")
         # Of a token that may read alone, the page has no button that would be refused.
         watched.errors.clear()
         page.set_viewport_size({"width": 390, "height": 800})

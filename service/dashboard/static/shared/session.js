@@ -1,0 +1,59 @@
+// The session of whoever looks at a page: requests that go by it, and what the page says once it has ended.
+
+const LOOK_MS = 5000;
+const LOG_IN = "/login";
+
+const notice = document.getElementById("session-ended");
+const listeners = [];
+let ended = false;
+
+/** What a request throws that needs a new log-in. */
+export class SessionEnded extends Error {
+  constructor() {
+    super("your session has ended");
+  }
+}
+
+/** Whether there is no session any more. */
+export const hasEnded = () => ended;
+
+/** Calls `changed()` when the session has ended, and when there is one again, as after a log-in in another tab. */
+export function onSession(changed) {
+  listeners.push(changed);
+}
+
+function note(isOver) {
+  if (isOver === ended) return;
+  ended = isOver;
+  notice.hidden = !ended;
+  const here = location.pathname + location.search + location.hash;
+  notice.querySelector("a").href = `${LOG_IN}?next=${encodeURIComponent(here)}`;
+  for (const changed of listeners) changed();
+}
+
+/** `fetch`; an answer that asks for a new log-in is told on the page, and thrown. */
+export async function request(address, options) {
+  const response = await fetch(address, options);
+  // Who asks for a page is led to where one logs in, others are refused.
+  const isOver = response.status === 401 || (response.redirected && new URL(response.url).pathname === LOG_IN);
+  if (isOver || response.ok) note(isOver); // what is refused for another reason tells nothing of the session
+  if (isOver) throw new SessionEnded();
+  return response;
+}
+
+/** Finds out whether there is a session. */
+export async function look() {
+  if (document.hidden) return;
+  try {
+    await request("/session", { cache: "no-store" });
+  } catch {
+    // It has ended, which the page says now, or the service does not answer, which tells nothing of it.
+  }
+}
+
+// A page of what has ended asks for nothing by itself. Once the session has ended, only a reader who comes back can
+// have logged in again.
+if (notice.dataset.name) setInterval(() => ended || look(), LOOK_MS);
+document.addEventListener("visibilitychange", look);
+addEventListener("focus", look);
+addEventListener("pageshow", (event) => event.persisted && look());
