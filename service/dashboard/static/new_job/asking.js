@@ -40,6 +40,11 @@ export function submitClone(jobId, patch, key) {
   return ask(`${JOBS}/${encodeURIComponent(jobId)}/clone`, patch, { "Idempotency-Key": key });
 }
 
+/** True if an answer is about what is wrong with the job, and not that it cannot be had now or by this user. */
+export function isOfJob({ status }) {
+  return status === 422;
+}
+
 /**
  * The faults that an answer names; one without fields is of the whole job. None: it is no fault of the job that the
  * session has ended, which the page says.

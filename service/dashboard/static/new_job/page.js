@@ -87,14 +87,15 @@ async function submit() {
   reckoning.stop();
   setSending(true);
   try {
-    const { id, faults } = await send(job);
+    const { id, faults, isOfJob } = await send(job);
     if (id) {
       forget();
       location.assign(`/jobs/${encodeURIComponent(id)}`);
       return;
     }
     const wrong = showFaults(faults, places);
-    reckoning.refuse(faults.length);
+    if (isOfJob) reckoning.refuse(faults.length);
+    else reckoning.fail();
     if (wrong) goTo(wrong);
   } catch (error) {
     showFaults([], places);

@@ -1,6 +1,6 @@
 // What the job would cost, asked of the API while the form is filled: one question at a time, and not at each key.
 
-import { estimate, faultsOf } from "./asking.js";
+import { estimate, faultsOf, isOfJob } from "./asking.js";
 import { optimizerTitle } from "./catalogue.js";
 import { hasEnded } from "../shared/session.js";
 
@@ -110,7 +110,7 @@ export function preview(showFaults) {
         box.hidden = true;
         if (hasEnded()) asked = null; // after a new log-in the same is asked again
         const unknown = hasEnded() ? "Not known: your session has ended." : "Not known.";
-        tell(answer.status === 422 ? verdictOf(faults.length) : unknown, "wrong");
+        tell(isOfJob(answer) ? verdictOf(faults.length) : unknown, "wrong");
       }
     } catch (error) {
       if (own.signal.aborted || running !== own) return;
@@ -138,11 +138,17 @@ export function preview(showFaults) {
       running = null;
       asked = null;
     },
-    /** Says that there is nothing to ask about: so many things are wrong with the job, or, with none, who sends it. */
+    /** Says that there is nothing to ask about: so many things are wrong with the job. */
     refuse(number) {
       this.stop();
       box.hidden = true;
-      tell(number === 0 && hasEnded() ? "Not submitted: your session has ended." : verdictOf(number), "wrong");
+      tell(verdictOf(number), "wrong");
+    },
+    /** Says that the job was not taken, for no fault of its own. */
+    fail() {
+      this.stop();
+      box.hidden = true;
+      tell(hasEnded() ? "Not submitted: your session has ended." : "Not submitted.", "wrong");
     },
   };
 }

@@ -1,6 +1,6 @@
 // The submission of the job: once, however often it is asked for.
 
-import { faultsOf, submit, submitClone } from "./asking.js";
+import { faultsOf, isOfJob, submit, submitClone } from "./asking.js";
 import { SENT, keep, kept } from "./keeping.js";
 import { same } from "./same.js";
 
@@ -35,7 +35,7 @@ export function patchOf(before, after, defaults) {
 }
 
 /**
- * Gives `send(document)`, which makes the job and gives its id, or {faults}. An answer that was lost is asked for again
+ * Gives `send(document)`, which makes the job and gives its id, or {faults, isOfJob}. An answer that was lost is asked for again
  * by the same key as long as the document stays, also after a reload.
  */
 export function submission({ clone, defaults }) {
@@ -46,6 +46,6 @@ export function submission({ clone, defaults }) {
     keep(SENT, { text, key });
     const patch = clone === null ? null : patchOf(clone.submission, document, defaults);
     const found = patch === null ? await submit(document, key) : await submitClone(clone.id, patch, key);
-    return found.ok ? { id: found.answer.id } : { faults: faultsOf(found) };
+    return found.ok ? { id: found.answer.id } : { faults: faultsOf(found), isOfJob: isOfJob(found) };
   };
 }

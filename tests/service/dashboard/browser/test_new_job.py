@@ -13,10 +13,11 @@ from playwright.sync_api import Locator, Page, expect
 from ulid import ULID
 
 from search_spaces import presets
+from service.access.projects import Quotas, change_project
 from service.api import examples
 from service.api.schemas.jobs import JobCreate
 from service.cli.job_file import read_job_file
-from service.domain import JobState
+from service.domain import DEFAULT_PROJECT, JobState
 from service.specification.planning import plan_job
 from service.specification.workloads import known_workloads
 from service.store.models import Job
@@ -199,6 +200,18 @@ def _height(element: Locator) -> float:
     box = element.bounding_box()
     assert box is not None
     return box["height"]
+
+
+def test_a_job_that_is_refused_for_no_fault_of_its_own_is_not_called_invalid(
+    asking: Page, sqlite_database: Database
+) -> None:
+    page = asking
+    with sqlite_database.writing() as session:
+        change_project(session, DEFAULT_PROJECT, Quotas(max_queued_jobs=0), fields=("max_queued_jobs",))
+    page.goto("/jobs/new")
+    page.get_by_role("button", name="Submit job").click()
+    expect(page.locator("#verdict")).to_have_text("Not submitted.")
+    expect(page.locator("#problem")).to_contain_text("max_queued_jobs")
 
 
 def test_a_page_that_the_browser_shows_again_has_what_was_typed_until_it_is_submitted(asking: Page) -> None:
