@@ -104,7 +104,7 @@ def put_weights(directory: Place, weights: Mapping[str, Tensor], *, metadata: Ma
     if isinstance(directory, Path):
         directory.mkdir(parents=True, exist_ok=True)
         part = directory / f"{WEIGHTS_FILE}.part"
-        write_file(part, content())
+        write_file(part, content)
         part.replace(directory / WEIGHTS_FILE)
         return
     from trainers.storage.object_store import ObjectStore  # imports pyarrow

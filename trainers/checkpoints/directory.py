@@ -12,11 +12,13 @@ import shutil
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 
 from trainers.checkpoints.tensor_file import write_file
 from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles, Chunks, chunks_of
+from trainers.storage.room import when_there_is_room
 
 _COMPLETE = re.compile(r"step-(\d{8,})")
 _PARTIAL_PREFIX = ".partial-"
@@ -55,13 +57,13 @@ class DirectoryFiles:
         yield CheckpointFolder(self._directory / checkpoint)
 
     def start(self, step: int, token: int) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
+        when_there_is_room(lambda: self._directory.mkdir(parents=True, exist_ok=True))
         for leftover in self._directory.glob(f"{_PARTIAL_PREFIX}*"):
             shutil.rmtree(leftover)
-        self._partial(step, token).mkdir()
+        when_there_is_room(self._partial(step, token).mkdir)
 
     def write(self, step: int, token: int, name: str, chunks: Chunks) -> str:
-        return write_file(self._partial(step, token) / name, chunks())
+        return write_file(self._partial(step, token) / name, chunks)
 
     def adopt(self, step: int, token: int, name: str, files: CheckpointFiles) -> None:
         target = self._partial(step, token) / name
@@ -69,7 +71,7 @@ class DirectoryFiles:
             with suppress(OSError):  # another disk, or one that cannot link
                 os.link(files.path / name, target)
                 return
-        write_file(target, chunks_of(files, name))
+        write_file(target, partial(chunks_of, files, name))
 
     def finish(
         self,
@@ -81,13 +83,13 @@ class DirectoryFiles:
         num_kept: int,
         damaged: Collection[str],
     ) -> None:
-        partial, final = self._partial(step, token), self._directory / _name(step)
-        write_file(partial / MANIFEST, [manifest])
-        _flush(partial)
-        replaced = self._directory / f"{_PARTIAL_PREFIX}replaced-{partial.name.removeprefix(_PARTIAL_PREFIX)}"
+        written, final = self._partial(step, token), self._directory / _name(step)
+        write_file(written / MANIFEST, lambda: [manifest])
+        _flush(written)
+        replaced = self._directory / f"{_PARTIAL_PREFIX}replaced-{written.name.removeprefix(_PARTIAL_PREFIX)}"
         if final.exists():  # a damaged one, after a resume from the one before it
             final.rename(replaced)
-        partial.rename(final)
+        written.rename(final)
         _flush(self._directory)
         complete = [path for path in self._complete() if path != final]
         for path in complete:

@@ -14,11 +14,11 @@ class CheckpointMissing(Exception):
 
 
 class CheckpointNotWritten(Exception):
-    """A checkpoint could not be written, e.g. because the disk is full; earlier ones are untouched."""
+    """A checkpoint could not be written; earlier ones are untouched."""
 
 
 class CheckpointNotStored(CheckpointNotWritten, StoreFailed):
-    """A checkpoint could not be written because a store did not take it."""
+    """A checkpoint could not be written because its place did not take it: a store is out, or a disk is full."""
 
 
 class Damaged(Exception):

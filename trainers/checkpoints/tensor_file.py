@@ -12,13 +12,16 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from trainers.storage.room import when_there_is_room
 
 DTYPE_NAMES = {
     torch.float64: "F64",
@@ -115,20 +118,30 @@ def file_content(header: bytes, data: Tensor) -> Iterator[bytes | memoryview]:
         yield content[start : start + _CHUNK_BYTES]
 
 
-def write_file(path: Path, content: Iterable[bytes | memoryview]) -> str:
-    """Writes a file and flushes it to disk; gives its SHA-256.
+def write_file(path: Path, content: Callable[[], Iterable[bytes | memoryview]]) -> str:
+    """Writes a file and flushes it to disk; gives its SHA-256. `content` is called again when there was no room for it,
+    for as long as a full disk is waited for.
 
     Raises:
         OSError: the disk refused.
     """
-    checksum = hashlib.sha256()
-    with path.open("wb") as file:
-        for chunk in content:
-            checksum.update(chunk)
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    return checksum.hexdigest()
+
+    def write() -> str:
+        checksum = hashlib.sha256()
+        try:
+            with path.open("wb") as file:
+                for chunk in content():
+                    checksum.update(chunk)
+                    file.write(chunk)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError:
+            with suppress(OSError):
+                path.unlink()  # others, the database among them, need the room while this one waits for more
+            raise
+        return checksum.hexdigest()
+
+    return when_there_is_room(write)
 
 
 def checksum_of(file: BufferedReader) -> str:

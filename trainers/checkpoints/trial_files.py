@@ -30,7 +30,8 @@ class TrialFiles(Protocol):
     One being written is known by its step and a token, which tells it from one that a process still writes that is
     thought dead. It is no checkpoint before `finish`. Everything but `write` is called by one rank.
 
-    What a store refuses raises StoreFailed; what a disk refuses, OSError.
+    What a store refuses raises StoreFailed; what a disk refuses, OSError. Both are asked again for a minute where that
+    may help: a store that is out of reach, a disk that is full.
     """
 
     def newest_first(self) -> list[str]:

@@ -20,6 +20,7 @@ from trainers.checkpoints.tensor_file import file_content
 from trainers.checkpoints.trial_files import TrialFiles
 from trainers.config import Measurement, TrialConfig
 from trainers.storage import Place, StoreFailed
+from trainers.storage.room import lacks_room
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,7 @@ class WriteFailure:
     reason: str
     is_callers_mistake: bool = False
     is_outage: bool = False
-    """Of a store, which is nobody's mistake."""
+    """Of a store, or of a disk without room, which is nobody's mistake."""
 
     @classmethod
     def of(cls, action: Callable[[], object]) -> WriteFailure | None:
@@ -43,7 +44,7 @@ class WriteFailure:
         except StoreFailed as error:
             return cls(str(error), is_outage=True)
         except OSError as error:
-            return cls(str(error))
+            return cls(str(error), is_outage=lacks_room(error))
         except Exception as error:  # raised on all ranks, by `raise_if_any`
             logger.exception("a checkpoint failed")
             return cls(f"{type(error).__name__}: {error}")
@@ -55,7 +56,7 @@ def raise_if_any(failures: list[WriteFailure | None], *, step: int, place: Place
 
     Raises:
         ValueError: a rank was given a state that cannot be written.
-        CheckpointNotStored: else, if a store is all that failed.
+        CheckpointNotStored: else, if a store or the room on a disk is all that failed.
         CheckpointNotWritten: else, if any rank failed.
     """
     failed = {rank: failure for rank, failure in enumerate(failures) if failure is not None}

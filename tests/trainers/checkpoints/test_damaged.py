@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import pickle
 import random
@@ -27,7 +28,8 @@ from tests.support.trainers.checkpoint_states import (
     small_state,
 )
 from tests.support.waiting import started
-from trainers.checkpoints import CheckpointNotWritten
+from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten
+from trainers.storage import room
 
 TENSORS = "rank-00000.safetensors"
 
@@ -266,10 +268,52 @@ def test_a_disk_that_is_full_at_any_flush_leaves_the_previous_one(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        with pytest.raises(CheckpointNotWritten, match=r"checkpoint of step 20 in .*No space left on device"):
+        patched.setattr(room, "FULL_DISK_SECONDS", 0.0)
+        with pytest.raises(CheckpointNotStored, match=r"checkpoint of step 20 in .*No space left on device"):
             save(to, 20)
     # The tensors, the manifest and their directory are flushed before the new name is given, the name after it.
     assert newest_step(tmp_path) == (10 if num_flushes < 3 else 20)
     assert not any(name.startswith(".") for name in names(tmp_path))
     save(to, 20)
     assert newest_step(tmp_path) == 20
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_disk_that_is_full_for_a_moment_delays_a_checkpoint_which_holds_no_room_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    to = checkpoints(tmp_path)
+    save(to, 10)
+    flush, failures = os.fsync, [number, number]
+    waits: list[list[Path]] = []
+    """The files that there are of the checkpoint at the begin of each wait."""
+
+    def full(descriptor: int) -> None:
+        if failures:
+            raise OSError(failures.pop(), "no room")
+        flush(descriptor)
+
+    def note(_record: logging.LogRecord) -> bool:
+        waits.append([path for path in tmp_path.glob(".partial-*/*") if path.is_file()])
+        return True
+
+    monkeypatch.setattr(os, "fsync", full)
+    room.logger.addFilter(note)
+    try:
+        save(to, 20)
+    finally:
+        room.logger.removeFilter(note)
+    assert newest_step(tmp_path) == 20
+    assert waits == [[], []]
+
+
+def test_what_is_no_lack_of_room_is_not_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    to = checkpoints(tmp_path)
+
+    def broken(_descriptor: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", broken)
+    with pytest.raises(CheckpointNotWritten, match="Input/output error") as raised:
+        save(to, 10)
+    assert not isinstance(raised.value, CheckpointNotStored)
