@@ -14,7 +14,9 @@ from service.server.app import create_app
 from service.settings import Access, Settings
 from service.store.repositories import JobRepository, WorkerRepository
 from service.store.session import Database
+from service.use_cases.leases import register_worker
 from tests.support import event_loop
+from tests.support.service.full_database import full
 from tests.support.service.scenarios import NOW, submit
 
 
@@ -60,3 +62,17 @@ def test_a_commit_that_fails_is_not_answered_with_success(database: Database) ->
     with database.reading() as session:
         assert JobRepository(session).get(job_id).lease_worker_id is None
         assert WorkerRepository(session).alive_since(NOW) == 0
+
+
+def _grows(session: WriteSession) -> dict[str, bool]:
+    for number in range(1000):  # more than fits in pages that are there
+        register_worker(session, host="h" * 200, pid=number, now=NOW)
+    return {"done": True}
+
+
+def test_a_full_disk_of_the_database_is_told_as_such(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    with full(database):
+        answer = _post(_app_with(database, "/grows", _grows), "/grows")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the disk of the database is full")
+    assert answer.headers["Retry-After"]
+    assert "the disk of the database is full: " in caplog.text
