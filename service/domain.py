@@ -80,7 +80,7 @@ class FailureReason(StrEnum):
     LOST = "lost"
     """A rank of it, its machine, or the checkpoint it was to begin from."""
     STORE_FAILED = "store_failed"
-    """The store of checkpoints did not take or give one."""
+    """The store of checkpoints did not take or give one, or a disk had no room for what the trial writes."""
 
     @property
     def is_loss(self) -> bool:

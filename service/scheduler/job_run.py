@@ -43,6 +43,7 @@ from service.scheduler.output.keeper import OutputKeeper
 from service.scheduler.output.on_cluster import ClusterOutput
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.predictions import check_data, make_feasibility
+from service.scheduler.room import Room
 from service.scheduler.stored_job import (
     Stored,
     group_size,
@@ -65,6 +66,7 @@ from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
 from service.store.retry import Write, write_with_retries
+from service.store.room import is_full
 from service.store.session import Database
 from service.use_cases import run
 from service.use_cases.leases import Lease, release_job
@@ -143,7 +145,7 @@ def _leave(
     """Ends the ranks, writes the end of the job or gives it back, and leaves Ray."""
     # What becomes of the cluster from here on is nothing to the job. Before it changes hands its ranks must be gone.
     this.watch.stop_for_cluster()
-    is_to_finish = ending not in (Ending.ASKED, Ending.STOPPED, Ending.LEASE_LOST)
+    is_to_finish = not ending.gives_back and ending is not Ending.LEASE_LOST
     if is_to_finish:
         this.watch.stop_for_lease()
     if this.address is None:
@@ -163,12 +165,11 @@ def _leave(
             )
         except LeaseLost:
             logger.info("the lease of job %s was lost", this.lease.job_id)
-    is_to_release = ending in (Ending.ASKED, Ending.STOPPED)
-    with at_most(LEAVING_SECONDS, status=ExitStatus.CUT_SHORT if is_to_release else ExitStatus.IN_ORDER):
+    with at_most(LEAVING_SECONDS, status=ExitStatus.CUT_SHORT if ending.gives_back else ExitStatus.IN_ORDER):
         if output is not None:
             output.close()
         ray_cluster.leave(this.address)
-    if is_to_release:
+    if ending.gives_back:
         this.write(lambda session: release_job(session, this.lease, now=utc_now(), crash=None))
     elif is_final(this.database, this.lease):
         remove(this.checkpoints)
@@ -320,15 +321,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     set_up_job_log(settings.log_format, job=options.job, attempt=options.attempt)
     database = Database(settings.resolved_database_url)
     lease = Lease(options.job, options.worker, options.attempt)
-    watch = Watch(database, lease, poll_seconds=settings.poll_seconds)
+    watch = Watch(database, lease, poll_seconds=settings.poll_seconds, room=Room(settings))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the worker's to handle
     watch.end_on_sigterm()
     watch.start()
     status = ExitStatus.IN_ORDER
     try:
         run_job(JobRun(database, lease, settings, options.directory, watch))
-    except Exception:  # a process boundary
-        if watch.is_told:  # perhaps it was just about to end, and has lost its Ray for that
+    except Exception as error:  # a process boundary
+        if is_full(error):
+            logger.warning("the run of job %s ends until the disk of the database has room: %s", lease.job_id, error)
+            status = ExitStatus.CUT_SHORT
+        elif watch.is_told:  # perhaps it was just about to end, and has lost its Ray for that
             logger.warning("the run of job %s, told to end, could not end in order", lease.job_id, exc_info=True)
             status = ExitStatus.CUT_SHORT
         else:

@@ -18,6 +18,7 @@ import psutil
 from service.access.quotas import hours_are_spent
 from service.errors import NotFound
 from service.scheduler.cluster import process_tree
+from service.scheduler.room import Room
 from service.scheduler.tune.run_end import Ending, ExitStatus
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
@@ -40,7 +41,13 @@ PROCESS_POLL_SECONDS = 0.2
 class Watch:
     """Watches from threads whether the run must end early."""
 
-    def __init__(self, database: Database, lease: Lease, *, poll_seconds: float) -> None:
+    def __init__(self, database: Database, lease: Lease, *, poll_seconds: float, room: Room | None = None) -> None:
+        """Prepares; `start` begins.
+
+        Args:
+            room: on the disks that the run writes to; None: it lacks none.
+        """
+        self._room = room
         self._database = database
         self._lease = lease
         self._poll_seconds = poll_seconds
@@ -101,6 +108,13 @@ class Watch:
     def limit_training(self, seconds: float) -> None:
         """Ends the run when the job's trials have trained for so many seconds in all, as SQL tells."""
         self._allowed_seconds = seconds
+
+    def look_for_room(self) -> None:
+        """Ends the run if a disk that it writes to is full: its trials go on where they are once there is room."""
+        why_none = None if self._room is None else self._room.why_none()
+        if why_none is not None:
+            logger.warning("there is no room: %s", why_none)
+            self.end(Ending.NO_ROOM)
 
     def to_stop(self) -> frozenset[int]:
         """The trials that a user has asked to stop."""

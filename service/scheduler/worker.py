@@ -35,6 +35,7 @@ from service.scheduler.launcher import Launcher
 from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
 from service.scheduler.removal import keep_removing, remove_what_jobs_left
 from service.scheduler.retention import keep_thinning
+from service.scheduler.room import Room
 from service.scheduler.run_process import describe_crash, held_pipe, make_directory, start_run, supervise
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
@@ -85,7 +86,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     helpers = _helpers(database, worker_id, settings, gone)
     for helper in helpers:
         helper.start()
-    launcher = _launcher(settings)
+    launcher, room = _launcher(settings), Room(settings)
 
     def run_external(lease: Lease) -> None:
         with bound(job=lease.job_id, attempt=lease.attempt):
@@ -99,15 +100,18 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
         write=writing,
         run=run_external,
         stop=stop,
+        may_claim=room.is_there,
     )
     external.start()
     try:
         while not stop.is_set():
-            lease = writing(
-                lambda session: claim_job(
-                    session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now(), external=False
+            lease = None
+            if room.is_there():
+                lease = writing(
+                    lambda session: claim_job(
+                        session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now(), external=False
+                    )
                 )
-            )
             if lease is None:
                 stop.wait(settings.poll_seconds)
             else:
@@ -161,9 +165,10 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
             with database.writing() as session:
                 beat(session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now())
             beats = True
-        except Exception:  # a thread's boundary: the next beat may succeed; if none does, the lease expires
+        except Exception as error:  # a thread's boundary: the next beat may succeed; if none does, the lease expires
             if beats:  # once, not at every beat of a long outage
-                logger.exception("the heartbeat failed")
+                trace = None if isinstance(error, DATABASE_ERRORS) else error
+                logger.warning("the heartbeat failed: %s", getattr(error, "orig", error), exc_info=trace)
             beats = False
         gone.wait(settings.lease_seconds / BEATS_PER_LEASE)
 
@@ -285,7 +290,7 @@ def _keep_house(job_id: str, settings: Settings, directory: Path, database: Data
             with database.writing() as session:
                 note_disk_use(session, job_id, num_bytes)
         except (OSError, StoreFailed, *DATABASE_ERRORS) as error:
-            logger.warning("cannot look after the files of job %s: %s", job_id, error)
+            logger.warning("cannot look after the files of job %s: %s", job_id, getattr(error, "orig", error))
 
 
 def main() -> None:

@@ -35,12 +35,14 @@ class ExternalRuns:
         write: Callable[[Callable[[Session], Lease | None]], Lease | None],
         run: Callable[[Lease], None],
         stop: threading.Event,
+        may_claim: Callable[[], bool] = lambda: True,
     ) -> None:
         """Prepares; `start` begins.
 
         Args:
             write: does something in a transaction, through outages of the database.
             run: runs a leased job to its end.
+            may_claim: asked before each claim.
         """
         self._database = database
         self._worker_id = worker_id
@@ -49,6 +51,7 @@ class ExternalRuns:
         self._write = write
         self._run = run
         self._stop = stop
+        self._may_claim = may_claim
         self._running: dict[str, threading.Thread] = {}
         self._processes: set[psutil.Process] = set()
         self._starting = threading.Lock()
@@ -80,7 +83,7 @@ class ExternalRuns:
         while not self._stop.is_set():
             self._running = {job_id: thread for job_id, thread in self._running.items() if thread.is_alive()}
             try:
-                lease = self._claim(utc_now()) if len(self._running) < AT_ONCE else None
+                lease = self._claim(utc_now()) if len(self._running) < AT_ONCE and self._may_claim() else None
                 sees = True
             except DATABASE_ERRORS as error:
                 if sees:  # once, not at every look of a long outage

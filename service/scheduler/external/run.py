@@ -47,6 +47,7 @@ from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
 from service.specification.planning import JobPlan
 from service.store.retry import Write, write_with_retries
+from service.store.room import is_full
 from service.store.session import Database
 from service.use_cases import run
 from service.use_cases.leases import Lease, release_job
@@ -80,7 +81,7 @@ def run_external_job(
     def write(what: Write) -> None:
         write_with_retries(database, what, give_up_seconds=DATABASE_OUTAGE_SECONDS)
 
-    if ending in (Ending.ASKED, Ending.STOPPED):
+    if ending.gives_back:
         write(lambda session: release_job(session, lease, now=clock(), crash=None))
     elif ending is not Ending.LEASE_LOST:
         watch.stop_for_lease()
@@ -207,9 +208,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     status = ExitStatus.IN_ORDER
     try:
         run_external_job(database, lease, watch, settings)
-    except Exception:  # a process boundary
+    except Exception as error:  # a process boundary
         logger.exception("the run of job %s crashed", lease.job_id)
-        status = ExitStatus.CUT_SHORT if watch.is_told else ExitStatus.CRASHED
+        status = ExitStatus.CUT_SHORT if watch.is_told or is_full(error) else ExitStatus.CRASHED
     shutil.rmtree(options.directory, ignore_errors=True)
     end_at_once(status=status)
 

@@ -4,8 +4,9 @@ The same is not tried a third time: whatever ends a trial twice at the same plac
 
 - `lost`, `store_failed`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to
   three times. A trial that is lost again before it measured anything more is taken to have run out of memory: the
-  system ends such processes without a word. When the store of checkpoints was what failed last, in three trials, the
-  job stops: no other trial would fare better.
+  system ends such processes without a word. When the store of checkpoints, or the room on a disk, was what failed
+  last, in three trials, the job stops: no other trial would fare better. A run whose disk is still full is given back
+  before any of this is asked.
 - `out_of_memory`: once more, from its checkpoint and in new processes, with twice as many parts of each batch, of which
   one is in memory at a time (`accumulation_steps`): the same batches, and the same gradients up to rounding, unless the
   model normalises by batch. If that is not enough, or a batch has no more parts, it does not fit: it fails as

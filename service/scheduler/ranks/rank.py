@@ -9,6 +9,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -153,7 +154,8 @@ class Rank:
                 self._consumer.give()
             return measurement
         if failure.trace:
-            sys.stderr.write(failure.trace)  # where whoever reads the rank's output looks for it
+            with suppress(OSError):  # its disk may be full
+                sys.stderr.write(failure.trace)  # where whoever reads the rank's output looks for it
         # Not sooner: up to here the error holds the frames it passed through, and with them the trial's model.
         self.stop()
         return failure
@@ -202,7 +204,8 @@ def _keeping(directory: Place, config: TrialConfig, rank: int) -> Callable[[nn.M
         try:
             put_weights(directory, weights, metadata=metadata)
         except (ValueError, OSError, StoreFailed) as error:
-            sys.stderr.write(f"the trained weights could not be kept: {error}\n")
+            with suppress(OSError):  # the disk that has no room for them can be that of the output, too
+                sys.stderr.write(f"the trained weights could not be kept: {error}\n")
 
     return keep
 
@@ -214,6 +217,7 @@ def describe_failure(error: BaseException) -> RankFailure:
     from trainers.memory.peak import peak_bytes
     from trainers.ranks.lost_ranks import is_of_a_lost_rank
     from trainers.storage import StoreFailed
+    from trainers.storage.room import lacks_room
 
     trace = "".join(traceback.format_exception(error))
     detail = f"{type(error).__name__}: {error}"
@@ -229,4 +233,6 @@ def describe_failure(error: BaseException) -> RankFailure:
         return RankFailure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
     if isinstance(error, StoreFailed):
         return RankFailure(FailureReason.STORE_FAILED, f"the store of checkpoints failed: {error}", trace)
+    if lacks_room(error):
+        return RankFailure(FailureReason.STORE_FAILED, f"a disk is full: {detail}", trace)
     return RankFailure(FailureReason.ERROR, detail, trace)

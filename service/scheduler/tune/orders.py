@@ -21,6 +21,7 @@ from service.use_cases import run
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.storage import text_of
+from trainers.storage.room import lacks_room
 
 logger = logging.getLogger(__name__)
 
@@ -134,9 +135,7 @@ class Orders:
         Raises:
             RunEnded: the run is to begin nothing more.
         """
-        ending = self._signals.ending()
-        if ending is not None:
-            raise RunEnded(ending)
+        self._raise_if_ended()
         # They import torch.
         from trainers.checkpoints import CheckpointMismatch, CheckpointMissing, StoreFailed, fork_checkpoint
 
@@ -144,6 +143,14 @@ class Orders:
         try:
             fork_checkpoint(source, self._trials.directory(number), step=fork.step, config=config)
         except (CheckpointMissing, CheckpointMismatch, OSError, StoreFailed) as error:
+            if lacks_room(error):
+                self._signals.look_for_room()
+                self._raise_if_ended()
             logger.warning("cannot begin: %s", error, extra={"trial": number})
             return f"cannot begin where trial {fork.number} was at step {fork.step}: {error}"
         return None
+
+    def _raise_if_ended(self) -> None:
+        ending = self._signals.ending()
+        if ending is not None:
+            raise RunEnded(ending)

@@ -101,6 +101,9 @@ class Recorder(TuneAdapter, tune.Callback):
         order, report = TrialOrder.from_tune(trial.config), TrialReport.from_tune(trial.last_result)
         if report.trace:
             logger.warning("the trial failed:\n%s", report.trace, extra={"trial": order.number})
+        if report.reason is FailureReason.STORE_FAILED:
+            self._signals.look_for_room()
+            self.turn()  # a run that ends leaves the trial as it is, to go on from its checkpoint
         self._end(order.number, self._judgement.of_report(order.number, report))
         self._judgement.stop_if_hopeless()
 

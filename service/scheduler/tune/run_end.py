@@ -26,11 +26,18 @@ class Ending(StrEnum):
     """The job is to be paused, or to go on with another budget or other trials: it changes hands."""
     STOPPED = "stopped"
     """The worker stops, or is gone: the job goes back to the queue."""
+    NO_ROOM = "no room"
+    """A disk that the run writes to is full: the job goes back to the queue, and waits there for room."""
 
     @property
     def cut_short(self) -> CutShort | None:
         """The cause for which it ends the job before its trials have ended, if it does."""
         return _CUT_SHORT.get(self)
+
+    @property
+    def gives_back(self) -> bool:
+        """True if the job goes on in another run: nothing of it is over."""
+        return self in (Ending.ASKED, Ending.STOPPED, Ending.NO_ROOM)
 
 
 _CUT_SHORT = {
@@ -51,6 +58,9 @@ class Signals(Protocol):
 
     def seconds_left(self) -> float:
         """The time until the limit; infinite without one."""
+
+    def look_for_room(self) -> None:
+        """Ends the run if a disk that it writes to is full: to be called when something found no room."""
 
 
 class ExitStatus(IntEnum):

@@ -42,6 +42,9 @@ class Undisturbed:
     def seconds_left(self) -> float:
         return math.inf
 
+    def look_for_room(self) -> None:
+        pass
+
 
 @dataclass(frozen=True, slots=True)
 class Stored:

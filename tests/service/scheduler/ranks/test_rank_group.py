@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import gc
 import os
 import re
 import signal
+import sys
 import time
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -278,6 +281,28 @@ def test_a_rank_keeps_nothing_of_a_trial_that_ended(
     assert model() is None
 
 
+@pytest.mark.usefixtures("bundles")
+def test_a_failure_is_told_even_where_the_output_has_no_room_for_its_trace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the rank sets it; so it is restored
+    rank = Rank(num_threads=torch.get_num_threads())  # in this process
+    rank.start(1, order(trouble="error"), str(tmp_path), until_step=None)
+    rank.take(1, 4)  # type: ignore[operator]  # for Ray's types it is a method of an actor
+    full = Path("/dev/full").open("w", buffering=1)  # noqa: SIM115  # it cannot even be closed without an error
+    try:
+        monkeypatch.setattr(sys, "stderr", full)
+        while isinstance(outcome := rank.advance(), Measurement):
+            pass
+    finally:
+        with suppress(OSError):
+            full.close()
+    gc.unfreeze()  # this process is not a rank
+    assert isinstance(outcome, RankFailure)
+    assert outcome.reason is FailureReason.ERROR
+
+
 @pytest.mark.parametrize(
     ("error", "reason", "group_is_usable"),
     [
@@ -289,6 +314,9 @@ def test_a_rank_keeps_nothing_of_a_trial_that_ended(
         (StoreFailed("s3://b/x cannot be listed"), FailureReason.STORE_FAILED, False),
         (CheckpointNotStored("checkpoint of step 20"), FailureReason.STORE_FAILED, False),
         (CheckpointNotWritten("checkpoint of step 20: no space"), FailureReason.ERROR, False),
+        (OSError(errno.ENOSPC, "No space left on device"), FailureReason.STORE_FAILED, False),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), FailureReason.STORE_FAILED, False),
+        (OSError(errno.EIO, "Input/output error"), FailureReason.ERROR, False),
         (SystemExit(3), FailureReason.ERROR, False),
     ],
 )

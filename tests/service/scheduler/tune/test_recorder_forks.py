@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -10,11 +12,13 @@ import pytest
 
 from service.domain import FailureReason, TrialState
 from service.scheduler.tune.messages import TrialOrder
+from service.scheduler.tune.run_end import Ending, RunEnded
 from service.specification.job import JobSpecification
 from service.store.session import Database
 from tests.support.service.searching.tune_calls import SPECIFICATION, Tune, measured
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
+from trainers.storage import room
 
 POPULATION = JobSpecification.model_validate(
     {
@@ -66,3 +70,20 @@ def test_a_fork_whose_parents_checkpoint_is_gone_is_lost_and_the_others_go_on(tu
         (TrialState.FAILED, FailureReason.LOST),
     ]
     assert "cannot begin where trial 0 was at step 10: there is no whole checkpoint" in (tune.stored()[2].detail or "")
+
+
+def test_a_fork_that_finds_no_room_for_its_checkpoint_is_not_begun_and_ends_the_run(
+    tune: Tune, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert TrialOrder.from_tune(tune.begin().config).number == 0
+
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(room, "FULL_DISK_SECONDS", 0.0)
+    tune.signals.has_room = False
+    with pytest.raises(RunEnded) as ended:
+        tune.begin()
+    assert ended.value.ending is Ending.NO_ROOM
+    assert len(tune.stored()) == 2

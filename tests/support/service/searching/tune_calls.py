@@ -47,6 +47,7 @@ class ToldSignals:
         self.told_ending: Ending | None = None
         self.told_seconds_left = math.inf
         self.told_to_stop: frozenset[int] = frozenset()
+        self.has_room = True
 
     def ending(self) -> Ending | None:
         return self.told_ending
@@ -56,6 +57,10 @@ class ToldSignals:
 
     def to_stop(self) -> frozenset[int]:
         return self.told_to_stop
+
+    def look_for_room(self) -> None:
+        if not self.has_room:
+            self.told_ending = Ending.NO_ROOM
 
 
 class Tune:
