@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from service.monitoring.readiness import check_files
+from service.monitoring.room import why_no_room
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)
@@ -23,8 +23,7 @@ class Room:
     def why_none(self) -> str | None:
         """What `/readyz` says of the disks of a service that trains on this machine; None: they have room."""
         # Checkpoints on a path are seen by a worker, wherever the ranks are that write them.
-        checks = check_files(self._settings, data_are_here=True)
-        return "; ".join(f"{check.name}: {check.why_not}" for check in checks if check.why_not) or None
+        return why_no_room(self._settings, data_are_here=True)
 
     def is_there(self) -> bool:
         """True if there is room; the log tells when that ends, and when there is room again."""

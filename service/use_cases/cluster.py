@@ -5,7 +5,7 @@ Whoever asks sees the jobs of its project; of the others it learns how many ther
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -137,13 +137,20 @@ class ClusterState:
 
 
 def cluster_state(
-    session: Session, *, sees: str | None, now: datetime, silence_seconds: float, memory: TrialMemory
+    session: Session,
+    *,
+    sees: str | None,
+    now: datetime,
+    silence_seconds: float,
+    memory: TrialMemory,
+    why_no_room: Callable[[], str | None] = lambda: None,
 ) -> ClusterState:
     """The cluster now.
 
     Args:
         sees: the project whose jobs are told by name; None: all.
         silence_seconds: a worker that was not heard of for so long is taken for gone.
+        why_no_room: as `waiting_of` takes it.
     """
     found = ClusterRepository(session)
     alive_since = now - timedelta(seconds=silence_seconds)
@@ -157,7 +164,9 @@ def cluster_state(
     queued = found.queue()
     listed = [each.id for each in queued if sees in (None, each.project)][:MAX_LISTED]
     jobs = found.jobs(listed)
-    waiting = waiting_of(session, [*own, *jobs.values()], now=now, silence_seconds=silence_seconds)
+    waiting = waiting_of(
+        session, [*own, *jobs.values()], now=now, silence_seconds=silence_seconds, why_no_room=why_no_room
+    )
     devices = found.environments([job.id for job in own])
     hosts = {worker.id: worker for worker in workers}
     return ClusterState(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -42,13 +42,19 @@ class Workers:
 
 
 def waiting_of(
-    session: Session, jobs: Sequence[Job], *, now: datetime, silence_seconds: float
+    session: Session,
+    jobs: Sequence[Job],
+    *,
+    now: datetime,
+    silence_seconds: float,
+    why_no_room: Callable[[], str | None] = lambda: None,
 ) -> dict[str, Waiting | None]:
     """The reason for which each job waits, by id; None: it does not wait. A few statements more if one is queued, or
     runs and has everything it needs.
 
     Args:
         silence_seconds: a worker that was not heard of for so long is taken for gone.
+        why_no_room: what the disks that workers write to lack, asked if a job is queued; None: nothing.
     """
     found: dict[str, Waiting | None] = dict.fromkeys(job.id for job in jobs)
     for job in jobs:
@@ -75,6 +81,7 @@ def waiting_of(
             JobRepository(session).num_leased(now),
             workers.last_heartbeat(),
         )
+        no_room = why_no_room()
         resting: dict[str, str | None] = {}
         for job in queued:
             since = job.waiting_since or job.created_at
@@ -83,6 +90,9 @@ def waiting_of(
                 resting[job.project] = None if project is None else why_resting(session, project)
             if (why := resting[job.project]) is not None:
                 found[job.id] = Waiting(since, why)
+                continue
+            if no_room is not None:  # before all of workers: on a full disk they cannot write that they live
+                found[job.id] = Waiting(since, f"no job is begun until there is room: {no_room}")
                 continue
             num_before = order.get(job.id, 0)  # not there: it was taken since it was read
             found[job.id] = Waiting(since, why_queued(num_before, seen, not_before=job.not_before, now=now))

@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.one_thread import OneThreadRoute
+from service.api.room import WhyNoRoom
 from service.dashboard.cluster import view
 from service.dashboard.rendering import page
 from service.use_cases.cluster import cluster_state
@@ -22,8 +23,16 @@ def cluster_page(
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
+    why_no_room: WhyNoRoom,
 ) -> HTMLResponse:
     """What runs now, what waits for what, and which workers there are; of other projects numbers alone."""
-    state = cluster_state(session, sees=caller.sees, now=now, silence_seconds=settings.lease_seconds, memory=memory)
+    state = cluster_state(
+        session,
+        sees=caller.sees,
+        now=now,
+        silence_seconds=settings.lease_seconds,
+        memory=memory,
+        why_no_room=why_no_room,
+    )
     context = {"state": state, "view": view, "now": now, "sees_all": caller.sees is None}
     return page(request, "cluster/page.html", context)

@@ -12,6 +12,7 @@ from service.api.conditional import IfNoneMatch
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
 from service.api.figures import phase_labels, side_labels
 from service.api.one_thread import OneThreadRoute
+from service.api.room import WhyNoRoom
 from service.dashboard.budget_bar import bar_of
 from service.dashboard.job import view
 from service.dashboard.job.confirmation import confirmation_of, members_of
@@ -51,6 +52,7 @@ def job_page(
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
+    why_no_room: WhyNoRoom,
     job_id: str,
     asked: AskedOfTable,
     known: IfNoneMatch = None,
@@ -87,7 +89,9 @@ def job_page(
         "last_event": last_event,
         "is_whole": not parts,
         "progress": progress,
-        "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds)[job.id],
+        "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds, why_no_room=why_no_room)[
+            job.id
+        ],
         "bar": bar_of(progress),
         "labels": named,
         "label_of": label_of,

@@ -12,6 +12,7 @@ from service.api.dependencies import CallerDependency, Now, ReadSession, Setting
 from service.api.lists.job_filters import JobFilters
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import decode_place, encode_place
+from service.api.room import WhyNoRoom
 from service.api.routers.of_jobs.jobs import SORTED_BY
 from service.dashboard.job_list.address import ListAddress
 from service.dashboard.job_list.view import ORDERS, job_row
@@ -38,6 +39,7 @@ def jobs_page(
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
+    why_no_room: WhyNoRoom,
     query: JobFilters,
     order_by: JobOrder = JobOrder.NEWEST,
     after: Token = None,
@@ -47,7 +49,7 @@ def jobs_page(
     last job of the page before, `before` that of the first one of the page behind."""
     jobs, has_previous, has_next = _page(session, query, order_by, after, before)
     progress = progress_of(session, jobs, now=now, memory=memory)
-    waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds)
+    waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds, why_no_room=why_no_room)
     address = ListAddress(request.query_params.multi_items())
     kind = _kind(order_by)
     tokens = [encode_place(kind, order_by.place_of(job)) for job in (jobs[:1] + jobs[-1:])]

@@ -18,7 +18,7 @@ from service.store.migrate import downgrade
 from service.store.session import Database
 from tests.support.service.full_disk import full_disk
 from tests.support.service.live import running
-from tests.support.service.scenarios import NOW, Clock, add_worker, specification
+from tests.support.service.scenarios import NOW, Clock, add_worker, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
@@ -55,6 +55,18 @@ def test_a_full_disk_is_not_ready(tmp_path: Path) -> None:
     assert [check.why_not for check in check_files(settings, data_are_here=True)] == [None, None]
     for check in check_files(settings, data_are_here=True, least_free_bytes=2**60):
         assert "MiB are free" in str(check.why_not), check.name
+
+
+def test_a_job_that_waits_for_room_says_so(sqlite_database: Database, tmp_path: Path) -> None:
+    occupied = tmp_path / "occupied"
+    occupied.write_text("a file")
+    submit(sqlite_database)
+    with running(sqlite_database, data_are_here=True, data_dir=tmp_path, checkpoint_directory=str(occupied)) as url:
+        [job] = _get(f"{url}/v1/jobs").json()["items"]
+        pages = [_get(f"{url}{page}").text for page in ("/", f"/jobs/{job['id']}", "/cluster")]
+    why = "no job is begun until there is room: checkpoints: the directory cannot be written to"
+    assert job["waiting"]["for"] == why
+    assert [why in page for page in pages] == [True] * 3
 
 
 def test_a_database_that_is_not_migrated_is_not_ready_but_the_process_is_alive(database: Database) -> None:

@@ -160,3 +160,24 @@ def test_a_run_that_waited_leaves_no_wait_behind(database: Database) -> None:
     with database.reading() as session:
         job: Job = JobRepository(session).get(lease.job_id)
         assert (job.waiting_since, job.waiting_for) == (None, None)
+
+
+def test_a_queued_job_waits_for_room_on_the_disk_before_all_else_and_a_running_one_does_not(
+    database: Database,
+) -> None:
+    lease, queued = claimed_job(database), submit(database)
+    asked = []
+
+    def why_no_room() -> str:
+        asked.append("disks")
+        return "disk: 13 MiB are free, and 64 needed"
+
+    with database.reading() as session:
+        jobs = [JobRepository(session).get(job_id) for job_id in (lease.job_id, queued)]
+        waiting = waiting_of(session, jobs, now=NOW, silence_seconds=30, why_no_room=why_no_room)
+        waiting_of(session, jobs[:1], now=NOW, silence_seconds=30, why_no_room=why_no_room)
+    assert waiting == {
+        lease.job_id: Waiting(NOW, FIRST_MEASUREMENT),
+        queued: Waiting(NOW, "no job is begun until there is room: disk: 13 MiB are free, and 64 needed"),
+    }
+    assert asked == ["disks"]
