@@ -86,6 +86,8 @@ class TroubledDigits(DigitsMLP):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "exit":
                 sys.exit(3)
+            case "full":
+                Path("/dev/full").write_text("what a disk without room refuses")
             case "hang":
                 time.sleep(1e6)
             case "words":
