@@ -11,8 +11,10 @@ The same is not tried a third time: whatever ends a trial twice at the same plac
   one is in memory at a time (`accumulation_steps`): the same batches, and the same gradients up to rounding, unless the
   model normalises by batch. If that is not enough, or a batch has no more parts, it does not fit: it fails as
   `infeasible`. Meanwhile predictions of memory are corrected: `feasibility` says how.
-- `error`: final at once. The same error in three trials of a job is the user's to mend: the job stops. What a workload
-  says of options that all trials have, it would say of each: the first one stops the job.
+- `error`: final at once, but for a checkpoint of its own that does not fit the trial, as one of an earlier version: the
+  trial begins anew without it, once, which counts as a loss. The same error in three trials of a job is the user's to
+  mend: the job stops. What a workload says of options that all trials have, it would say of each: the first one stops
+  the job.
 - `diverged`, `infeasible`: final at once, and the search learns from them.
 """
 
@@ -55,6 +57,8 @@ class FailureVerdict:
     """For a person."""
     divides: bool = False
     """True if it is taken up again with each batch in twice as many parts."""
+    begins_anew: bool = False
+    """True if it is taken up again from nothing."""
 
 
 def divided(config: TrialConfig, *, world_size: int) -> TrialConfig | None:
@@ -80,6 +84,8 @@ class Retries:
         self._errors: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._lost_at: dict[int, int] = {}
         """The step that a trial had measured when it was lost last, in this run."""
+        self._begun_anew: set[int] = set()
+        """The trials that went on from nothing in this run: what they write since fits them, or nothing will."""
 
     def restore(self, number: int, setbacks: Setbacks, reason: FailureReason | None, detail: str | None) -> None:
         """Takes in what is stored of a trial; `reason` and `detail` of its failure, if it has failed."""
@@ -92,7 +98,14 @@ class Retries:
         return self._setbacks[number]
 
     def judge(
-        self, number: int, reason: FailureReason, detail: str, *, step: int = 0, can_divide: bool = False
+        self,
+        number: int,
+        reason: FailureReason,
+        detail: str,
+        *,
+        step: int = 0,
+        can_divide: bool = False,
+        can_begin_anew: bool = False,
     ) -> FailureVerdict:
         """The fate of a trial that failed for `reason`.
 
@@ -100,6 +113,7 @@ class Retries:
             detail: what happened.
             step: the last one that it has measured.
             can_divide: whether its batches have more parts than it takes them in.
+            can_begin_anew: whether all that is wrong is a checkpoint that it can do without.
         """
         had = self._setbacks[number]
         divides = can_divide and had.memory_failures < MAX_MEMORY_FAILURES
@@ -126,6 +140,10 @@ class Retries:
                 elif not can_divide:
                     how += ", and its batch has no smaller parts"
                 return FailureVerdict(FailureReason.INFEASIBLE, f"{how}: {detail}")
+            case FailureReason.ERROR if can_begin_anew and number not in self._begun_anew and had.losses < MAX_LOSSES:
+                self._begun_anew.add(number)
+                self._setbacks[number] = replace(had, losses=had.losses + 1)
+                return FailureVerdict(None, f"begins anew, without its checkpoint: {detail}", begins_anew=True)
             case FailureReason.ERROR:
                 self._errors[same_error(detail)][number] = detail
         return FailureVerdict(reason, detail)

@@ -45,6 +45,8 @@ class RankFailure:
     """True if a rank only noticed that another one was gone, and knows no cause."""
     field: str = ""
     """The field of the trial's config that is at fault, if one is."""
+    is_mismatch: bool = False
+    """True if the trial's own checkpoint does not fit it, as one of another version."""
 
 
 RankOutcome: TypeAlias = Measurement | RankFailure | None
@@ -214,6 +216,7 @@ def describe_failure(error: BaseException) -> RankFailure:
     """The failure of the trial in which the training loop raised an exception."""
     import torch  # called in the ranks only
 
+    from trainers.checkpoints import CheckpointMismatch
     from trainers.memory.peak import peak_bytes
     from trainers.ranks.lost_ranks import is_of_a_lost_rank
     from trainers.storage import StoreFailed
@@ -225,6 +228,8 @@ def describe_failure(error: BaseException) -> RankFailure:
         return RankFailure(FailureReason.DIVERGED, str(error), group_is_usable=True)
     if isinstance(error, InvalidConfig):
         return RankFailure(FailureReason.ERROR, str(error), trace, group_is_usable=True, field=error.field)
+    if isinstance(error, CheckpointMismatch):
+        return RankFailure(FailureReason.ERROR, detail, trace, is_mismatch=True)
     # The CPU allocator reports exhaustion as a plain RuntimeError.
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
         peak = peak_bytes("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu") / 2**30

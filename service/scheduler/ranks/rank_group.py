@@ -12,6 +12,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import ray
@@ -186,7 +187,7 @@ class RankGroup:
         together = len(failures) == len(calls)
         guilty = min(failures, key=_blame)
         if guilty.group_is_usable and not together:
-            return RankFailure(guilty.reason, guilty.detail, guilty.trace, group_is_usable=False)
+            return replace(guilty, group_is_usable=False)
         return guilty
 
 

@@ -73,6 +73,8 @@ class TrialReport:
     trace: str = ""
     field: str = ""
     """The field of the trial's config that is at fault, if one is."""
+    begins_anew: bool = False
+    """True if the trial can go on from nothing, as all that is wrong is that its checkpoint does not fit it."""
     identity: TrialIdentity | None = None
     """With the first measurement of each run of the trial."""
 

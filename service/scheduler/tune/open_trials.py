@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from service.clock import utc_now
 from service.domain import FailureReason, TrialState
-from service.scheduler.checkpoint_storage import Collector
+from service.scheduler.checkpoint_storage import Collector, remove
 from service.scheduler.live_trackers import LiveTrackers
 from service.scheduler.policy.protocol import Policy
 from service.scheduler.policy.retries import Setbacks
@@ -36,6 +36,8 @@ class TrialEnd:
     """Of one that comes back."""
     config: TrialConfig | None = None
     """Of one that comes back, if it goes on with another one."""
+    begins_anew: bool = False
+    """Of one that comes back: without its checkpoints."""
     policy_knows: bool = False
 
 
@@ -147,6 +149,8 @@ class OpenTrials:
     def _requeue(self, number: int, end: TrialEnd) -> None:
         if end.config is not None:
             self.add(number, end.config)
+        if end.begins_anew:
+            remove(self.directory(number))
         self._journal.write(
             lambda session: run.requeue_trial(
                 session,

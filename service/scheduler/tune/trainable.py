@@ -43,7 +43,12 @@ class WarmTrainable(tune.Trainable):
         match outcome:
             case RankFailure():
                 report = TrialReport(
-                    "failed", reason=outcome.reason, detail=outcome.detail, trace=outcome.trace, field=outcome.field
+                    "failed",
+                    reason=outcome.reason,
+                    detail=outcome.detail,
+                    trace=outcome.trace,
+                    field=outcome.field,
+                    begins_anew=outcome.is_mismatch and not self._is_fork,
                 )
             case Measurement() if outcome.step < self._num_steps:
                 report = TrialReport("measured", outcome, identity=identity)
@@ -77,6 +82,7 @@ class WarmTrainable(tune.Trainable):
             assert placement_group is not None, "Tune runs a trainable in the placement group of its resources"
             self._group = RankGroup(order.size, placement_group)
         self._is_identified = False
+        self._is_fork = order.begins_at_step > 0
         self._num_steps = order.config.num_steps
         self._report_timeout_seconds = order.report_timeout_seconds
         self._group.start(

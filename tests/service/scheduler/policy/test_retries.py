@@ -176,3 +176,15 @@ def test_numbers_do_not_tell_errors_apart(one: str, other: str) -> None:
 )
 def test_words_do(one: str, other: str) -> None:
     assert same_error(one) != same_error(other)
+
+
+def test_checkpoints_that_do_not_fit_count_as_losses_and_not_as_the_same_error() -> None:
+    retries = Retries()
+    for number in range(MAX_SAME_ERRORS):
+        verdict = retries.judge(number, FailureReason.ERROR, "does not fit", can_begin_anew=True)
+        assert (verdict.reason, verdict.begins_anew) == (None, True)
+        assert retries.setbacks(number) == Setbacks(losses=1)
+    assert retries.why_to_stop() is None
+    worn = Retries()
+    worn.restore(7, Setbacks(losses=MAX_LOSSES), None, None)
+    assert worn.judge(7, FailureReason.ERROR, "does not fit", can_begin_anew=True).reason is FailureReason.ERROR

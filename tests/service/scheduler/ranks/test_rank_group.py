@@ -239,6 +239,22 @@ def test_a_workload_that_prints_binary_garbage_trains_on(bundles: PlacementGroup
     assert [m.step for m in outcomes if isinstance(m, Measurement)] == [10, 20, 30, 40]
 
 
+def test_a_checkpoint_that_does_not_fit_is_told_from_an_error_of_the_trial(
+    bundles: PlacementGroup, tmp_path: Path
+) -> None:
+    outcomes = []
+    for seed in (0, 1):
+        group = RankGroup(TWO, bundles)
+        try:
+            outcomes = train(group, dataclasses.replace(order(), seed=seed), tmp_path)
+        finally:
+            group.close()
+    [failure] = outcomes
+    assert isinstance(failure, RankFailure)
+    assert (failure.reason, failure.is_mismatch) == (FailureReason.ERROR, True)
+    assert "CheckpointMismatch" in failure.detail
+
+
 def test_out_of_memory_is_told_with_the_peak(bundles: PlacementGroup, tmp_path: Path) -> None:
     group = RankGroup(TWO, bundles)
     try:

@@ -395,26 +395,3 @@ def test_shortly_before_the_time_limit_no_trial_is_started(
     tune.signals.told_seconds_left = 29.0
     tune.recorder.on_step_begin(1, [])
     assert tune.searcher.suggest("tune-2") is None
-
-
-def test_a_full_disk_ends_the_run_and_leaves_the_trial_as_it_is(sqlite_database: Database, tmp_path: Path) -> None:
-    tune = Tune(sqlite_database, tmp_path)
-    trial = tune.begin()
-    tune.give(trial, measured(10))
-    failed = TrialReport("failed", reason=FailureReason.STORE_FAILED, detail="No space left on device")
-    tune.signals.has_room = False
-    with pytest.raises(RunEnded) as ended:
-        tune.give(trial, failed)
-    assert ended.value.ending is Ending.NO_ROOM
-    assert ended.value.ending.gives_back
-    [stored] = tune.stored()
-    assert (stored.state, stored.losses) == (TrialState.RUNNING, 0)
-
-
-def test_a_full_disk_that_has_room_again_costs_a_trial_one_of_its_goes(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    tune = Tune(sqlite_database, tmp_path)
-    tune.give(tune.begin(), TrialReport("failed", reason=FailureReason.STORE_FAILED, detail="No space left on device"))
-    [stored] = tune.stored()
-    assert (stored.state, stored.losses) == (TrialState.QUEUED, 1)
