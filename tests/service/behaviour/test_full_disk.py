@@ -10,7 +10,7 @@ import pytest
 
 from service.domain import JobState, TrialState
 from tests.service.scheduler.test_job_run import specification
-from tests.support.service.service_process import PLUGIN, ServiceProcesses, is_running, lasting, states
+from tests.support.service.service_process import PLUGIN, ServiceProcesses, lasting, states
 
 pytestmark = pytest.mark.services
 
@@ -43,12 +43,12 @@ def test_a_job_on_a_full_disk_is_given_back_waits_for_room_and_goes_on_as_if_not
     service.wait_for("a checkpoint", lambda: any(trial.step for trial in service.trials(job_id)))
     filler.write_bytes(bytes(50 * MEBIBYTE))
     service.hurry()
-    service.wait_for("the job to be given back", lambda: service.job(job_id).state is JobState.QUEUED)
+    service.wait_for("the end of the run", lambda: service.job(job_id).state is not JobState.RUNNING)
+    assert service.job(job_id).state is JobState.QUEUED
     next_id = service.submit(specification(num_trials=1))
     told = "no job is begun until there is room: checkpoints: "
     service.wait_for("the worker to tell so", lambda: told in (tmp_path / "worker.log").read_text())
-    assert not is_running(service, job_id)
-    assert not is_running(service, next_id)
+    assert [service.job(each).state for each in (job_id, next_id)] == [JobState.QUEUED] * 2
     filler.unlink()
     for finished in (job_id, next_id):
         job, trials = service.finish(finished)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import psutil
@@ -14,8 +16,10 @@ from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_dir
 from service.scheduler.cluster import process_tree
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.scheduler.run_process import describe_crash, make_directory
+from service.scheduler.worker import _keep_beating
 from service.settings import Settings
-from tests.support.waiting import PATIENCE_SECONDS
+from service.store.session import Database
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.mark.processes
@@ -130,3 +134,21 @@ spared.kill()
         env=environment,
     )
     assert ran.stdout.split() == ["True", "True"]
+
+
+def test_heartbeats_that_the_database_refuses_are_told_once_and_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'without-tables.sqlite3'}")
+    gone = threading.Event()
+    beating = threading.Thread(
+        target=_keep_beating, args=(database, "worker_1", Settings(data_dir=tmp_path, lease_seconds=0.1), gone)
+    )
+    beating.start()
+    wait_until(lambda: bool(caplog.messages), "a heartbeat that failed")
+    time.sleep(0.2)  # some more of them
+    gone.set()
+    beating.join()
+    database.close()
+    assert caplog.messages == ["the heartbeat failed: no such table: workers"]
+    assert [record.exc_info for record in caplog.records] == [None]
