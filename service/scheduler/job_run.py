@@ -66,8 +66,8 @@ from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
 from service.store.retry import Write, write_with_retries
-from service.store.room import is_full
 from service.store.session import Database
+from service.store.writes import is_full
 from service.use_cases import run
 from service.use_cases.leases import Lease, release_job
 from trainers.processes.job_code import JobCode

@@ -8,14 +8,14 @@ import threading
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-_FULL = "the disk of the database is full"
+FULL = "the disk of the database is full"
 _FAILING = "the disk of the database fails, or a quota or limit of it is reached"
 _READ_ONLY = "the database can only be read"
 _DAMAGED = "the database is damaged"
 _OUT_OF_REACH = "the database is out of reach"
 
 _OF_SQLITE = {
-    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_FULL: FULL,
     sqlite3.SQLITE_IOERR: _FAILING,
     sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_PERM: _READ_ONLY,
@@ -24,7 +24,7 @@ _OF_SQLITE = {
     sqlite3.SQLITE_CANTOPEN: _OUT_OF_REACH,
 }
 _OF_POSTGRESQL = {
-    "53100": _FULL,  # disk_full
+    "53100": FULL,  # disk_full
     "25006": _READ_ONLY,  # read_only_sql_transaction
     "58": _FAILING,  # errors of the system, as io_error
     "XX001": _DAMAGED,  # data_corrupted
@@ -47,6 +47,11 @@ def why_not_written(error: DBAPIError) -> str | None:
     if state is None:  # the server has said nothing
         return _OUT_OF_REACH if isinstance(error, OperationalError) or error.connection_invalidated else None
     return next((words for begin, words in _OF_POSTGRESQL.items() if state.startswith(begin)), None)
+
+
+def is_full(error: BaseException) -> bool:
+    """True if the database found no room for what was to be written: what is in it can still be read."""
+    return isinstance(error, DBAPIError) and why_not_written(error) == FULL
 
 
 class Writes:

@@ -16,8 +16,8 @@ from service.api.problems.invalid_requests import invalid_request
 from service.api.problems.situations import response_to
 from service.errors import CheckpointsOutOfReach, ServiceBusy, ServiceError, WorkloadNotDescribed
 from service.monitoring.request_ids import HEADER, request_id_of
-from service.store.room import is_full
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
+from service.store.writes import FULL, is_full
 
 METHODS = ("DELETE", "GET", "PATCH", "POST")
 """Of all routes, beside HEAD, which is answered as GET is."""
@@ -123,7 +123,7 @@ async def _database_error(request: Request, error: Exception) -> Response:
         return await _busy(request, error)
     if not is_unavailable(error):
         return await _unexpected(request, error)
-    why = "the disk of the database is full" if is_full(error) else "the database is unavailable"
+    why = FULL if is_full(error) else "the database is unavailable"
     logger.error("%s: %s", why, error)
     return unavailable(why, instance=request.url.path)
 

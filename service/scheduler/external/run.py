@@ -47,8 +47,8 @@ from service.scheduler.watch import Watch, end_at_once
 from service.settings import Settings
 from service.specification.planning import JobPlan
 from service.store.retry import Write, write_with_retries
-from service.store.room import is_full
 from service.store.session import Database
+from service.store.writes import is_full
 from service.use_cases import run
 from service.use_cases.leases import Lease, release_job
 from trainers.storage import Place

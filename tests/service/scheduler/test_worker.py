@@ -140,6 +140,7 @@ def test_heartbeats_that_the_database_refuses_are_told_once_and_in_one_line(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     database = Database(f"sqlite:///{tmp_path / 'without-tables.sqlite3'}")
+    database.make_file()
     gone = threading.Event()
     beating = threading.Thread(
         target=_keep_beating, args=(database, "worker_1", Settings(data_dir=tmp_path, lease_seconds=0.1), gone)

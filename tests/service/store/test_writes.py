@@ -11,7 +11,9 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 
 from service.store import session as store_session
 from service.store.repositories import JobRepository
-from service.store.session import Database, is_busy
+from service.store.session import Database, is_busy, is_unavailable
+from service.store.writes import is_full
+from tests.support.service.full_database import full
 from tests.support.service.full_disk import full_disk
 from tests.support.service.scenarios import submit
 
@@ -79,3 +81,22 @@ def test_a_database_that_is_out_of_reach_is_known(tmp_path: Path) -> None:
             with pytest.raises(OperationalError):
                 _write_nothing(database)
             assert database.writes.why_not == "the database is out of reach"
+
+
+def test_a_database_without_room_is_full_and_may_do_later(database: Database) -> None:
+    with full(database), pytest.raises(DBAPIError) as raised, database.writing() as session:
+        session.execute(text("CREATE TABLE larger (content TEXT)"))
+    assert is_full(raised.value)
+    assert is_unavailable(raised.value)
+
+
+def test_a_database_out_of_reach_and_a_wrong_statement_are_not_full(database: Database) -> None:
+    gone = Database("postgresql+psycopg://nobody@127.0.0.1:1/nothing?connect_timeout=2")
+    with pytest.raises(DBAPIError) as raised, gone.reading() as session:
+        session.execute(text("SELECT 1"))
+    gone.close()
+    assert not is_full(raised.value)
+    with pytest.raises(DBAPIError) as raised, database.reading() as session:
+        session.execute(text("SELECT nothing FROM nowhere"))
+    assert not is_full(raised.value)
+    assert not is_full(OSError())
