@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Annotated, cast
@@ -24,6 +25,7 @@ from service.clock import Clock
 from service.errors import InvalidInput, JobNotFound
 from service.faults import Faults
 from service.monitoring.metrics import Metrics
+from service.monitoring.readiness import why_no_room
 from service.settings import Settings
 from service.store.session import Database, Session
 from service.use_cases.progress import TrialMemory
@@ -62,9 +64,15 @@ async def _now(request: Request) -> datetime:
     return cast("Clock", request.app.state.clock)()
 
 
+async def _why_no_room(request: Request) -> Callable[[], str | None]:
+    return partial(why_no_room, await _settings(request), data_are_here=await _data_are_here(request))
+
+
 SettingsDependency = Annotated[Settings, Depends(_settings)]
 DataAreHere = Annotated[bool, Depends(_data_are_here)]
 """True if trials train on this machine, so that the data which jobs name can be looked at."""
+WhyNoRoom = Annotated[Callable[[], str | None], Depends(_why_no_room)]
+"""Looks at the disks when it is called: what keeps workers from beginning jobs."""
 DatabaseDependency = Annotated[Database, Depends(_database)]
 TurnsDependency = Annotated[Turns, Depends(_turns)]
 ProbeDependency = Annotated[Probe, Depends(_probe)]

@@ -9,8 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from service.api.dependencies import Now, SettingsDependency, TrialMemoryDependency
-from service.api.room import WhyNoRoom
+from service.api.dependencies import Now, SettingsDependency, TrialMemoryDependency, WhyNoRoom
 from service.api.schemas.jobs import JobRead
 from service.store.models import Job
 from service.store.session import Session

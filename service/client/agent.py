@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import NoReturn
 
 import httpx
 from pydantic import ValidationError
@@ -80,20 +81,20 @@ def train_with_command(
     if shutil.which(command[0]) is None:
         raise InvalidInput(command[0], "there is no such command, or it may not be run")
     num_trained = 0
-    with _terminable():
+    with _terminable() as signals:
         while max_trials is None or num_trained < max_trials:
             trial = suggest(client, job_id, name=name)
             if trial is None:
                 return
             num_trained += 1
             with trial:
-                yield from _train(trial, command, ending_seconds)
+                yield from _train(trial, command, ending_seconds, signals)
             # Where the service has stored the end, and not decided on it yet, it has said only to go on.
             how = "kept" if trial.decision is ExternalDecision.CONTINUE else trial.decision
             yield Told(f"trial {trial.number}: {how}{f': {trial.why}' if trial.why else ''}")
 
 
-def _train(trial: ExternalTrial, command: Sequence[str], ending_seconds: float) -> Iterator[Told]:
+def _train(trial: ExternalTrial, command: Sequence[str], ending_seconds: float, signals: _Signals) -> Iterator[Told]:
     with tempfile.TemporaryDirectory(prefix="shampoo-trial-") as directory:
         config = Path(directory) / "config.json"
         config.write_text(json.dumps(trial.config))
@@ -105,14 +106,17 @@ def _train(trial: ExternalTrial, command: Sequence[str], ending_seconds: float) 
         }
         told = _Output(trial)
         with _kept(trial, told):
-            running = RunningCommand(command, environment)
+            running: RunningCommand | None = None
             try:
+                with signals.held():  # or it would be started, and nobody there to end it
+                    running = RunningCommand(command, environment)
                 for line in running.lines(told.is_awaited):
                     yield from told.take(line)
                 if told.is_awaited():
                     running.wait(ending_seconds)
             finally:
-                running.end(ending_seconds)
+                if running is not None:
+                    running.end(ending_seconds)
     if not trial.has_ended:
         trial.fail(*told.failure(running.exit_status))
 
@@ -232,26 +236,61 @@ def _kept(trial: ExternalTrial, told: _Output) -> Iterator[None]:
         over.set()
 
 
+class _Signals:
+    """The signals that tell this process to end, as exceptions in its main thread."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+        self._told: int | None = None
+        """The last signal that came while they were held."""
+        self.only_once: list[signal.Signals] = []
+        """Ignored after one of them: a shell and its terminal both hang up, and another one must not cut the command's
+        end short."""
+
+    def handle(self, number: int, _frame: FrameType | None) -> None:
+        if number in self.only_once:
+            for each in self.only_once:
+                signal.signal(each, signal.SIG_IGN)
+        if not self._is_held:
+            self._raise(number)
+        self._told = number
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Has what comes meanwhile raised at the end."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        if self._told is not None:
+            self._raise(self._told)
+
+    @staticmethod
+    def _raise(number: int) -> NoReturn:
+        """Raises: Terminated, KeyboardInterrupt."""
+        raise KeyboardInterrupt if number == signal.SIGINT else Terminated(number)
+
+
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Turns SIGTERM into `Terminated` meanwhile, and SIGHUP unless it is ignored, where this is the main thread."""
-
-    def raise_it(number: int, _frame: FrameType | None) -> None:
-        for each in before:  # a shell and its terminal both hang up: another one must not cut the command's end short
-            signal.signal(each, signal.SIG_IGN)
-        raise Terminated(number)
-
+def _terminable() -> Iterator[_Signals]:
+    """Turns SIGTERM into `Terminated` meanwhile, and SIGHUP unless it is ignored, where this is the main thread. SIGINT
+    is a KeyboardInterrupt as ever, if it was."""
+    signals = _Signals()
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield signals
         return
-    numbers = [signal.SIGTERM]
+    signals.only_once = [signal.SIGTERM]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as `nohup` has it
-        numbers.append(signal.SIGHUP)
+        signals.only_once.append(signal.SIGHUP)
+    numbers = [*signals.only_once]
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        numbers.append(signal.SIGINT)
     before = {number: signal.getsignal(number) for number in numbers}
     try:
         for number in numbers:
-            signal.signal(number, raise_it)
-        yield
+            signal.signal(number, signals.handle)
+        yield signals
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -38,6 +38,12 @@ def check_files(
     return found
 
 
+def why_no_room(settings: Settings, *, data_are_here: bool) -> str | None:
+    """What `check_files` finds wrong with the places that are written to, each named; None: nothing."""
+    checks = check_files(settings, data_are_here=data_are_here)
+    return "; ".join(f"{check.name}: {check.why_not}" for check in checks if check.why_not) or None
+
+
 def _why_not(directory: Path, least_free_bytes: int) -> str | None:
     """Whoever asks may be anyone: no paths are told."""
     there = next((path for path in (directory, *directory.parents) if path.exists()), directory)

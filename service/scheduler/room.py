@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from service.monitoring.room import why_no_room
+from service.monitoring.readiness import why_no_room
 from service.settings import Settings
 
 logger = logging.getLogger(__name__)

@@ -13,6 +13,7 @@ from sqlalchemy import create_engine, make_url, text
 
 from service.store.migrate import migrate
 from service.store.session import Database
+from service.store.writes import Writes
 from tests.support.lanes import lane
 from tests.support.postgresql import postgresql_server
 from tests.support.service.service_process import PLUGIN, ServiceProcesses, for_one_test, lasting
@@ -116,6 +117,7 @@ def sqlite_database(request: pytest.FixtureRequest, tmp_path: Path, migrated_sql
     """A migrated SQLite database, where the kind does not matter."""
     if lane(request.node) == "fast":
         database: Database = request.getfixturevalue("reused_database")
+        database.writes = Writes()
     else:  # a process that survives its test must not find the next one's
         database = Database(f"sqlite:///{tmp_path / 'service.sqlite3'}")
     path = str(make_url(database.url).database)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from trainers.data.prepared import exclusive, write_atomically
 
@@ -68,20 +65,6 @@ def data_files(
         raise ValueError(f"{option} {path!r} is a directory without a file {what}")
     files = [DataFile(file, file.relative_to(root).as_posix(), file.stat().st_size) for file in found]
     return sorted(files, key=lambda file: _natural_order(file.name))
-
-
-def kind_of(entry: os.DirEntry[str]) -> Literal["file", "directory"] | None:
-    """The kind of what an entry is or links to; None: of another kind, or a link that leads nowhere or in a circle.
-
-    Raises:
-        OSError: there is no telling, e.g. because the place that a link leads to may not be looked at.
-    """
-    try:
-        return "file" if entry.is_file() else "directory" if entry.is_dir() else None
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        return None
 
 
 def stretches(path: Path, start: int, stop: int, *, num_bytes: int) -> Iterator[tuple[int, int]]:

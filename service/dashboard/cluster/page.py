@@ -5,9 +5,15 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
+from service.api.dependencies import (
+    CallerDependency,
+    Now,
+    ReadSession,
+    SettingsDependency,
+    TrialMemoryDependency,
+    WhyNoRoom,
+)
 from service.api.one_thread import OneThreadRoute
-from service.api.room import WhyNoRoom
 from service.dashboard.cluster import view
 from service.dashboard.rendering import page
 from service.use_cases.cluster import cluster_state

@@ -9,10 +9,16 @@ from fastapi import APIRouter, Request, Response
 from service.access.caller import Scope
 from service.access.permitted import may_have_run
 from service.api.conditional import IfNoneMatch
-from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
+from service.api.dependencies import (
+    CallerDependency,
+    Now,
+    ReadSession,
+    SettingsDependency,
+    TrialMemoryDependency,
+    WhyNoRoom,
+)
 from service.api.figures import phase_labels, side_labels
 from service.api.one_thread import OneThreadRoute
-from service.api.room import WhyNoRoom
 from service.dashboard.budget_bar import bar_of
 from service.dashboard.job import view
 from service.dashboard.job.confirmation import confirmation_of, members_of

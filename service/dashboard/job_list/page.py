@@ -8,11 +8,17 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
 from service.access.caller import Scope
-from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency, TrialMemoryDependency
+from service.api.dependencies import (
+    CallerDependency,
+    Now,
+    ReadSession,
+    SettingsDependency,
+    TrialMemoryDependency,
+    WhyNoRoom,
+)
 from service.api.lists.job_filters import JobFilters
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import decode_place, encode_place
-from service.api.room import WhyNoRoom
 from service.api.routers.of_jobs.jobs import SORTED_BY
 from service.dashboard.job_list.address import ListAddress
 from service.dashboard.job_list.view import ORDERS, job_row

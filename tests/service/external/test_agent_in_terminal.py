@@ -1,4 +1,5 @@
-"""The agent in a terminal: its command ends with it, though it is in a process group of its own."""
+"""The agent and the signals that tell it to end, as a terminal sends them: its command ends with it, though it is in a
+process group of its own."""
 
 from __future__ import annotations
 
@@ -6,10 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from service.client import Client, agent
+from service.client.agent import Terminated
+from service.client.command import RunningCommand
 from service.domain import TrialState
 from service.store.session import Database
 from tests.support.service.external import served, submit_external, trials_of
@@ -49,17 +54,41 @@ def test_a_command_ends_with_ctrl_c_and_with_the_terminal(
             stdout=theirs,
             stderr=subprocess.PIPE,
             start_new_session=True,
-        ) as agent:
+        ) as process:
             os.close(theirs)
-            wait_until(began.exists, "the command", more=lambda: f"exit status {agent.poll()}")
+            wait_until(began.exists, "the command", more=lambda: f"exit status {process.poll()}")
             if number is signal.SIGINT:
                 os.write(ours, b"\x03")
             else:  # as a shell does, too, that ends with its terminal
                 os.close(ours)
-                agent.send_signal(signal.SIGHUP)
-            _, told = agent.communicate(timeout=PATIENCE_SECONDS)
+                process.send_signal(signal.SIGHUP)
+            _, told = process.communicate(timeout=PATIENCE_SECONDS)
         wait_until(lambda: trials_of(sqlite_database, job)[0].state is TrialState.QUEUED, "the trial's return")
     if number is signal.SIGINT:
         os.close(ours)
     assert saved.exists()
-    assert agent.returncode == 128 + number, told
+    assert process.returncode == 128 + number, told
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("number", "raised"),
+    [(signal.SIGTERM, Terminated), (signal.SIGHUP, Terminated), (signal.SIGINT, KeyboardInterrupt)],
+)
+def test_a_command_that_was_just_started_is_ended_too(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, raised: type[BaseException]
+) -> None:
+    commands: list[RunningCommand] = []
+
+    def started_and_told(command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
+        commands.append(RunningCommand(command, environment))
+        signal.raise_signal(number)
+        return commands[0]
+
+    monkeypatch.setattr(agent, "RunningCommand", started_and_told)
+    job = submit_external(sqlite_database)
+    with running(sqlite_database) as url, served(sqlite_database), Client(url) as client:
+        with pytest.raises(raised):
+            list(agent.train_with_command(client, job, ["sleep", "1000"], ending_seconds=PATIENCE_SECONDS))
+        assert commands[0].exit_status == -signal.SIGTERM
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -26,22 +26,13 @@ from service.use_cases import webhooks
 from service.use_cases.steer import pause_job
 from service.webhooks import sending
 from service.webhooks.delivering import keep_delivering
-from service.webhooks.sending import send
 from service.webhooks.signing import new_secret, signed_headers
-from tests.support import event_loop
 from tests.support.service.callers import asking, give_token
 from tests.support.service.delivering import deliver
 from tests.support.service.live import running
 from tests.support.service.receiver import Receiver
 from tests.support.service.scenarios import NOW, Clock, submit
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -276,28 +267,6 @@ def test_a_backlog_is_bounded_and_loses_nothing(
         pass
     assert sorted(json.loads(body)["data"]["job_id"] for _, body in receiver.requests) == sorted(jobs)
     assert len(messages(sqlite_database, webhook)) <= 5
-
-
-def ask(url: str, *, allows_private: bool = True) -> sending.Answer:
-    return event_loop.run(send(url, b"{}", {}, allows_private=allows_private))
-
-
-def test_private_addresses_redirects_and_slow_servers(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = ask(receiver.url, allows_private=False)
-    assert (refused.is_taken, refused.status) == (False, None)
-    assert "not public" in refused.text
-    assert receiver.requests == []
-    receiver.status, receiver.location = 302, "http://169.254.169.254/"
-    redirected = ask(receiver.url)
-    assert (redirected.is_taken, redirected.status) == (False, 302)
-    assert redirected.text.startswith("redirects are not followed")
-    assert len(receiver.requests) == 1
-    monkeypatch.setattr(sending, "SENDING_SECONDS", 0.3)
-    receiver.is_slow = True
-    slow = ask(receiver.url)
-    assert (slow.is_taken, slow.status) == (False, None)
-    assert "within 0.3 s" in slow.text
-    assert ask("http://localhost:1/").status is None
 
 
 def test_webhooks_over_http(database: Database, receiver: Receiver) -> None:
