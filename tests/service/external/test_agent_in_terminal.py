@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -21,10 +23,15 @@ from tests.support.service.external import served, submit_external, trials_of
 from tests.support.service.live import running
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 
-IN_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.argv[1], sys.argv[1:])"
-)
-"""Runs a command whose standard input is the terminal that it belongs to, as a login does."""
+IN_TERMINAL = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+for number in (signal.SIGINT, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""Runs a command whose standard input is the terminal that it belongs to, as a login does. The tests themselves may run
+in the background, or with `nohup`, where these signals are ignored."""
 PROGRAM = """
 import pathlib, signal, sys, time
 began, saved = map(pathlib.Path, sys.argv[1:])
@@ -70,15 +77,33 @@ def test_a_command_ends_with_ctrl_c_and_with_the_terminal(
     assert process.returncode == 128 + number, told
 
 
+DEFAULTS: Mapping[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
+    signal.SIGTERM: signal.SIG_DFL,
+    signal.SIGHUP: signal.SIG_DFL,
+    signal.SIGINT: signal.default_int_handler,
+}
+
+
+def with_defaults(request: pytest.FixtureRequest, number: signal.Signals) -> None:
+    """Has a signal do until the test ends what it does in a process that was started in the foreground."""
+    before = signal.signal(number, DEFAULTS[number])
+    request.addfinalizer(lambda: signal.signal(number, before))
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize(
     ("number", "raised"),
     [(signal.SIGTERM, Terminated), (signal.SIGHUP, Terminated), (signal.SIGINT, KeyboardInterrupt)],
 )
 def test_a_command_that_was_just_started_is_ended_too(
-    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, raised: type[BaseException]
+    sqlite_database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+    number: signal.Signals,
+    raised: type[BaseException],
 ) -> None:
     commands: list[RunningCommand] = []
+    with_defaults(request, number)
 
     def started_and_told(command: Sequence[str], environment: Mapping[str, str]) -> RunningCommand:
         commands.append(RunningCommand(command, environment))
@@ -91,4 +116,4 @@ def test_a_command_that_was_just_started_is_ended_too(
         with pytest.raises(raised):
             list(agent.train_with_command(client, job, ["sleep", "1000"], ending_seconds=PATIENCE_SECONDS))
         assert commands[0].exit_status == -signal.SIGTERM
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(number) == DEFAULTS[number]
