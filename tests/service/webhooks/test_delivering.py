@@ -178,6 +178,7 @@ def test_a_webhook_that_fails_again_and_again_is_disabled_until_it_is_enabled(
     assert deliver(sqlite_database, allows_private=True, clock=clock) == 2
 
 
+@pytest.mark.slow
 def test_a_server_that_hangs_delays_its_own_messages_alone(
     database: Database, receiver: Receiver, hanging: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
