@@ -1,14 +1,17 @@
-"""A database that finds no room for more, as on a full disk."""
+"""A database that finds no room for more, as on a full disk: by its own word, or by that of the kernel."""
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event
 
 from service.store.session import Database
+from tests.support.service.scenarios import submit
 
 
 @contextmanager
@@ -34,3 +37,17 @@ def _have_no_further_page(connection: Any, _record: Any) -> None:
 
 def _raise_disk_full(connection: Any) -> None:
     connection.exec_driver_sql("DO $$ BEGIN RAISE 'could not extend file' USING ERRCODE = 'disk_full'; END $$")
+
+
+@contextmanager
+def full_disk(database: Database) -> Iterator[None]:
+    """Has whoever appends to the log of a SQLite database, where each write goes first, fail: by the limit that this
+    process has for the size of files."""
+    submit(database)  # there is a log, larger than what tests print
+    log = Path(f"{database.engine.url.database}-wal")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

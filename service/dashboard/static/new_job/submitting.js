@@ -35,8 +35,8 @@ export function patchOf(before, after, defaults) {
 }
 
 /**
- * Gives `send(document)`, which makes the job and gives its id, or {faults, isOfJob}. An answer that was lost is asked for again
- * by the same key as long as the document stays, also after a reload.
+ * Gives `send(document)`, which makes the job and gives its id, or {faults, isOfJob}. An answer that was lost is asked
+ * for again by the same key as long as the document stays, also after a reload.
  */
 export function submission({ clone, defaults }) {
   return async function send(document) {
