@@ -97,12 +97,13 @@ def _garbage_of_a_failed_test_is_blamed_on_it() -> Iterator[None]:
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("suite")
     group.addoption("--fast", action="store_true", help="run only what starts no process, without a path some of it")
+    group.addoption("--draw", metavar="COMMIT", help="run the half of the suite that the commit of this name draws")
     group.addoption("--cpu-table", type=Path, metavar="FILE", help="write a table of each file's CPU time")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     lanes.lower_priority(getattr(config, "workerinput", None))
-    cases.is_sampled = rings.is_sampled(config)
+    cases.taken = rings.within_one_test(config)
     config.pluginmanager.register(ProcessGuard())
     if config.option.cpu_table is not None:
         config.pluginmanager.register(CpuTimes(config, config.option.cpu_table))
@@ -119,12 +120,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     lanes.mark_by_fixtures(items)
     if config.option.fast:
         starting_none = [item for item in items if lanes.lane(item) == "fast"]
-        taken = rings.sample(starting_none) if rings.is_sampled(config) else set(starting_none)
-        config.hook.pytest_deselected(items=[item for item in items if item not in taken])
-        items[:] = [item for item in items if item in taken]
+        _keep(rings.sample(starting_none) if rings.is_sampled(config) else set(starting_none), items, config)
+    if config.option.draw is not None:
+        _keep(rings.draw(items, config.option.draw), items, config)
     if hasattr(config, "workerinput"):
         items.sort(key=lanes.position)
         lanes.write_lanes(config, items)
+
+
+def _keep(taken: set[pytest.Item], items: list[pytest.Item], config: pytest.Config) -> None:
+    config.hook.pytest_deselected(items=[item for item in items if item not in taken])
+    items[:] = [item for item in items if item in taken]
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    if config.option.draw is None:
+        return []
+    return [f"a half of the suite, as {config.option.draw} draws it: tests/support/rings.py"]
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import itertools
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from tests.support.cases import in_one_test
 @pytest.fixture(autouse=True)
 def _all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever ring these tests run in."""
-    monkeypatch.setattr(cases, "is_sampled", False)
+    monkeypatch.setattr(cases, "taken", cases.all_of_them)
 
 
 def test_stacked_cases_all_meet_beside_the_fixtures() -> None:
@@ -40,13 +42,18 @@ def test_a_case_that_fails_is_named() -> None:
     assert failure.value.__notes__ == ["where number = 2"]
 
 
-def test_the_fast_ring_takes_some_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cases, "is_sampled", True)
+@pytest.mark.parametrize(
+    ("taken", "every"),
+    [(rings.part, rings.EVERY), (functools.partial(rings.drawn_part, commit="0123abc"), rings.DRAWN_EVERY)],
+    ids=["the fast ring", "a commit"],
+)
+def test_a_part_of_the_suite_takes_some_of_them(monkeypatch: pytest.MonkeyPatch, taken: Any, every: int) -> None:
+    monkeypatch.setattr(cases, "taken", taken)
     met = []
 
     @in_one_test("number", range(100))
-    def every(number: int) -> None:
+    def test(number: int) -> None:
         met.append(number)
 
-    every()
-    assert met == [*range(met[0], 100, rings.EVERY)]
+    test()
+    assert met == [*range(met[0], 100, every)]

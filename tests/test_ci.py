@@ -1,4 +1,4 @@
-"""Failures in `.ci/run`: a few tests are run once more, and it says which passed only then."""
+"""What `.ci/run` runs of the tests, and failures: a few are run once more, and it says which passed only then."""
 
 from __future__ import annotations
 
@@ -27,16 +27,23 @@ def test_good():
     pathlib.Path("good.runs").open("a").write("x")
 """
 NAMES = ["a b", "c[d]", "e::f"]
+OPTIONS = """
+def pytest_addoption(parser):
+    parser.addoption("--draw")
+def pytest_report_header(config):
+    return f"drawn by {config.option.draw}"
+"""
 
 
-def run_ci(directory: Path, tests: str, *, num_workers: int = 0) -> subprocess.CompletedProcess[str]:
+def run_ci(directory: Path, tests: str, *options: str, num_workers: int = 0) -> subprocess.CompletedProcess[str]:
     """Runs a copy of `.ci/run` on a project of one test file, whose linters find nothing."""
-    (directory / ".ci").mkdir()
-    (directory / "tests").mkdir()
-    (directory / ".venv" / "bin").mkdir(parents=True)
+    (directory / ".ci").mkdir(exist_ok=True)
+    (directory / "tests").mkdir(exist_ok=True)
+    (directory / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
     shutil.copy(ROOT / ".ci" / "run", directory / ".ci" / "run")
     (directory / "tests" / "test_it.py").write_text(tests)
-    (directory / "pytest.ini").touch()
+    (directory / "tests" / "conftest.py").write_text(OPTIONS)
+    (directory / "pytest.ini").write_text("[pytest]\ntestpaths = tests\n")
     scripts = {
         "tests/run": f'exec {sys.executable} -m pytest -p xdist -n {num_workers} "$@"',
         ".venv/bin/python": f'exec {sys.executable} "$@"',
@@ -47,7 +54,7 @@ def run_ci(directory: Path, tests: str, *, num_workers: int = 0) -> subprocess.C
         (directory / name).write_text(f"#!/bin/sh\n{script}\n")
         (directory / name).chmod(0o755)
     return subprocess.run(
-        [directory / ".ci" / "run"],
+        [directory / ".ci" / "run", *options],
         env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # importing the others takes long
         capture_output=True,
         text=True,
@@ -87,3 +94,15 @@ def test_what_passes_is_run_once(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count(" passed in ") == 1
     assert "FLAKY" not in ran.stdout
+
+
+def test_the_commit_draws_what_is_run_unless_all_is_asked_for(tmp_path: Path) -> None:
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    head = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert f"drawn by {head}" in run_ci(tmp_path, "def test_good(): pass").stdout
+    everything = run_ci(tmp_path, "def test_good(): pass", "--all")
+    assert everything.returncode == 0, everything.stdout + everything.stderr
+    assert "drawn by None" in everything.stdout
+    assert head not in everything.stdout

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -139,6 +140,37 @@ def test_the_fast_ring_is_a_part_of_what_has_no_lane_and_all_of_it_where_a_path_
 
     _, named = run(tmp_path, "-n", "2", "--fast", "test_beside.py", "test_many.py")
     assert named.keys() == {"test_beside.py::test_fast", "test_many.py::test_slow"} | cases
+
+
+def test_a_commit_draws_half_of_the_cases_and_of_what_starts_services_and_the_next_another_half(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_many.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('number', range(8))\n"
+        "def test_case(number): pass\n"
+        "@pytest.mark.parametrize('number', range(2))\n"
+        "def test_two(number): pass\n"
+        "def test_one(): pass\n"
+        "@pytest.mark.parametrize('number', range(64))\n"
+        "@pytest.mark.services\n"
+        "def test_service(number): pass\n"
+        "@pytest.mark.patient\n"
+        "@pytest.mark.always\n"
+        "def test_always(): pass\n"
+        + "".join(f"@pytest.mark.patient\ndef test_patient_{number}(): pass\n" for number in range(32))
+    )
+    draws = []
+    for commit in ("aaaa", "aaaa", "bbbb"):
+        ran, found = run(tmp_path, "-n", "2", "test_many.py", f"--draw={commit}")
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        assert f"a half of the suite, as {commit} draws it" in ran.stdout
+        met = Counter(name.partition("[")[0].removeprefix("test_many.py::") for name in found)
+        assert (met["test_case"], met["test_two"], met["test_one"], met["test_service"]) == (4, 2, 1, 32)
+        assert met["test_always"] == 1
+        assert 8 <= sum(name.startswith("test_patient") for name in met) <= 24
+        draws.append(found.keys())
+    assert draws[0] == draws[1] != draws[2]
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ def _copy_of_the_project(directory: Path) -> Path:
     return directory
 
 
+@pytest.mark.always
 @pytest.mark.patient(minutes=2.5)
 def test_the_first_command_installs_and_tunes_on_a_fresh_machine(tmp_path: Path) -> None:
     command = blocks(README, "sh")[0].strip()

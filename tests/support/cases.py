@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
-
-from tests.support import rings
 
 Test = Callable[..., None]
 
-is_sampled = False
-"""Whether a part of the cases is enough: set for the fast ring."""
+
+def all_of_them(cases: Sequence[Any], _test: str) -> Sequence[Any]:
+    return cases
+
+
+taken: Callable[[Sequence[Any], str], Sequence[Any]] = all_of_them
+"""Takes those that are to be run of the cases of a test of some name: set for runs of a part of the suite."""
 
 
 def in_one_test(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[[Test], Test]:
@@ -25,7 +28,7 @@ def in_one_test(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable
     def decorate(test: Test) -> Test:
         @functools.wraps(test)
         def run(**fixtures: Any) -> None:
-            for case in rings.part(cases, test.__name__) if is_sampled else cases:
+            for case in taken(cases, test.__name__):
                 arguments = {names: case} if isinstance(names, str) else dict(zip(names, case, strict=True))
                 try:
                     test(**arguments, **fixtures)
@@ -33,9 +36,9 @@ def in_one_test(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable
                     error.add_note(f"where {', '.join(f'{name} = {value!r}' for name, value in arguments.items())}")
                     raise
 
-        taken = (names,) if isinstance(names, str) else names
+        own = (names,) if isinstance(names, str) else names
         signature = inspect.signature(test)
-        rest = [parameter for name, parameter in signature.parameters.items() if name not in taken]
+        rest = [parameter for name, parameter in signature.parameters.items() if name not in own]
         run.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]  # what pytest asks for
         return run
 

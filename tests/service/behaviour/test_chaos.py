@@ -28,7 +28,7 @@ from trainers.config import TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 
-pytestmark = pytest.mark.services(minutes=3)
+pytestmark = [pytest.mark.services(minutes=3), pytest.mark.always]
 
 NUM_KILLS = int(os.environ.get("CHAOS_KILLS", "20"))
 SEED = int(os.environ.get("CHAOS_SEED", "0"))
