@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.evidence.formats.constructor import Constructor, call, several
 from service.evidence.formats.family import Family
-from service.evidence.formats.muon import adamw_of, is_nesterov
+from service.evidence.formats.muon import adamw_of, is_nesterov, momentum_unsaid
 from service.evidence.formats.pytorch_optimizer import soap_unsaid
 from service.evidence.formats.unsaid import look_ahead, low_precision, of_adamw
 
@@ -55,25 +55,40 @@ def _muon(f: Family) -> Constructor:
     found = [
         "the polynomial: it has other coefficients there, in bfloat16, so that steps have the same direction up to its "
         "error, about a fifth of their length",
-        f"sides longer than {f.max_preconditioner_dim}: here they are cut, there they stay whole",
+        f"sides longer than {f.max_preconditioner_dim}: here they are cut, there they stay whole; and kernels of "
+        f"convolutions, whose sides are merged here as far as {f.max_preconditioner_dim} allows: there, all but the "
+        "first are",
+        *momentum_unsaid(f, is_muon_of="there"),
     ]
-    if f.adjust_lr_fn == "match_rms_adamw":
-        found.append(
-            "adjust_lr_fn='match_rms_adamw', 0.2·√max(m, n): there a step has √max(1, m/n) times the learning rate"
-        )
-    if is_nesterov(f):
-        found.append(
-            "beta3=betas[0]²: here the gradient and the old average weigh 1 - betas[0]² to betas[0]², there "
-            "2 - betas[0] to betas[0]"
-        )
-    elif f.beta3 != f.betas[0]:
-        found.append(f"beta3={f.beta3!r}: has no word there")
-    if f.momentum > 0:
-        found.append(f"momentum={f.momentum!r} of the orthogonalised steps: has no word there")
     muon = {"lr": f.lr, "betas": f.betas, "weight_decay": f.weight_decay, "nesterov": is_nesterov(f)}
+    if is_nesterov(f):
+        # Its other average has another look ahead: the gradient and the old average weigh 2 - β1 to β1.
+        muon["heavyball_momentum"] = True
     return Constructor(
         imports=["import heavyball", "from torch.optim import AdamW"],
-        lines=several([("heavyball.Muon", "matrices", muon), ("AdamW", "vectors", adamw_of(f))]),
+        lines=[*_lengths(f), *several([("heavyball.Muon", "matrices", muon), ("AdamW", "vectors", adamw_of(f))])],
         makes_several=True,
         cannot_say=[*found, *look_ahead(f), *of_adamw(f), *low_precision(f)],
     )
+
+
+def _lengths(f: Family) -> list[str]:
+    """Lines that give each matrix a learning rate with which its steps have our length."""
+    if f.adjust_lr_fn == "original":
+        return []
+    # √max(1, m/n)·lr', the length there, is 0.2·√max(m, n)·lr for lr' = 0.2·√n·lr, whichever side is the longer.
+    return [
+        "# Each matrix gets 0.2·√columns times the learning rate, as Muon's steps are √max(1, rows/columns) long and",
+        "# those that were measured 0.2·√max(rows, columns); the decay follows the learning rate, and stays as it was.",
+        "matrices = [",
+        "    {",
+        "        **group,",
+        '        "params": [p],',
+        f'        "lr": group.get("lr", {f.lr!r}) * scale,',
+        f'        "weight_decay": group.get("weight_decay", {f.weight_decay!r}) / scale,',
+        "    }",
+        "    for group in matrices",
+        '    for p in group["params"]',
+        "    for scale in [0.2 * (p.numel() / p.shape[0]) ** 0.5]",
+        "]",
+    ]

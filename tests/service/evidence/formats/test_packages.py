@@ -248,13 +248,34 @@ def test_soap_of_others_steps_in_the_direction_of_ours_and_both_of_theirs_are_on
             assert difference(theirs[name], of_heavyball[name]) < 0.01, name
 
 
-def test_muon_of_heavyball_steps_in_the_direction_of_ours() -> None:
-    config = {"preconditioner": "spectral", "adjust_lr_fn": "original"}
+@pytest.mark.parametrize("adjust_lr_fn", ["match_rms_adamw", "original"])
+@pytest.mark.parametrize("beta3", [None, 0.81])
+def test_muon_of_heavyball_steps_as_far_as_ours_in_the_same_direction(
+    adjust_lr_fn: str, beta3: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SHAPES, "wide", (3, 7))
+    monkeypatch.setitem(SHAPES, "kernel", (4, 3, 2, 2))  # with sides that are merged otherwise: in another direction
+    config = {"preconditioner": "spectral", "adjust_lr_fn": adjust_lr_fn, "beta3": beta3}
     cannot_say, ours, theirs = both(config, Format.HEAVYBALL)
-    assert [one[:14] for one in beside_shapes(cannot_say)] == ["the polynomial"]
-    for name in ("matrix", "tall"):
+    unsaid = ["the polynomial", *([] if beta3 is None else ["beta3=0.81 of "])]
+    assert [one[:14] for one in beside_shapes(cannot_say)] == unsaid
+    for name in ("matrix", "tall", "wide"):
         assert torch.cosine_similarity(ours[name].flatten(), theirs[name].flatten(), dim=0) > 0.95, name
-    assert difference(ours["vector"], theirs["vector"]) < EXACT
+        assert 0.75 < theirs[name].norm() / ours[name].norm() < 1.35, name
+    if adjust_lr_fn == "match_rms_adamw":
+        assert 0.75 < theirs["kernel"].norm() / ours["kernel"].norm() < 1.35
+    if beta3 is None:
+        assert difference(ours["vector"], theirs["vector"]) < EXACT
+
+
+def test_muon_of_heavyball_decays_as_ours_in_groups_with_settings_of_their_own_too() -> None:
+    groups = [OwnSettings("tall ones", {"lr": 0.1, "weight_decay": 0.7}, [ParameterRule(name_parts=("tall",))])]
+    recommended = recommendation_with({"preconditioner": "spectral", "weight_decay": 0.4})
+    recommended = recommended.model_copy(update={"parameter_groups": groups})
+    ours, theirs = (written(recommended, form).text for form in (Format.PYTHON, Format.HEAVYBALL))
+    expected, found = changes(ours or "", gradients(0.0)), changes(theirs or "", gradients(0.0))
+    for name, change in expected.items():
+        assert difference(change, found[name]) < EXACT, name
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ SOAP, per matrix, n = t - 1, β̂ = 1 - (1 - β)/(1 - βⁿ) or for the factors 
 
 Due as often as the sum of 1/f passes an integer. Vectors take AdamW's steps of the same form, from the first on.
 
-Muon: E ← β1 E + (1 - β1) G;  X = G + E with Nesterov, else E;  P = √max(1, m/n)·O(X), O five steps of the quintic
-iteration with a set of coefficients each.
+Muon: E ← β1 E + (1 - β1) G;  X = G + E with Nesterov, else E;  with `heavyball_momentum` E ← β1 E + G;  X = G + β1 E
+with Nesterov, else E;  P = √max(1, m/n)·O(X), O five steps of the quintic iteration with a set of coefficients each. A
+kernel is a matrix m×n of its first side and all others;  W ← (1 - lr·λ) W - lr·P, each of its group.
 
 Left out: blocks, merged shapes, precisions below float64.
 """
@@ -102,9 +103,11 @@ def _refined(A: Tensor, Q: Tensor, floor: float) -> Tensor:
 
 class Muon(_Transcribed):
     def direction(self, state: dict[str, Any], G: Tensor, group: dict[str, Any]) -> Tensor:
-        beta = group["betas"][0]
-        state["E"] = beta * state.get("E", torch.zeros_like(G)) + (1 - beta) * G
-        X = (G + state["E"]) if group["nesterov"] else state["E"]
+        beta, shape = group["betas"][0], G.shape
+        G = G.flatten(1)
+        is_sum = group.get("heavyball_momentum", False)
+        state["E"] = beta * state.get("E", torch.zeros_like(G)) + (1 if is_sum else 1 - beta) * G
+        X = (G + (beta if is_sum else 1) * state["E"]) if group["nesterov"] else state["E"]
         m, n = X.shape
         X = X / X.norm().clamp(min=1e-7)
         X = X.T if m > n else X
@@ -112,4 +115,4 @@ class Muon(_Transcribed):
             gram = X @ X.T
             X = a * X + (b * gram + c * gram @ gram) @ X
         scaled: Tensor = (X.T if m > n else X) * max(1, m / n) ** 0.5
-        return scaled
+        return scaled.view(shape)
