@@ -60,8 +60,8 @@ class Allocation:
         self.positions: dict[Tensor, int] = {}
         """By tensor that is stepped, the position of its parameter among all of the optimizer's."""
         self._positions_of_all: dict[Tensor, int] = {}
-        self._made_for: dict[Tensor, tuple[torch.dtype, torch.device]] = {}
-        """The dtypes and devices of parameters when their state was made."""
+        self._made_for: dict[Tensor, tuple[torch.Size, torch.dtype, torch.device]] = {}
+        """The shapes, dtypes and devices of parameters when their state was made."""
         self._shares: dict[int, list[RankShare]] = {}
 
     def shares(self, number: int) -> Sequence[RankShare]:
@@ -85,9 +85,14 @@ class Allocation:
         """Checks that parameters are what their state was made for.
 
         Raises:
-            RuntimeError: one has been converted or moved since.
+            RuntimeError: one has been converted, moved or given another shape since.
         """
-        for param, (dtype, device) in self._made_for.items():
+        for param, (shape, dtype, device) in self._made_for.items():
+            if param.shape != shape:
+                raise RuntimeError(
+                    f"a parameter has the shape {tuple(param.shape)} now, and had {tuple(shape)} when the optimizer "
+                    "made its state: change the model first, and build the optimizer then"
+                )
             if param.dtype != dtype or param.device != device:
                 raise RuntimeError(
                     f"a parameter of shape {tuple(param.shape)} is {param.dtype} on {param.device} now, and was "
@@ -222,7 +227,7 @@ class Allocation:
             self._shares.setdefault(number, []).append(RankShare(members.group, tensors, buckets))
             self.state_of.update(state_by_param(buckets))
         for param in members.params:
-            self._made_for[param] = param.dtype, param.device
+            self._made_for[param] = param.shape, param.dtype, param.device
             tensor = self.plan.of(param)
             if tensor is None:
                 continue

@@ -193,9 +193,9 @@ class Shampoo(Optimizer):
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
                 group holds a key that is no hyperparameter; nothing has moved then.
-            RuntimeError: a gradient is sparse or does not lie as its parameter, or a parameter has another dtype or
-                device than when its state was made, and nothing has moved then; or another rank did not take part, and
-                the weights are lost.
+            RuntimeError: a gradient is sparse or does not lie as its parameter, or a parameter has another shape, dtype
+                or device than when its state was made, and nothing has moved then; or another rank did not take part,
+                and the weights are lost.
             RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row, on whichever rank;
                 a RuntimeError.
         """

@@ -332,6 +332,18 @@ def test_a_model_that_is_converted_after_its_optimizer_is_refused_before_anythin
     train(optimizer, list(model.parameters()), range(1, 2))
 
 
+@pytest.mark.parametrize("shape", [(4, 5), (3, 3), (16,)])
+def test_a_parameter_that_is_given_another_shape_is_refused_before_anything_moves(shape: tuple[int, ...]) -> None:
+    params = parameters([(5, 5), (4, 4)])
+    optimizer = Shampoo(params, **settings())
+    train(optimizer, params, range(1))
+    params[1].data = torch.ones(shape)
+    before = [param.detach().clone() for param in params]
+    with pytest.raises(RuntimeError, match=re.escape(f"has the shape {shape} now, and had (4, 4)")):
+        train(optimizer, params, range(1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(before, params, strict=True))
+
+
 def test_load_state_dict_hooks_run() -> None:
     optimizer = Shampoo(parameters([(6, 6)]), **settings())
     calls: list[str] = []
