@@ -198,14 +198,14 @@ class Allocation:
             target = state[param]
             if not target:
                 continue
-            if key not in saved:
+            source = saved.get(key)
+            if not source:
                 if not is_trained(param):
                     continue
                 raise ValueError(
                     f"checkpoint lacks the state of parameter {key}; if it was frozen there, load before it "
                     "requires a gradient"
                 )
-            source = saved[key]
             name = self.plan.part_name(param)
             if name is not None:
                 if name not in source:

@@ -304,9 +304,9 @@ class Shampoo(Optimizer):
         """State and hyperparameters as plain values and tensors of their own memory: a snapshot.
 
         Loads with `torch.load(..., weights_only=True)`. Copies, because a view would pickle its whole bucket. Of
-        parameters that ranks share it holds what this rank owns: some blocks of a parameter under a key like "part 1 of
-        4", and with distributed="local" every state under one like "shard 1 of 4". The state of all ranks together fits
-        any number of them; see `distributed_state_dict`.
+        parameters that ranks share it holds what this rank owns, which may be nothing: some blocks of a parameter under
+        a key like "part 1 of 4", and with distributed="local" every state under one like "shard 1 of 4". The state of
+        all ranks together fits any number of them; see `distributed_state_dict`.
         """
         packed, plan = super().state_dict(), self._allocation.plan
         params = [param for group in self.param_groups for param in group["params"]]
@@ -316,6 +316,8 @@ class Shampoo(Optimizer):
                 name = plan.part_name(params[key])
                 own = own_memory({**held, **plan.blocks(params[key])})
                 state[key] = own if name is None else {name: own}
+            elif params[key] not in self._allocation.frozen:
+                state[key] = {}  # torch's `set_state_dict` refuses a trained parameter without an entry
         # Schedules keep a tensor's first value as a tensor, too.
         groups = [{name: as_number(value) for name, value in group.items()} for group in packed["param_groups"]]
         return {**packed, "state": state, "param_groups": groups}
@@ -339,7 +341,7 @@ class Shampoo(Optimizer):
             for group, saved in zip(self.param_groups, saved_groups, strict=True)
             for param, key in zip(group["params"], saved["params"], strict=True)
         }
-        saved_as = {param: key for param, key in keys.items() if key in state_dict["state"]}
+        saved_as = {param: key for param, key in keys.items() if state_dict["state"].get(key)}
         self._allocation.thaw_saved(saved_as, self._hyperparameters, self.state)
         pairs = self._allocation.pairs_to_copy(keys, state_dict["state"], self.state)
         for source, target in pairs:

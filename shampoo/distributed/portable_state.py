@@ -22,6 +22,8 @@ def to_portable(state_dict: Mapping[str, Any], rows: Mapping[int, Mapping[str, R
     """
     state: dict[str, Any] = {}
     for key, held in state_dict["state"].items():
+        if not held:
+            continue  # of a parameter that others own
         name = _name_of_part(held)
         plain = held if name is None else {x: held[name][x] for x in held[name] if not x.startswith(BLOCKS)}
         state[str(key)] = _with_tensors(plain, rows.get(key, {}))
