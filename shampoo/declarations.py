@@ -148,7 +148,7 @@ class Declaration:
 
 
 def values_of_group(group: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """The hyperparameters of these names that a parameter group holds now, the learning rate as a number.
+    """The hyperparameters of these names that a parameter group holds now, as plain values.
 
     Raises:
         ValueError: it lacks some; or the learning rate is a tensor that is no number on the CPU.
@@ -156,7 +156,7 @@ def values_of_group(group: Mapping[str, Any], names: Iterable[str]) -> dict[str,
     missing = [name for name in names if name not in group]
     if missing:
         raise ValueError(f"parameter group lacks {', '.join(missing)}")
-    return {**{name: group[name] for name in names}, "lr": _lr_of_group(group)}
+    return {**{name: without_numpy(group[name]) for name in names}, "lr": _lr_of_group(group)}
 
 
 def _lr_of_group(group: Mapping[str, Any]) -> Any:
@@ -169,16 +169,27 @@ def _lr_of_group(group: Mapping[str, Any]) -> Any:
 
 
 def as_number(lr: Any) -> Any:
-    """A learning rate as the number that it is: torch's own optimizers take it as a tensor, too.
+    """A learning rate as the number that it is: torch's own optimizers take it as a tensor or one of numpy's, too.
 
     Raises:
         ValueError: it is a tensor of several numbers, or one on a device, which a step would have to wait for.
     """
     if not isinstance(lr, Tensor):
-        return lr
+        return without_numpy(lr)
     if lr.numel() != 1 or lr.device.type != "cpu":
         raise ValueError(f"a tensor lr must be one number on the CPU, got shape {tuple(lr.shape)} on {lr.device}")
     return lr.item()
+
+
+def without_numpy(value: Any) -> Any:
+    """A value with plain numbers in place of numpy's, alone or in a tuple or list.
+
+    A sweep over `np.logspace` has numpy's, whose pickles `torch.load(..., weights_only=True)` refuses.
+    """
+    if isinstance(value, tuple | list):
+        return type(value)(map(without_numpy, value))
+    is_numpys = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
+    return value.item() if is_numpys else value
 
 
 def declarations_of(cls: type) -> Iterator[Declaration]:

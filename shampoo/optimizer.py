@@ -172,7 +172,7 @@ class Shampoo(Optimizer):
             require_memory(list(placements.costs(trained, h)), h, working_bytes=placements.working_bytes())
         super().add_param_group({**values, **param_group, "params": params})
         group = self.param_groups[-1]
-        group["betas"] = h.betas
+        group.update({name: getattr(h, name) for name in NAMES if not isinstance(group[name], Tensor)})
         group.setdefault("peak_lr", h.lr)
         if placements is not None:
             self._allocation.add([self._take_in(len(self.param_groups) - 1, is_trained)], self.state, placements)
@@ -318,7 +318,7 @@ class Shampoo(Optimizer):
                 state[key] = own if name is None else {name: own}
             elif params[key] not in self._allocation.frozen:
                 state[key] = {}  # torch's `set_state_dict` refuses a trained parameter without an entry
-        # Schedules keep a tensor's first value as a tensor, too.
+        # Of `initial_lr`, too, which schedules keep as it was given.
         groups = [{name: as_number(value) for name, value in group.items()} for group in packed["param_groups"]]
         return {**packed, "state": state, "param_groups": groups}
 

@@ -17,7 +17,7 @@ from shampoo.group_rules import is_trained
 from shampoo.lora.factor_step import clip_factor
 from shampoo.lora.factors import Factor, FactorStack, alike, factors_of
 from shampoo.lora.groups import refuse_arguments, require_known_keys, require_params, require_saved_groups
-from shampoo.lora.hyperparameters import LoraRiteHyperparameters
+from shampoo.lora.hyperparameters import NAMES, LoraRiteHyperparameters
 from shampoo.lora.plain_step import new_plain_state, plain_step
 from shampoo.state.buckets import state_dtype
 from shampoo.state.transfer import copy_state, require_same_layout
@@ -97,7 +97,8 @@ class LoraRite(Optimizer):
         require_params([named[1] if isinstance(named, tuple) else named for named in params], paired=h.paired)
         super().add_param_group({**param_group, "params": params})
         group = self.param_groups[-1]
-        group["betas"] = tuple(h.betas)
+        plain = {name: getattr(h, name) for name in NAMES if not isinstance(group[name], Tensor)}
+        group.update({**plain, "betas": tuple(h.betas)})
         for param, factor in _members(group):
             if is_trained(param):
                 self.state[param] = _new_state(param, factor)

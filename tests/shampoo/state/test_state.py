@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -307,6 +308,23 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(
     with pytest.raises(ValueError, match=message):
         optimizer.load_state_dict(spoil(copy.deepcopy(before)))
     _assert_same(optimizer.state_dict(), before)
+
+
+def test_numbers_of_numpy_are_plain_numbers_from_the_group_to_the_file() -> None:
+    numbers: dict[str, Any] = {"lr": np.float32(0.25), "precondition_frequency": np.int64(3)}
+    numbers |= {"weight_decay": np.float64(0.5), "betas": [np.float64(0.5), np.float64(0.75)]}
+    plain: dict[str, Any] = {"lr": 0.25, "precondition_frequency": 3, "weight_decay": 0.5, "betas": (0.5, 0.75)}
+    ours, theirs = parameters([(6, 6)]), parameters([(6, 6)])
+    optimizer, expected = Shampoo(ours, **numbers), Shampoo(theirs, **plain)
+    for one, params in ((optimizer, ours), (expected, theirs)):
+        train(one, params, range(4))
+        one.param_groups[0]["lr"] = np.float32(0.125)
+        train(one, params, range(4, 8))
+    assert torch.equal(ours[0], theirs[0])
+    scheduler = torch.optim.lr_scheduler.ConstantLR(Shampoo(ours, **numbers))
+    _saved_and_loaded({"optimizer": optimizer.state_dict(), "schedule": scheduler.state_dict()})
+    with pytest.raises(ValueError, match=r"precondition_frequency must be .* integer >= 1, got 2\.5"):
+        Shampoo(ours, **{**numbers, "precondition_frequency": np.float64(2.5)})
 
 
 @pytest.mark.parametrize("name", ["AdamW", "SGD", "Adagrad", "RMSprop"])
