@@ -6,7 +6,9 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from shampoo.distributed.layout import is_dtensor, layout_of
 from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters, Preconditioner, unused
@@ -23,6 +25,15 @@ _OTHER_OPTIMIZERS: Mapping[str, str] = {
     "alpha": "torch.optim.RMSprop",
 }
 """By a key of their groups that ours do not have."""
+_ADVICE: Mapping[str, str] = {
+    "eps": "did you mean 'epsilon', the damping of factors? AdamW's eps is 'grafting_epsilon'",
+    "maximize": "minimize the negative loss",
+    **dict.fromkeys(
+        ("foreach", "fused", "capturable", "differentiable"),
+        "leave it out: it is about how torch's own optimizers are computed",
+    ),
+}
+"""By a keyword argument of torch's optimizers that ours does not have."""
 _OLDEST = frozenset({"lr", "preconditioner"})
 """Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
 _KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES
@@ -32,8 +43,10 @@ def require_known_keys(group: Mapping[str, Any]) -> None:
     """Checks the keys of a group.
 
     Raises:
-        ValueError: one is no hyperparameter; the message has the nearest that is one.
+        ValueError: there are no parameters, or a key is no hyperparameter; the message has the nearest that is one.
     """
+    if "params" not in group:
+        raise ValueError(f"a parameter group must have the key 'params', got {sorted(group)}")
     if group.keys() <= _KNOWN_KEYS:
         return
     name = next(name for name in group if name not in _KNOWN_KEYS)
@@ -52,8 +65,8 @@ def refuse_arguments(unknown: Mapping[str, object]) -> None:
 
 
 def _hint(name: object) -> str:
-    if name == "eps":
-        return ", did you mean 'epsilon', the damping of factors? AdamW's eps is 'grafting_epsilon'"
+    if name in _ADVICE:
+        return f", {_ADVICE[str(name)]}"
     nearest = difflib.get_close_matches(str(name), NAMES, n=1)
     return f", did you mean {nearest[0]!r}?" if nearest else f" (known: {', '.join(NAMES)})"
 
@@ -67,7 +80,8 @@ def checked_tensors(params: Sequence[object]) -> list[Tensor]:
     """The parameters of a group that are tensors: of anything else torch's own error says what it is.
 
     Raises:
-        ValueError: one is no real floating-point tensor, or appears twice.
+        ValueError: one is no dense, real, floating-point tensor with a shape, or appears twice; or one that is trained
+            has fewer bits than can be stepped.
     """
     if len({id(param) for param in params}) != len(params):
         raise ValueError(f"a parameter appears twice in one group of {len(params)} parameters")
@@ -75,6 +89,15 @@ def checked_tensors(params: Sequence[object]) -> list[Tensor]:
     for index, param in enumerate(tensors):
         if not param.is_floating_point():
             raise ValueError(f"parameter {index} must be real and floating-point, got {param.dtype}")
+        if param.layout != torch.strided:
+            raise ValueError(f"parameter {index} must be dense, got {param.layout}")
+        if is_lazy(param):
+            raise ValueError(
+                f"parameter {index} has no shape yet, got {type(param).__name__}: run a batch through the model first, "
+                "and build the optimizer then"
+            )
+        if is_trained(param) and param.dtype.itemsize < 2:
+            raise ValueError(f"parameter {index} must have 16 bits or more to be trained, got {param.dtype}")
     return tensors
 
 
@@ -165,16 +188,19 @@ def completed(group: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in DEFAULTS.items() if name not in _OLDEST}, **group}
 
 
-def require_saved_groups(
-    saved: Sequence[Mapping[str, Any]], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
-) -> None:
-    """Checks that the completed groups of a checkpoint fit those of an optimizer, of whose state `structures` says the
-    shape.
+def saved_groups(
+    state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
+) -> list[dict[str, Any]]:
+    """The completed groups of a `state_dict()` for an optimizer's groups, of whose state `structures` says the shape.
 
     Raises:
-        ValueError: they are another optimizer's, have other numbers of parameters, an unknown or illegal
-            hyperparameter, or one of another value that shapes the state. Which ranks step a parameter may differ.
+        ValueError: it is no optimizer's, as where that stands in a checkpoint beside the model's, or another's; or its
+            groups have other numbers of parameters, an unknown or illegal hyperparameter, or one of another value that
+            shapes the state. Which ranks step a parameter may differ.
     """
+    if not {"state", "param_groups"} <= state_dict.keys():
+        raise ValueError(f"an optimizer's state has the keys 'state' and 'param_groups', got {sorted(state_dict)[:10]}")
+    saved = [completed(group) for group in state_dict["param_groups"]]
     for group in saved:
         if "preconditioner" not in group:
             whose = next((name for key, name in _OTHER_OPTIMIZERS.items() if key in group), "another optimizer")
@@ -189,6 +215,7 @@ def require_saved_groups(
         require_known_keys(group)
         h = Hyperparameters.of_group(group)
         require_structure(h, {name: value for name, value in structure.items() if name not in SHARING})
+    return saved
 
 
 def inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> dict[str, Any]:

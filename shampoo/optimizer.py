@@ -33,7 +33,7 @@ from shampoo.group_rules import (
     require_fit,
     require_known_keys,
     require_params,
-    require_saved_groups,
+    saved_groups,
 )
 from shampoo.hyperparameters import NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
@@ -312,12 +312,11 @@ class Shampoo(Optimizer):
         params = [param for group in self.param_groups for param in group["params"]]
         state: dict[int, dict[str, Any]] = {}
         for key, held in packed["state"].items():
-            if held:
-                name = plan.part_name(params[key])
-                own = own_memory({**held, **plan.blocks(params[key])})
+            # Nothing of what others own has an entry, too, without which torch's `set_state_dict` refuses the state.
+            if params[key] not in self._allocation.frozen:
+                name = plan.part_name(params[key]) if held else None
+                own = own_memory({**held, **plan.blocks(params[key])}) if held else {}
                 state[key] = own if name is None else {name: own}
-            elif params[key] not in self._allocation.frozen:
-                state[key] = {}  # torch's `set_state_dict` refuses a trained parameter without an entry
         # Of `initial_lr`, too, which schedules keep as it was given.
         groups = [{name: as_number(value) for name, value in group.items()} for group in packed["param_groups"]]
         return {**packed, "state": state, "param_groups": groups}
@@ -334,11 +333,10 @@ class Shampoo(Optimizer):
                 hyperparameters that shape the state differ, or one is illegal or unknown.
         """
         state_dict = torch_internals.before_loading(self, state_dict)
-        saved_groups = [completed(group) for group in state_dict["param_groups"]]
-        require_saved_groups(saved_groups, self.param_groups, self._structures)
+        of_groups = saved_groups(state_dict, self.param_groups, self._structures)
         keys = {
             param: key
-            for group, saved in zip(self.param_groups, saved_groups, strict=True)
+            for group, saved in zip(self.param_groups, of_groups, strict=True)
             for param, key in zip(group["params"], saved["params"], strict=True)
         }
         saved_as = {param: key for param, key in keys.items() if state_dict["state"].get(key)}
@@ -346,7 +344,7 @@ class Shampoo(Optimizer):
         pairs = self._allocation.pairs_to_copy(keys, state_dict["state"], self.state)
         for source, target in pairs:
             copy_state(source, target)
-        for group, saved in zip(self.param_groups, saved_groups, strict=True):
+        for group, saved in zip(self.param_groups, of_groups, strict=True):
             # Which ranks step a parameter is no part of the state.
             group.update({name: value for name, value in saved.items() if name not in ("params", *SHARING)})
             group["betas"] = tuple(group["betas"])

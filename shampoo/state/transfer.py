@@ -28,8 +28,12 @@ def require_same_layout(source: Mapping[str, Any], target: Mapping[str, Any], *,
     Raises:
         ValueError: a name, shape, dtype or count differs; the message says which.
     """
-    if set(source) != set(target):
-        raise ValueError(f"state of parameter {parameter} holds {sorted(source)}, expected {sorted(target)}")
+    if source.keys() != target.keys():
+        lacking, beside = sorted(target.keys() - source.keys()), sorted(source.keys() - target.keys())
+        raise ValueError(
+            f"state of parameter {parameter} must hold what the optimizer's does: it lacks {lacking}, and has {beside} "
+            "beside"
+        )
     for name, expected in target.items():
         found = source[name]
         if isinstance(expected, Tensor):

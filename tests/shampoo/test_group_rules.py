@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from shampoo import Shampoo
 from shampoo.hyperparameters import DEFAULTS
@@ -60,7 +61,10 @@ def test_a_group_of_another_member_inherits_what_that_member_uses(name: str, kin
         ({"zz": 0.1}, re.escape("unknown hyperparameter 'zz' = 0.1 (known: lr, betas, ")),
         ({"params": [torch.zeros(2), torch.zeros(3, dtype=torch.int64)]}, "parameter 1 must be real .* torch.int64"),
         ({"params": [torch.zeros(3, dtype=torch.complex64)]}, "parameter 0 must be real .* got torch.complex64"),
-        ({"params": [torch.nn.Parameter(torch.zeros(1)).expand(3)]}, r"parameter 0 share memory .* strides \(0,\)"),
+        ({"params": [nn.Parameter(torch.zeros(1)).expand(3)]}, r"parameter 0 share memory .* strides \(0,\)"),
+        ({"params": [torch.eye(3).to_sparse()]}, r"parameter 0 must be dense, got torch\.sparse_coo"),
+        ({"params": [nn.LazyLinear(3).weight]}, "parameter 0 has no shape yet, got UninitializedParameter"),
+        ({"params": [nn.Parameter(torch.ones(3, 3).to(torch.float8_e4m3fn))]}, "16 bits or more .* got torch.float8"),
         ({"low_precision_weights": "master"}, "low_precision_weights='master' has no effect on parameters of"),
     ],
 )
@@ -75,6 +79,19 @@ def test_a_group_that_is_refused_leaves_nothing_behind(group: dict[str, Any], me
     train(optimizer, params, range(2))
     train(undisturbed, undisturbed.param_groups[0]["params"], range(2))
     assert all(torch.equal(a, b) for a, b in zip(params, undisturbed.param_groups[0]["params"], strict=True))
+
+
+def test_a_group_without_parameters_says_what_it_lacks() -> None:
+    with pytest.raises(ValueError, match=r"a parameter group must have the key 'params', got \['lr'\]"):
+        Shampoo([{"lr": 0.1}])
+
+
+def test_parameters_that_are_not_trained_may_be_of_any_precision() -> None:
+    (trained,) = parameters([(3, 3)])
+    optimizer = Shampoo([trained, torch.ones(3, 3).to(torch.float8_e4m3fn)], lr=0.1)
+    before = trained.detach().clone()
+    train(optimizer, [trained], range(2))
+    assert not torch.equal(trained, before)
 
 
 def test_a_parameter_belongs_to_one_group_once() -> None:

@@ -313,6 +313,8 @@ def test_help_says_what_each_argument_means() -> None:
     [
         ("eps", "did you mean 'epsilon', the damping of factors"),
         ("use_nesterov", "did you mean 'nesterov'"),
+        ("fused", "leave it out: it is about how torch's own optimizers are computed"),
+        ("maximize", "minimize the negative loss"),
         ("zz", "known: lr, betas"),
     ],
 )

@@ -278,6 +278,10 @@ def _fewer_parameters(state: dict[str, Any]) -> dict[str, Any]:
     return state
 
 
+def _of_a_checkpoint(state: dict[str, Any]) -> dict[str, Any]:
+    return {"model": {}, "optimizer": state}
+
+
 def _broken_count(state: dict[str, Any]) -> dict[str, Any]:
     state["state"][1]["step"] = -1
     return state
@@ -289,12 +293,13 @@ def _broken_count(state: dict[str, Any]) -> dict[str, Any]:
         (_other_block, "max_preconditioner_dim changed from 8 to 16"),
         (_other_shape, r"'factor0.0' of parameter 0 is torch.float64 \(1, 5, 5\), expected torch.float64 \(1, 6, 6\)"),
         (_other_dtype, "is torch.float32 .* expected torch.float64"),
-        (_missing_tensor, "state of parameter 1 holds"),
+        (_missing_tensor, r"state of parameter 1 .* lacks \['root1.0'\], and has \[\] beside"),
         (_missing_parameter, "lacks the state of parameter 1"),
         (_missing_hyperparameter, "lacks lr"),
         (_illegal_hyperparameter, "lr .* -1.0"),
         (_unknown_hyperparameter, "'precond_freq' = 3, did you mean 'precondition_frequency'"),
         (_fewer_parameters, r"groups of \[1\] parameters, the optimizer of \[2\]"),
+        (_of_a_checkpoint, r"keys 'state' and 'param_groups', got \['model', 'optimizer'\]"),
         (_broken_count, "'step' of parameter 1 must be a count, got -1"),
     ],
 )
