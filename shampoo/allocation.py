@@ -7,7 +7,7 @@ placeholder of the sharding plan), and the rows of buckets in which the state of
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,10 @@ class Allocation:
             self._positions_of_all[param] = len(self._positions_of_all)
             # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
             state[param] = {}
+
+    def has_all(self, groups: Iterable[Mapping[str, Any]]) -> bool:
+        """True if the parameters of all groups have been registered."""
+        return all(self._positions_of_all.keys() >= set(group["params"]) for group in groups)
 
     def require_as_made(self) -> None:
         """Checks that parameters are what their state was made for.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -143,6 +143,20 @@ def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) 
     for name in ("num_ranks_per_group", "reduce_gradients"):
         if getattr(h, name) not in (None, False) and num > 0 and all(is_dtensor(param) for param in params):
             raise ValueError(f"{name}={getattr(h, name)!r} has no effect: all of {num} parameters are DTensors")
+
+
+def require_no_steps(states: Iterable[Mapping[str, Any]]) -> None:
+    """Checks that no parameter has been stepped, before groups that hold other parameters get a new state.
+
+    Raises:
+        RuntimeError: one has.
+    """
+    num_steps = max((held.get("step", 0) for held in states), default=0)
+    if num_steps > 0:
+        raise RuntimeError(
+            "param_groups hold parameters that the optimizer was not built with, and it has taken steps, up to "
+            f"{num_steps} of one parameter: add parameters with add_param_group, and replace them before the first step"
+        )
 
 
 def require_structure(h: Hyperparameters, built: Mapping[str, object]) -> None:

@@ -32,6 +32,7 @@ from shampoo.group_rules import (
     refuse_arguments,
     require_fit,
     require_known_keys,
+    require_no_steps,
     require_params,
     saved_groups,
 )
@@ -134,12 +135,7 @@ class Shampoo(Optimizer):
         defaults["betas"] = Hyperparameters.of_group(defaults).betas
         self._prepare()
         super().__init__(params, defaults)
-        # All groups at once, so that the ranks share them evenly.
-        members = [self._take_in(number, is_trained) for number in range(len(self.param_groups))]
-        self._allocation.add(members, self.state)
-        self._is_allocated = True
-        if self._allocation.plan.settled.group_size == 1 and world_rank() == 0:
-            warn_of_sharing_nothing(self._all_members())
+        self._allocate()
 
     __init__.__doc__ = ARGUMENTS
 
@@ -193,9 +189,9 @@ class Shampoo(Optimizer):
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
                 group holds a key that is no hyperparameter; nothing has moved then.
-            RuntimeError: a gradient is sparse or does not lie as its parameter, or a parameter has another shape, dtype
-                or device than when its state was made, and nothing has moved then; or another rank did not take part,
-                and the weights are lost.
+            RuntimeError: a gradient is sparse or does not lie as its parameter, or a parameter is another one, or has
+                another shape, dtype or device than when its state was made, and nothing has moved then; or another rank
+                did not take part, and the weights are lost.
             RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row, on whichever rank;
                 a RuntimeError.
         """
@@ -207,6 +203,7 @@ class Shampoo(Optimizer):
         return loss
 
     def _step_everything(self) -> None:
+        self._follow_parameters()
         # All groups are checked before the first one moves.
         checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
@@ -252,6 +249,25 @@ class Shampoo(Optimizer):
         self._failures = RefreshFailures()
         self._step_group = GroupStep(self._failures)
 
+    def _allocate(self) -> None:
+        # All groups at once, so that the ranks share them evenly.
+        members = [self._take_in(number, is_trained) for number in range(len(self.param_groups))]
+        self._allocation.add(members, self.state)
+        self._is_allocated = True
+        if self._allocation.plan.settled.group_size == 1 and world_rank() == 0:
+            warn_of_sharing_nothing(self._all_members())
+
+    def _follow_parameters(self) -> None:
+        """Makes a new state if groups hold other parameters, as Accelerate puts FSDP2's there, before any step."""
+        if self._allocation.has_all(self.param_groups):
+            return
+        require_no_steps(self.state.values())
+        self.state.clear()
+        self._prepare()
+        for number, group in enumerate(self.param_groups):
+            require_params(group["params"], self._hyperparameters(number))
+        self._allocate()
+
     def _take_in(self, number: int, has_state: Callable[[Tensor], bool]) -> GroupMembers:
         """Registers a group, and gives those of its parameters that have a state from the beginning."""
         group, h = self.param_groups[number], self._hyperparameters(number)
@@ -290,6 +306,7 @@ class Shampoo(Optimizer):
         Computed from the state and the gradients that the parameters hold, at the price of about two steps without
         statistics; changes nothing.
         """
+        self._follow_parameters()
         checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
         measured: dict[Tensor, ParameterHealth] = {}
         allocation, plan = self._allocation, self._allocation.plan
@@ -308,6 +325,7 @@ class Shampoo(Optimizer):
         a key like "part 1 of 4", and with distributed="local" every state under one like "shard 1 of 4". The state of
         all ranks together fits any number of them; see `distributed_state_dict`.
         """
+        self._follow_parameters()
         packed, plan = super().state_dict(), self._allocation.plan
         params = [param for group in self.param_groups for param in group["params"]]
         state: dict[int, dict[str, Any]] = {}
@@ -332,6 +350,7 @@ class Shampoo(Optimizer):
             ValueError: it is another optimizer's; or groups, names, shapes or dtypes do not fit these parameters, or
                 hyperparameters that shape the state differ, or one is illegal or unknown.
         """
+        self._follow_parameters()
         state_dict = torch_internals.before_loading(self, state_dict)
         of_groups = saved_groups(state_dict, self.param_groups, self._structures)
         keys = {

@@ -125,3 +125,36 @@ def test_an_illegal_hyperparameter_of_any_group_moves_no_group(name: str) -> Non
     assert [optimizer.state[param]["step"] for param in params] == [0, 0]
     train(optimizer, params, range(1))
     assert not any(torch.equal(a, b) for a, b in zip(params, before, strict=True))
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_parameters_that_take_the_place_of_others_before_the_first_step_are_trained(name: str) -> None:
+    theirs = parameters(SHAPES)
+    expected = Shampoo(theirs, **member(name))
+    train(expected, theirs, range(3))
+    for load in (False, True):
+        ours = parameters(SHAPES)
+        optimizer = Shampoo(parameters([(3, 4), (9, 9)]), **member(name))
+        optimizer.param_groups[0]["params"] = ours  # as Accelerate does with FSDP2
+        assert len(optimizer.state_dict()["state"]) == len(SHAPES)
+        if load:
+            before = parameters(SHAPES)
+            other = Shampoo(before, **member(name))
+            train(other, before, range(1))
+            optimizer.load_state_dict(other.state_dict())
+            for param, trained in zip(ours, before, strict=True):
+                param.data.copy_(trained)
+        train(optimizer, ours, range(1 if load else 0, 3))
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+        assert set(optimizer.state) == set(ours)
+
+
+def test_parameters_that_take_the_place_of_others_later_are_refused_and_nothing_moves() -> None:
+    params, others = parameters(SHAPES), parameters(SHAPES)
+    optimizer = Shampoo(params)
+    train(optimizer, params, range(2))
+    optimizer.param_groups[0]["params"] = [params[0], others[1]]
+    before = [param.detach().clone() for param in (*params, *others)]
+    with pytest.raises(RuntimeError, match=r"not built with, .* up to 2 of one parameter: add .* add_param_group"):
+        train(optimizer, [params[0], others[1]], range(2, 3))
+    assert all(torch.equal(a, b) for a, b in zip(before, (*params, *others), strict=True))

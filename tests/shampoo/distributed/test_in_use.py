@@ -63,6 +63,20 @@ def test_a_group_that_is_added_later_takes_part(ranks: Ranks, mesh: str, name: s
     _same(ranks, mesh, _with_another_group, name)
 
 
+def _in_the_place_of_others(mesh: str | None, name: str) -> list[Tensor]:
+    optimizer, params = Shampoo(_params(None), **member(name)), _params(mesh)
+    optimizer.param_groups[0]["params"] = params  # as Accelerate does once it has sharded the model
+    for step in range(NUM_STEPS):
+        _set_gradients(params, step)
+        optimizer.step()
+    return _weights(params)
+
+
+@pytest.mark.parametrize("mesh", ["two", "hybrid"])
+def test_sharded_parameters_in_the_place_of_others_are_trained(ranks: Ranks, mesh: str) -> None:
+    _same(ranks, mesh, _in_the_place_of_others, "shampoo_adam")
+
+
 def _with_thawed_parameters(mesh: str | None, name: str) -> list[Tensor]:
     params = _params(mesh)
     for param in params[4:]:
