@@ -213,7 +213,8 @@ class Allocation:
             name = self.plan.part_name(param)
             if name is not None:
                 if name not in source:
-                    raise ValueError(f"checkpoint lacks {name} of parameter {key}, it holds {sorted(source)}")
+                    advice = "" if name.startswith("shard") else "; that of distributed_state_dict() is for any ranks"
+                    raise ValueError(f"checkpoint lacks {name} of parameter {key}, it holds {sorted(source)}{advice}")
                 source = take_blocks(source[name], self.plan.blocks(param), parameter=key)
             require_same_layout(source, target, parameter=key)
             pairs.append((source, target))

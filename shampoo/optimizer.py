@@ -395,6 +395,7 @@ class Shampoo(Optimizer):
         self.load_state_dict(from_portable(state_dict, self.state_dict()))
 
     def __getstate__(self) -> dict[str, Any]:
+        self._follow_parameters()
         state = {param: own_memory(state) for param, state in self.state.items()}
         settled = self._allocation.plan.settled
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from typing import Any
 
@@ -137,6 +138,7 @@ def test_parameters_that_take_the_place_of_others_before_the_first_step_are_trai
         optimizer = Shampoo(parameters([(3, 4), (9, 9)]), **member(name))
         optimizer.param_groups[0]["params"] = ours  # as Accelerate does with FSDP2
         assert len(optimizer.state_dict()["state"]) == len(SHAPES)
+        assert len(copy.deepcopy(optimizer).state) == len(SHAPES)
         if load:
             before = parameters(SHAPES)
             other = Shampoo(before, **member(name))

@@ -233,6 +233,22 @@ def test_a_checkpoint_may_be_written_while_training_goes_on(ranks: Ranks, tmp_pa
         assert sharded.close(found, expected)
 
 
+def _held_of_other_ranks(mesh: str) -> str:
+    _, optimizer = _new(mesh, member("shampoo_adam"))
+    saved = optimizer.state_dict()
+    for state in saved["state"].values():
+        for name in [name for name in state if str(name).startswith("part ")]:
+            state["part 6 of 7"] = state.pop(name)
+    with pytest.raises(ValueError, match="checkpoint lacks part") as refusal:
+        optimizer.load_state_dict(saved)
+    return str(refusal.value)
+
+
+def test_the_state_of_other_ranks_is_refused_with_what_fits_any(ranks: Ranks) -> None:
+    for message in ranks[2].run(_held_of_other_ranks, "two"):
+        assert "it holds ['part 6 of 7']; that of distributed_state_dict() is for any ranks" in message
+
+
 def _held_of_another_division(mesh: str) -> str:
     _, optimizer = _new(mesh, member("shampoo_adam"))
     saved = optimizer.state_dict()
