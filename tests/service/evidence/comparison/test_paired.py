@@ -7,7 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from service.evidence.comparison.confirm import verdict_of
 from service.evidence.comparison.paired import interval_of, is_settled, num_outliers
+from service.evidence.types import Verdict
 
 
 def test_the_ends_that_the_sign_test_leaves_out_are_those_of_the_binomial() -> None:
@@ -22,7 +24,21 @@ def test_one_seed_that_says_otherwise_keeps_the_interval_open() -> None:
     interval = interval_of([10.0, 10.1, 9.9, 10.0, 10.1, -0.1])
     assert interval.low <= -0.1
     assert interval.high > interval.mean
-    assert interval_of([1.0, 1.0, 1.0]).low == 1.0
+
+
+def test_two_equal_differences_leave_open_whether_there_is_one() -> None:
+    interval = interval_of([0.1, 0.1])
+    assert (interval.low, interval.high) == pytest.approx((0.0, 0.2), abs=1e-12)
+    assert verdict_of(interval, 1.0) is Verdict.UNDECIDED
+    assert verdict_of(interval_of([0.0, 0.0]), 1.0) is Verdict.EQUAL
+    assert interval_of([0.1, 0.1, 0.1]).low == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("num_seeds", [2, 3])
+def test_few_seeds_of_a_coarse_metric_seldom_call_no_difference_one(num_seeds: int) -> None:
+    rng = random.Random(0)
+    samples = [[float(round(rng.gauss(0, 1.4))) for _ in range(num_seeds)] for _ in range(3000)]
+    assert sum(interval_of(sample).low > 0 for sample in samples) / 3000 < 0.025
 
 
 @pytest.mark.parametrize(
