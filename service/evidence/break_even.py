@@ -11,14 +11,17 @@ SECONDS_PER_HOUR = 3600.0
 
 
 def break_even_of(evidence: Evidence, *, spent_seconds: float, num_ranks: int) -> BreakEven | None:
-    """The trainings after which a job has paid; None: its config is not faster to the baseline's best.
+    """The trainings after which a job has paid; None: its config is not faster to the baseline's best, or one seed alone
+    says so.
 
     Args:
         spent_seconds: that all trials of the job trained.
         num_ranks: of a trial, each a device.
     """
     reached = evidence.reached_baseline
-    if reached is None or reached.seconds_ratio is None or on_the_clock(evidence) is not OnTheClock.FASTER:
+    if reached is None or reached.seconds_ratio is None or reached.seconds_ratio_low is None:
+        return None
+    if on_the_clock(evidence) is not OnTheClock.FASTER:
         return None
     share = 1 - 1 / reached.seconds_ratio
     saved = reached.baseline_seconds * share

@@ -138,3 +138,9 @@ def test_a_job_whose_config_is_no_faster_never_pays_and_nothing_is_said() -> Non
     evidence = evidence_of(FAST, SLOW, step_seconds=12.0, num_seeds=3)
     assert evidence.break_even is None
     assert not any("This search cost" in line for line in evidence_lines(evidence))
+
+
+def test_the_luck_of_one_seed_never_pays() -> None:
+    evidence = evidence_of(FAST, SLOW, step_seconds=1.1)
+    assert on_the_clock(evidence) is OnTheClock.FASTER
+    assert evidence.break_even is None
