@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import math
 import os
+import signal
 import socket
 import sys
 import traceback
@@ -60,6 +62,7 @@ class Rank:
     """One rank, in a process of its own. The first call must be `join`."""
 
     def __init__(self, *, num_threads: int) -> None:
+        _end_of_sigterm()
         # Ray's idle processes, in which an actor can begin at once, have no torch yet: its OpenMP still reads this.
         os.environ["OMP_NUM_THREADS"] = str(num_threads)
         import torch  # imported only where training happens, and after the line above
@@ -186,6 +189,17 @@ class Rank:
 
     def _note_identity(self, identity: TrialIdentity) -> None:
         self._identity = identity
+
+
+def _end_of_sigterm() -> None:
+    """Has SIGTERM end this process at once, as it does any that has no handler.
+
+    Ray's handler hears no more calls and waits for those that run, while a rank that waits for `take` waits for such a
+    call: neither would ever end. Python sets handlers in its main thread alone, where a rank's constructor does not run.
+    """
+    set_handler = ctypes.CDLL(None).signal
+    set_handler.argtypes, set_handler.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
+    set_handler(signal.SIGTERM, None)  # SIG_DFL
 
 
 def _keeping(directory: Place, config: TrialConfig, rank: int) -> Callable[[nn.Module], None]:

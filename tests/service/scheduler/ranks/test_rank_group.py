@@ -196,6 +196,23 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
     assert printed[1, OutputStream.STDERR] == b"an error's words\n"
 
 
+def test_a_rank_that_gets_sigterm_while_it_waits_for_its_group_ends_and_is_told_of(
+    bundles: PlacementGroup, tmp_path: Path
+) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        group.start(order(), str(tmp_path))
+        assert isinstance(group.advance(), Measurement)
+        time.sleep(1.0)  # trained ahead, the ranks wait to hear that the measurement was dealt with
+        os.kill(group.process_ids()[1], signal.SIGTERM)
+        time.sleep(1.0)  # so that a rank that would hear no more calls does so before it is told
+        failure = group.advance(timeout_seconds=PATIENCE_SECONDS)
+    finally:
+        group.close()
+    assert isinstance(failure, RankFailure)
+    assert (failure.reason, group.is_usable) == (FailureReason.LOST, False)
+
+
 def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: PlacementGroup, tmp_path: Path) -> None:
     group = RankGroup(TWO, bundles)
     try:
