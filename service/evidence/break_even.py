@@ -11,8 +11,8 @@ SECONDS_PER_HOUR = 3600.0
 
 
 def break_even_of(evidence: Evidence, *, spent_seconds: float, num_ranks: int) -> BreakEven | None:
-    """The trainings after which a job has paid; None: its config is not faster to the baseline's best, or one seed alone
-    says so.
+    """The trainings after which a job has paid; None: its config is not faster to the baseline's best, or only by one
+    seed.
 
     Args:
         spent_seconds: that all trials of the job trained.
