@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import torch.distributed as dist
 
+from trainers.workload.user_workload import text_of
+
 _SIGNS = (
     "connection closed by peer",
     "connection reset by peer",
@@ -23,11 +25,13 @@ def is_of_a_lost_rank(error: BaseException) -> bool:
 
     The error itself says nothing of the cause: the other rank's own end does, if it left one.
     """
-    seen: BaseException | None = error
-    while seen is not None:
-        if isinstance(seen, dist.DistNetworkError):
-            return True
-        if isinstance(seen, RuntimeError) and any(sign in str(seen).lower() for sign in _SIGNS):
-            return True
-        seen = seen.__cause__ or seen.__context__
-    return False
+    chain: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and all(cause is not seen for seen in chain):  # `raise error from error` is a circle
+        chain.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return any(
+        isinstance(seen, dist.DistNetworkError)
+        or (isinstance(seen, RuntimeError) and any(sign in text_of(seen).lower() for sign in _SIGNS))
+        for seen in chain
+    )

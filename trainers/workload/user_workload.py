@@ -181,8 +181,16 @@ def explain(error: BaseException) -> str:
     if isinstance(error, SystemExit):
         what = f"it called sys.exit({error.code!r})"
     else:
-        what = f"{type(error).__name__}: {_text_of(error)}" if _text_of(error) else type(error).__name__
+        what = f"{type(error).__name__}: {text_of(error)}" if text_of(error) else type(error).__name__
     return printable(what, limit=MAX_ERROR_LENGTH) + _place_of(error)
+
+
+def text_of(error: BaseException) -> str:
+    """An exception's message as text that UTF-8 has: its own code may fail, and lone surrogates become escapes."""
+    try:
+        return str(error).encode(errors="backslashreplace").decode()
+    except Exception:  # noqa: BLE001 - the boundary to a user's own code
+        return "(its message cannot be shown)"
 
 
 def _place_of(error: BaseException) -> str:
@@ -263,10 +271,3 @@ def _is_json(value: object) -> bool:
     except (TypeError, ValueError):
         return False
     return True
-
-
-def _text_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - the boundary to a user's own code
-        return "(its message cannot be shown)"

@@ -25,6 +25,7 @@ from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import GivenUp
 from trainers.storage import Place
+from trainers.workload.user_workload import text_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -151,7 +152,7 @@ class Rank:
                 next(self._measurements, None)  # so that whoever hears of the end finds the weights written
         except GivenUp:
             return None
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
+        except BaseException as error:  # noqa: BLE001 - the boundary to a user's own code
             failure = describe_failure(error)
         else:
             if measurement is not None:
@@ -195,7 +196,7 @@ def _end_of_sigterm() -> None:
     """Has SIGTERM end this process at once, as it does any that has no handler.
 
     Ray's handler hears no more calls and waits for those that run, while a rank that waits for `take` waits for such a
-    call: neither would ever end. Python sets handlers in its main thread alone, where a rank's constructor does not run.
+    call: neither would ever end. Python sets handlers in its main thread alone, where no constructor of a rank runs.
     """
     set_handler = ctypes.CDLL(None).signal
     set_handler.argtypes, set_handler.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
@@ -236,22 +237,23 @@ def describe_failure(error: BaseException) -> RankFailure:
     from trainers.storage import StoreFailed
     from trainers.storage.room import lacks_room
 
-    trace = "".join(traceback.format_exception(error))
-    detail = f"{type(error).__name__}: {error}"
+    trace = "".join(traceback.format_exception(error)).encode(errors="backslashreplace").decode()
+    text = text_of(error)
+    detail = f"{type(error).__name__}: {text}"
     if isinstance(error, Diverged):
-        return RankFailure(FailureReason.DIVERGED, str(error), group_is_usable=True)
+        return RankFailure(FailureReason.DIVERGED, text, group_is_usable=True)
     if isinstance(error, InvalidConfig):
-        return RankFailure(FailureReason.ERROR, str(error), trace, group_is_usable=True, field=error.field)
+        return RankFailure(FailureReason.ERROR, text, trace, group_is_usable=True, field=error.field)
     if isinstance(error, CheckpointMismatch):
         return RankFailure(FailureReason.ERROR, detail, trace, is_mismatch=True)
     # The CPU allocator reports exhaustion as a plain RuntimeError.
-    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error):
+    if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
         peak = peak_bytes("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu") / 2**30
         return RankFailure(FailureReason.OUT_OF_MEMORY, f"{detail} (this rank's peak: {peak:.2f} GiB)", trace)
     if is_of_a_lost_rank(error):
         return RankFailure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
     if isinstance(error, StoreFailed):
-        return RankFailure(FailureReason.STORE_FAILED, f"the store of checkpoints failed: {error}", trace)
+        return RankFailure(FailureReason.STORE_FAILED, f"the store of checkpoints failed: {text}", trace)
     if lacks_room(error):
         return RankFailure(FailureReason.STORE_FAILED, f"a disk is full: {detail}", trace)
     return RankFailure(FailureReason.ERROR, detail, trace)

@@ -163,3 +163,9 @@ def test_a_lost_rank_is_recognised_behind_other_errors() -> None:
     error = ValueError("no checkpoint")
     error.__cause__ = RuntimeError("Connection reset by peer")
     assert is_of_a_lost_rank(error)
+
+
+def test_causes_in_a_circle_come_to_an_end() -> None:
+    error = ValueError("as `raise error from error` has it")
+    error.__cause__ = error
+    assert not is_of_a_lost_rank(error)

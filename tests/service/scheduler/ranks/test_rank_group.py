@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import errno
 import gc
@@ -358,6 +359,38 @@ def test_an_exception_tells_why_the_trial_failed(
 ) -> None:
     failure = describe_failure(error)
     assert (failure.reason, failure.group_is_usable) == (reason, group_is_usable)
+
+
+class Textless(RuntimeError):
+    def __str__(self) -> str:
+        raise LookupError("no text")
+
+
+@pytest.mark.usefixtures("bundles")
+@pytest.mark.parametrize(
+    ("error", "detail"),
+    [
+        (Textless(), "Textless: (its message cannot be shown)"),
+        (ValueError("of file a\ud800.txt"), "ValueError: of file a\\ud800.txt"),
+        (asyncio.CancelledError("no Exception"), "CancelledError: no Exception"),
+    ],
+)
+def test_an_exception_without_a_proper_text_ends_its_trial_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, detail: str
+) -> None:
+    def fails(*_: object) -> Iterator[Measurement]:
+        yield from ()
+        raise error
+
+    monkeypatch.setattr("trainers.loop.train", fails)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # the rank sets it; so it is restored
+    rank = Rank(num_threads=torch.get_num_threads())  # in this process
+    rank.start(1, order(), str(tmp_path), until_step=None)
+    outcome = rank.advance()
+    gc.unfreeze()  # this process is not a rank
+    assert isinstance(outcome, RankFailure)
+    assert (outcome.reason, outcome.detail) == (FailureReason.ERROR, detail)
+    outcome.trace.encode()
 
 
 def metrics(outcomes: list[Any]) -> list[Any]:
