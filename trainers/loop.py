@@ -35,6 +35,7 @@ from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Interval, Stopwatch, extra_measurements, next_measurement
 from trainers.trial import RunningTrial, build_trial
 from trainers.workload.batches import BatchesEnded, train_batches, with_tensors
+from trainers.workload.description import MAX_METRIC_NAME, is_metric_name
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
 from trainers.workloads.registry import describe, load
 
@@ -321,7 +322,16 @@ def _over_ranks(
     counts: Mapping[str, int],
     context: RankContext,
 ) -> tuple[list[float], dict[str, float], dict[str, float]]:
-    """Means of the numbers, metrics and summed counts, by one collective."""
+    """Means of the numbers, metrics and summed counts, by one collective.
+
+    Raises:
+        ValueError: a metric has a name that none can have, or no weight.
+    """
+    for name in (*shares, *counts):
+        if not is_metric_name(name):
+            raise ValueError(
+                f"a metric must have a name of 1 to {MAX_METRIC_NAME} printable characters, got {name!r:.80}"
+            )
     names, counted = sorted(shares), sorted(counts)
     sums = sum_over_ranks(
         [*numbers, *(number for name in names for number in shares[name]), *(float(counts[name]) for name in counted)],

@@ -1,17 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from tests.support.trainers.trials import OPTIMIZERS, assert_same_bits, final_state, small_trial, without_clock
 from trainers.config import Diverged, InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import RankContext, single_process_context
 from trainers.workload.description import LOOP_METRICS, TARGET_METRICS
+from trainers.workloads.digits.digits import DigitsMLP
 from trainers.workloads.registry import UnknownWorkload, describe
 
 DROPOUT = {"hidden_sizes": [32, 16], "dropout": 0.2}
@@ -154,6 +158,18 @@ def test_a_metric_that_is_not_finite_diverges() -> None:
     config = small_trial(OptimizerConfig("sgd", {"lr": 1e38}), num_steps=1)
     with pytest.raises(Diverged, match=r"^diverged at step 1: validation_loss is "):
         next(train(config, single_process_context()))
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", "of \ud800", "x" * 101, 3], ids=repr)
+def test_a_metric_with_a_name_that_nothing_can_keep_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluate = DigitsMLP.evaluate
+
+    def more(self: DigitsMLP, model: nn.Module, **ranks: Any) -> Mapping[str, tuple[float, float]]:
+        return {**evaluate(self, model, **ranks), name: (1.0, 1.0)}
+
+    monkeypatch.setattr(DigitsMLP, "evaluate", more)
+    with pytest.raises(ValueError, match=r"^a metric must have a name of 1 to 100 printable characters, got "):
+        next(train(small_trial(), single_process_context()))
 
 
 def test_a_batch_that_ranks_cannot_share_is_refused_with_the_values() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias, get_args
@@ -17,6 +18,17 @@ something is kept for the next time (`cache`). Two jobs train the same model on 
 agree (`trainers.identity`). Where a service says which directories trials may read, it looks at all values of `path`,
 `path_or_word` and `cache`."""
 _SummaryKind: TypeAlias = Literal["best", "mean_of_last"]
+
+MAX_METRIC_NAME = 100
+"""Characters of a metric's name."""
+
+
+def is_metric_name(name: object) -> bool:
+    """True if a metric can have this name: 1 to `MAX_METRIC_NAME` characters, none a control character or half of a
+    surrogate pair, as databases and JSON keep no such text."""
+    return (
+        isinstance(name, str) and re.fullmatch(rf"[^\x00-\x1f\ud800-\udfff]{{1,{MAX_METRIC_NAME}}}", name) is not None
+    )
 
 
 @dataclass(frozen=True, slots=True)

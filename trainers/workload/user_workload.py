@@ -29,7 +29,15 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from trainers.config import InvalidConfig, Json
 from trainers.processes.job_code import import_from_job_code, modules_of_job_code
-from trainers.workload.description import Direction, OptionRole, ParameterGroup, WorkloadDescription, WorkloadOption
+from trainers.workload.description import (
+    MAX_METRIC_NAME,
+    Direction,
+    OptionRole,
+    ParameterGroup,
+    WorkloadDescription,
+    WorkloadOption,
+    is_metric_name,
+)
 
 MAX_REFERENCE_LENGTH = 200
 """Characters that the database keeps of a workload's name."""
@@ -118,8 +126,10 @@ def problems_of(description: WorkloadDescription) -> list[str]:
         problems.append(f"metrics must be a dict of directions by name, got {metrics!r:.80}")
         metrics = {}
     for metric, direction in metrics.items():
-        if not isinstance(metric, str) or not metric:
-            problems.append(f"metrics must have names that are texts, got {metric!r:.80}")
+        if not is_metric_name(metric):
+            problems.append(
+                f"metrics must have names of 1 to {MAX_METRIC_NAME} printable characters, got {metric!r:.80}"
+            )
         if direction not in directions:
             problems.append(f"metrics[{metric!r}] must be {' or '.join(directions)}, got {direction!r:.80}")
     if metrics and description.default_objective not in metrics:

@@ -8,13 +8,15 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, StringConstraints
 
 from service.specification.strict_model import StrictModel
-from trainers.workload.description import Direction, WorkloadDescription, WorkloadOption
+from trainers.workload.description import MAX_METRIC_NAME, Direction, WorkloadDescription, WorkloadOption
 
 EXTERNAL = "external"
 """The name of the workload that only its clients know."""
 MAX_METRICS = 100
 
-MetricName: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")]
+MetricName: TypeAlias = Annotated[
+    str, StringConstraints(min_length=1, max_length=MAX_METRIC_NAME, pattern=r"^[^\x00-\x1f]+$")
+]
 
 
 class ExternalTrials(StrictModel):

@@ -147,6 +147,10 @@ def test_a_class_is_built_with_its_own_defaults_and_trains() -> None:
     [
         ({"metrics": {}, "default_objective": "train_loss"}, None),
         ({"title": " "}, "title must be a text, got ' '"),
+        (
+            {"metrics": {"loss\n": "minimize"}},
+            "metrics must have names of 1 to 100 printable characters, got 'loss\\n'",
+        ),
         ({"metrics": ["loss"]}, "metrics must be a dict of directions by name, got ['loss']"),
         ({"metrics": {"loss": "min"}}, "metrics['loss'] must be minimize or maximize, got 'min'"),
         ({"metrics": {"loss": ["min"]}}, "metrics['loss'] must be minimize or maximize, got ['min']"),
