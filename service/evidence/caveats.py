@@ -116,6 +116,13 @@ def of_confirmation(result: ConfirmationResult | None, num_seeds: int) -> list[s
         for config in result.configs
         if (failures := [outcome for outcome in config.results if outcome.has_failed])
     ]
+    chosen = [*result.candidates[:1], *([] if result.baseline is None else [result.baseline])]
+    values = [{own.value for own in config.results if own.value is not None} for config in chosen]
+    if chosen and all(config.mean is not None for config in chosen) and all(len(own) == 1 for own in values):
+        caveats.append(
+            "Every new seed gave the very same value: if the training does not follow the seed, they are one training "
+            "and say nothing of its luck."
+        )
     if result.is_settled:
         caveats.append(
             f"The comparison stopped after {len(result.seeds)} of {num_seeds} seeds: they contradict each other so "

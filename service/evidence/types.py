@@ -19,7 +19,8 @@ best quarter of the space with probability 1 - 0.75^8 = 90% even where the searc
 
 
 class Verdict(StrEnum):
-    """The recommended config against the baseline's best, by the objective."""
+    """The recommended config against the baseline's best, by the objective. Of a config whose status is `provisional`, by
+    two values of one seed each."""
 
     BETTER = "better"
     EQUAL = "equal"
@@ -355,8 +356,8 @@ class Evidence:
     """Of the search's space, by the first parameter whose choices open others; None: it has none."""
 
     break_even: BreakEven | None = None
-    """When the job will have paid; None: its config saves no training time that the measurements tell, or the job ended
-    before this was kept."""
+    """When the job will have paid; None: its config saves no training time that new seeds tell, or the job ended before
+    this was kept."""
 
     @property
     def num_tried(self) -> dict[str, int]:

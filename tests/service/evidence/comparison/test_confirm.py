@@ -217,6 +217,15 @@ def test_seeds_that_contradict_each_other_end_the_comparison_and_it_says_so() ->
     assert evidence.caveats[-1].startswith("The comparison stopped after 3 of 6 seeds: they contradict each other")
 
 
+@pytest.mark.parametrize(
+    ("ours", "is_told"), [([0.3, 0.3, 0.3], True), ([0.3, 0.3, 0.300000001], False), ([0.3, 0.3, None], False)]
+)
+def test_seeds_that_change_nothing_are_told(ours: list[float | None], is_told: bool) -> None:
+    evidence = recommendation_of({0: ours, 2: [0.4, 0.4, 0.4]}).evidence
+    told = [caveat for caveat in evidence.caveats if caveat.startswith("Every new seed gave the very same value: ")]
+    assert len(told) == is_told
+
+
 def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
     evidence = recommendation_of({1: [0.33], 2: [0.41]}, num_seeds=3).evidence
     assert (evidence.best.number, evidence.best.value, evidence.verdict) == (1, 0.25, Verdict.BETTER)
