@@ -144,7 +144,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             diagnostics = trial.diagnostics()
             validation = _evaluate(workload, trial, context)
             counted = workload.counts() if isinstance(workload, CountsEvents) else {}
-            own_remarks = workload.remarks() if isinstance(workload, HasRemarks) else ()
+            own_remarks = _remarks(workload)
             (elapsed, optimizer_seconds, has_more), validated, counts = _over_ranks(
                 (elapsed, optimizer_seconds, len(set(own_remarks) - set(remarks))), validation, counted, context
             )
@@ -346,6 +346,13 @@ def _over_ranks(
             raise ValueError(f"metric {name!r} must have a weight > 0 over all ranks, got {weight}")
         metrics[name] = total / weight
     return means, metrics, dict(zip(counted, parts, strict=True))
+
+
+def _remarks(workload: Workload) -> Sequence[str]:
+    found = workload.remarks() if isinstance(workload, HasRemarks) else ()
+    if isinstance(found, str) or not all(isinstance(remark, str) for remark in found):
+        raise ValueError(f"remarks must be a sequence of texts, got {found!r:.80}")
+    return found
 
 
 def _speed(workload: Workload, config: TrialConfig, *, num_steps: int, seconds: float) -> dict[str, float]:

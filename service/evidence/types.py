@@ -19,8 +19,8 @@ best quarter of the space with probability 1 - 0.75^8 = 90% even where the searc
 
 
 class Verdict(StrEnum):
-    """The recommended config against the baseline's best, by the objective. Of a config whose status is `provisional`, by
-    two values of one seed each."""
+    """The recommended config against the baseline's best, by the objective; where its status is `provisional`, by two
+    values of one seed each."""
 
     BETTER = "better"
     EQUAL = "equal"

@@ -172,6 +172,13 @@ def test_a_metric_with_a_name_that_nothing_can_keep_is_refused(name: str, monkey
         next(train(small_trial(), single_process_context()))
 
 
+@pytest.mark.parametrize("remarks", ["one text", [3], [None]], ids=repr)
+def test_remarks_that_are_no_texts_are_refused(remarks: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DigitsMLP, "remarks", lambda _self: remarks, raising=False)
+    with pytest.raises(ValueError, match=r"^remarks must be a sequence of texts, got "):
+        next(train(small_trial(), single_process_context()))
+
+
 def test_a_batch_that_ranks_cannot_share_is_refused_with_the_values() -> None:
     with pytest.raises(InvalidConfig, match=r"^batch_size: must be divisible by the world size 5, got 48"):
         next(train(small_trial(), RankContext(rank=0, world_size=5, device="cpu")))
