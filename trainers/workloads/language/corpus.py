@@ -68,8 +68,8 @@ class Corpus:
 def read_corpus(source: CorpusSource, *, cache_directory: Path) -> Corpus:
     """The corpus, tokenised now unless it is in the cache: keyed by content, tokenizer and split, not by place.
 
-    A document is a text file that is not empty, or a row of Parquet. Documents are held out whole. A single text file
-    is cut instead: its last lines are for validation.
+    A document is a text file that is not empty, or a row of Parquet that holds a text. Documents are held out whole. A
+    single text file is cut instead: its last lines are for validation.
 
     Raises:
         ValueError: a path, pattern, column or tokenizer is wrong, text is not UTF-8, or there is too little to split.
@@ -81,11 +81,12 @@ def read_corpus(source: CorpusSource, *, cache_directory: Path) -> Corpus:
         validation_files = text_files("validation_path", source.validation_path, source.file_pattern)
         _require_apart(files, validation_files)
     has_parquet = any(is_parquet(file.path) for file in [*files, *validation_files])
+    split_documents = ["rows with text"] if has_parquet else []  # entries whose split counted other rows are others
     key = {
         "tokenizer": tokenizer.identity,
         "text": content_digest(files, cache_directory=cache_directory),
         "validation": content_digest(validation_files, cache_directory=cache_directory) if validation_files else None,
-        "split": None if validation_files else [_share(source), source.validation_seed],
+        "split": None if validation_files else [_share(source), source.validation_seed, *split_documents],
         "column": source.text_column if has_parquet else None,
     }
 

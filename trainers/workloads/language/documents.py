@@ -42,7 +42,7 @@ class CorpusPart:
     num_bytes: int
     """Size, roughly."""
     first_document: int
-    """Number of its first document: text files are one document each, Parquet files one in each row."""
+    """Number of its first document: text files are one document each, Parquet files one in each row with text."""
     ends_document: bool = True
     """True if a text file's document ends with the part."""
     is_validation: bool | None = None
@@ -91,8 +91,7 @@ def parts(
     num_documents = 0
     for file in files:
         if is_parquet(file.path):
-            of_file, num_rows = _parquet_parts(file, num_documents, text_column=text_column)
-            num_documents += num_rows
+            of_file, num_documents = _parquet_parts(file, num_documents, text_column=text_column)
         else:
             of_file = list(text_parts(file.path, 0, file.num_bytes, document=num_documents))
             num_documents += 1
@@ -187,42 +186,68 @@ def _parquet_file(path: str | Path) -> Iterator[Any]:
 
 
 def _parquet_parts(file: DataFile, first_document: int, *, text_column: str) -> tuple[list[CorpusPart], int]:
-    """The row groups of a file, several to a part, and the number of its rows."""
-    arrow = optional_library("pyarrow", extra="text", purpose=_PURPOSE)
+    """The row groups of a file, several to a part, and the number of the first document after it."""
     with _parquet_file(file.path) as stream:
-        schema, metadata = stream.schema_arrow, stream.metadata
-    if text_column not in schema.names:
-        raise ValueError(f"text_column must be one of {', '.join(schema.names)} in {file.path}, got {text_column!r}")
-    if schema.names.count(text_column) > 1:
-        raise ValueError(
-            f"text_column {text_column!r} is the name of {schema.names.count(text_column)} columns in {file.path}"
-        )
-    kind = schema.field(text_column).type
+        column = _text_column(stream, file, text_column)
+        metadata = stream.metadata
+        found = []
+        start, num_bytes, document, next_document = 0, 0, first_document, first_document
+        for group in range(metadata.num_row_groups):
+            # Columns are counted by leaf, which differs where others are nested; a size is all that is read here.
+            leaf = min(column, metadata.row_group(group).num_columns - 1)
+            num_bytes += metadata.row_group(group).column(leaf).total_uncompressed_size
+            next_document += _num_texts(stream, group, leaf, text_column)
+            if num_bytes >= PART_BYTES or group + 1 == metadata.num_row_groups:
+                found.append(CorpusPart(str(file.path), start, group + 1, num_bytes, document))
+                start, num_bytes, document = group + 1, 0, next_document
+    return found, next_document
+
+
+def _text_column(stream: Any, file: DataFile, name: str) -> int:
+    """The place of the column of text in an open Parquet file.
+
+    Raises:
+        ValueError: there is none of that name, or several, or it holds no text.
+    """
+    arrow = optional_library("pyarrow", extra="text", purpose=_PURPOSE)
+    names = stream.schema_arrow.names
+    if name not in names:
+        raise ValueError(f"text_column must be one of {', '.join(names)} in {file.path}, got {name!r}")
+    if names.count(name) > 1:
+        raise ValueError(f"text_column {name!r} is the name of {names.count(name)} columns in {file.path}")
+    kind = stream.schema_arrow.field(name).type
     if not (arrow.types.is_string(kind) or arrow.types.is_large_string(kind) or arrow.types.is_string_view(kind)):
-        raise ValueError(f"text_column must hold strings, but {text_column!r} in {file.path} holds {kind}")
-    column = schema.names.index(text_column)
-    found = []
-    start, num_bytes, num_rows, row = 0, 0, 0, first_document
-    for group in range(metadata.num_row_groups):
-        # Columns are counted by leaf, which differs where others are nested; a size is all that is read here.
-        leaf = min(column, metadata.row_group(group).num_columns - 1)
-        num_bytes += metadata.row_group(group).column(leaf).total_uncompressed_size
-        num_rows += metadata.row_group(group).num_rows
-        if num_bytes >= PART_BYTES or group + 1 == metadata.num_row_groups:
-            found.append(CorpusPart(str(file.path), start, group + 1, num_bytes, row))
-            start, num_bytes, row, num_rows = group + 1, 0, row + num_rows, 0
-    return found, row - first_document
+        raise ValueError(f"text_column must hold strings, but {name!r} in {file.path} holds {kind}")
+    index: int = names.index(name)
+    return index
+
+
+def _num_texts(stream: Any, group: int, leaf: int, text_column: str) -> int:
+    """The rows of a row group that hold a text; read only where its statistics do not rule out that some hold none."""
+    row_group = stream.metadata.row_group(group)
+    column = row_group.column(leaf)
+    known = column.statistics if column.path_in_schema == text_column else None
+    if known is not None and known.has_null_count and not known.null_count and known.has_min_max and known.min_raw:
+        return int(row_group.num_rows)
+    batches = stream.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=[group], columns=[text_column])
+    return sum(sum(map(bool, _texts(batch))) for batch in batches)
+
+
+def _texts(batch: Any) -> list[bytes | None]:
+    """As bytes, because strings in Parquet need not be UTF-8: whether that matters, the tokenizer says."""
+    found: list[bytes | None] = batch.column(0).cast("large_binary").to_pylist()
+    return found
 
 
 def _parquet_pieces(part: CorpusPart, text_column: str) -> Iterator[TextPiece]:
-    """Each row; nulls are documents without text."""
+    """Each row that holds a text."""
     document = part.first_document
     with _parquet_file(part.path) as stream:
         groups = list(range(part.start, part.stop))
         row = sum(stream.metadata.row_group(group).num_rows for group in range(part.start))
         for batch in stream.iter_batches(batch_size=ROWS_AT_ONCE, row_groups=groups, columns=[text_column]):
-            # As bytes, because strings in Parquet need not be UTF-8: whether that matters, the tokenizer says.
-            for text in batch.column(0).cast("large_binary").to_pylist():
-                yield TextPiece(document, text or b"", ends_document=True, position=row)
-                document += 1
+            for text in _texts(batch):
+                if text:
+                    yield TextPiece(document, text, ends_document=True, position=row)
+                    document += 1
                 row += 1

@@ -138,7 +138,7 @@ def test_rows_of_parquet_are_documents(tmp_path: Path) -> None:
     corpus = read(tmp_path, root, text_column="body")
     train, validation = byte_documents(corpus.train_tokens), byte_documents(corpus.validation_tokens)
     assert sorted(train + validation) == sorted(texts)
-    assert 8 <= len(validation) <= 10
+    assert len(validation) == 10
     assert [text for text in texts if text in set(train)] == train  # in their order
     with pytest.raises(ValueError, match=r"text_column must be one of id, body in .*0.parquet, got 'text'"):
         read(tmp_path, root)
@@ -148,6 +148,24 @@ def test_rows_of_parquet_are_documents(tmp_path: Path) -> None:
     parquet.write_table(twice, tmp_path / "twice.parquet")
     with pytest.raises(ValueError, match=r"text_column 'body' is the name of 2 columns in .*twice.parquet"):
         read(tmp_path, tmp_path / "twice.parquet", text_column="body")
+
+
+@pytest.mark.parametrize("write_statistics", [True, False])
+def test_rows_without_text_are_no_documents(
+    write_statistics: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainers.workloads.language.documents.PART_BYTES", 1000)  # several parts
+    texts = [document(number) for number in range(40)]
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "alone.parquet", row_group_size=6)
+    rows = [row for text in texts for row in ("", text, None)]
+    path = tmp_path / "beside.parquet"
+    parquet.write_table(pyarrow.table({"text": rows}), path, row_group_size=6, write_statistics=write_statistics)
+    alone, beside = read(tmp_path, tmp_path / "alone.parquet"), read(tmp_path, path)
+    assert np.array_equal(beside.train_tokens, alone.train_tokens)
+    assert np.array_equal(beside.validation_tokens, alone.validation_tokens)
+    parquet.write_table(pyarrow.table({"text": ["", "one text", None]}), path)
+    with pytest.raises(ValueError, match=r"^1 document cannot be split in two"):
+        read(tmp_path, path)
 
 
 @pytest.mark.parametrize("kind", ["string", "large_string", "string_view"])
