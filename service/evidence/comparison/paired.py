@@ -49,12 +49,12 @@ def interval_of(differences: Sequence[float]) -> Interval:
     either side, and the sign test's interval of the median, which from `SURE_SEEDS` on is right for any noise: for
     configs that fail, jump between two outcomes or have heavy tails, the first alone calls a lucky draw a fact.
 
-    Two equal differences have no spread that says anything, as those of an accuracy over a hundred examples, of which
-    two often agree by chance: then the interval holds zero.
+    Two equal differences, up to rounding, have no spread that says anything, as those of an accuracy over a hundred
+    examples, of which two often agree by chance: then the interval holds zero.
     """
     mean, num, ordered = statistics.fmean(differences), len(differences), sorted(differences)
     reach = student_t.quantile(0.5 * (1.0 + CONFIDENCE), num - 1) * statistics.stdev(differences) / math.sqrt(num)
-    if num == 2 and not reach:
+    if num == 2 and math.isclose(*ordered, rel_tol=1e-9):
         reach = abs(mean)
     outliers = num_outliers(num)
     return Interval(mean, min(mean - reach, ordered[outliers]), max(mean + reach, ordered[-1 - outliers]))

@@ -199,7 +199,7 @@ def test_a_job_that_confirms_recommends_by_its_new_seeds(database: Database) -> 
     chosen = [(6, 0.4, 1), (7, 0.33, 1), (8, 0.61, 1), (9, 0.6, 1)]
     compared = [(source, loss, seed) for seed in (2, 3) for source, loss in [(7, 0.33), (9, 0.6)]]
     for number, (source, loss, seed) in enumerate([*chosen, *compared], start=16):
-        repeat_trial(database, lease, number, loss + 0.001 * seed, confirms=source, seed=seed)
+        repeat_trial(database, lease, number, loss + 0.001 * seed * source, confirms=source, seed=seed)
     job = _finish(database, lease)
     assert (job.state, job.num_trials) == (JobState.SUCCEEDED, 24)
     with database.reading() as session:
