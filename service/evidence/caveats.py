@@ -82,6 +82,22 @@ def of_starts(num_search: int, num_baselines: Sequence[int]) -> list[str]:
     return [f"The search began with {whose}, which favours the search."]
 
 
+def of_given(num_pinned: int, num_imported: int, num_baselines: Sequence[int]) -> list[str]:
+    """A caveat where the search was given more to begin with than a baseline, which only pinned trials can be given.
+
+    Args:
+        num_pinned: entries of the search's list, without configs moved from other models.
+        num_imported: trials of other studies that its sampler learned from.
+        num_baselines: pinned entries of each baseline.
+    """
+    fewest = min(num_baselines, default=num_pinned + num_imported)
+    if fewest >= num_pinned + num_imported:
+        return []
+    imported = f" and {counted(num_imported, 'trial')} of other studies" if num_imported else ""
+    pinned = "1 pinned entry" if num_pinned == 1 else f"{num_pinned or 'no'} pinned entries"
+    return [f"The search was given {pinned}{imported} and the baseline {fewest or 'none'}, which favours the search."]
+
+
 def of_options(spaces: Mapping[Side, SearchSpace]) -> list[str]:
     """Caveats on options of the workload that the search varied and a baseline did not."""
     varied = _options(spaces[Phase.SEARCH]) if Phase.SEARCH in spaces else set()

@@ -64,6 +64,9 @@ def recommend(
     currency: Currency = Currency.STEPS,
     starts: Sequence[MovedStart] = (),
     num_baseline_starts: Sequence[int] = (),
+    num_pinned: int = 0,
+    num_imported: int = 0,
+    num_baseline_pinned: Sequence[int] = (),
     num_ranks: int = 1,
 ) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
@@ -90,6 +93,9 @@ def recommend(
             examples.
         starts: configs moved from other models with which the search began.
         num_baseline_starts: such configs of each baseline; a caveat says if one had fewer than the search.
+        num_pinned: other trials that the search was to begin with; a caveat says if a baseline had fewer.
+        num_imported: trials of other studies that its sampler learned from, for the same caveat.
+        num_baseline_pinned: such pinned trials of each baseline.
         num_ranks: of a trial, each a device that the job took.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
@@ -140,6 +146,7 @@ def recommend(
             *caveats.of_edges(trials, best, baseline, spaces or {}),
             *caveats.of_trials(trials, baseline, num_planned, side_seconds),
             *caveats.of_starts(len(starts), num_baseline_starts),
+            *caveats.of_given(num_pinned, num_imported, num_baseline_pinned),
             *caveats.of_options(spaces or {}),
             *caveats.of_data(trials),
             *caveats.of_currency(currency, comparisons),

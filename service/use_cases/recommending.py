@@ -12,7 +12,7 @@ from service.evidence.finished_trial import FinishedTrial
 from service.evidence.recommend import recommend
 from service.evidence.recommended import Ranks, RecommendedConfig
 from service.evidence.transfers import MovedStart
-from service.specification.job import MovedConfig
+from service.specification.job import MovedConfig, PinnedEntry
 from service.specification.length import currency_of
 from service.specification.phases import confirmation_of, spaces_of
 from service.specification.planning import confirmation_seeds
@@ -47,6 +47,9 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
         num_baseline_starts=[
             sum(isinstance(entry, MovedConfig) for entry in baseline.pinned) for baseline in job.specification.baselines
         ],
+        num_pinned=_num_pinned(job.specification.pinned),
+        num_imported=len(job.specification.imported),
+        num_baseline_pinned=[_num_pinned(baseline.pinned) for baseline in job.specification.baselines],
         num_ranks=job.specification.resources.workers_per_trial,
     )
     if recommendation is None:
@@ -65,6 +68,10 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
     RecommendationRepository(session).replace(_stored(job, best, recommendation, now=now))
     EventRepository(session).add(job.id, "job.recommendation", {}, now)
     return True
+
+
+def _num_pinned(pinned: Sequence[PinnedEntry]) -> int:
+    return sum(not isinstance(entry, MovedConfig) for entry in pinned)
 
 
 def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: datetime) -> RecommendationRow:

@@ -356,6 +356,38 @@ def test_an_option_of_the_workload_that_one_side_alone_chose_is_told() -> None:
     assert caveats.of_options({Phase.SEARCH: search, "adamw": alike}) == []
 
 
+@pytest.mark.parametrize(
+    ("pinned", "imported", "baselines", "told"),
+    [
+        (3, 0, [0], "The search was given 3 pinned entries and the baseline none, which favours the search."),
+        (1, 0, [2, 0], "The search was given 1 pinned entry and the baseline none, which favours the search."),
+        (
+            0,
+            40,
+            [2],
+            "The search was given no pinned entries and 40 trials of other studies and the baseline 2, which favours "
+            "the search.",
+        ),
+        (2, 0, [2], None),
+        (3, 7, [], None),
+    ],
+)
+def test_what_the_search_alone_was_given_is_told(
+    pinned: int, imported: int, baselines: list[int], told: str | None
+) -> None:
+    trials = [_trial(0, Phase.SEARCH, [0.5]), _trial(1, Phase.BASELINE, [0.6])]
+    recommendation = recommend(
+        trials,
+        objectives=[Objective(METRIC, Direction.MINIMIZE)],
+        num_pinned=pinned,
+        num_imported=imported,
+        num_baseline_pinned=baselines,
+    )
+    assert recommendation is not None
+    found = [caveat for caveat in recommendation.evidence.caveats if caveat.startswith("The search was given")]
+    assert found == ([] if told is None else [told])
+
+
 def test_objectives_that_nothing_measures_are_told() -> None:
     trials = [_trial(0, Phase.SEARCH, [0.5]), _trial(1, Phase.BASELINE, [0.6])]
     recommendation = recommend(
