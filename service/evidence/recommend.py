@@ -148,6 +148,7 @@ def recommend(
             *caveats.of_starts(len(starts), num_baseline_starts),
             *caveats.of_given(num_pinned, num_imported, num_baseline_pinned),
             *caveats.of_options(spaces or {}),
+            *caveats.of_target(trials, metric, [winner for winner in (best, baseline) if winner is not None]),
             *caveats.of_data(trials),
             *caveats.of_currency(currency, comparisons),
             *(caveats.of_confirmation(result, len(comparing)) if seeds else []),

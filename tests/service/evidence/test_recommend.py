@@ -12,9 +12,8 @@ import pytest
 import torch
 from torch import nn
 
-from search_spaces import SearchSpace, preset
+from search_spaces import preset
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
-from service.evidence import caveats
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.words import answer_of
@@ -343,49 +342,6 @@ def test_no_value_can_leave_its_argument() -> None:
     assert given["betas"] == (0.9, hostile)
     imported = [node for node in ast.walk(ast.parse(snippet)) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert "os" not in {name.name for node in imported for name in node.names}
-
-
-def test_an_option_of_the_workload_that_one_side_alone_chose_is_told() -> None:
-    rank = {"type": "categorical", "name": "workload.lora_rank", "choices": [2, 8]}
-    search = SearchSpace.from_json({"optimizer": "shampoo", "parameters": [rank], "fixed": {"workload.depth": 3}})
-    assert caveats.of_options({Phase.SEARCH: search, "adamw": preset("adamw")}) == [
-        "The search chose workload.depth, workload.lora_rank, and AdamW had what the job gave it: the two may have "
-        "trained different models."
-    ]
-    alike = SearchSpace.from_json({"optimizer": "adamw", "parameters": [rank], "fixed": {"workload.depth": 3}})
-    assert caveats.of_options({Phase.SEARCH: search, "adamw": alike}) == []
-
-
-@pytest.mark.parametrize(
-    ("pinned", "imported", "baselines", "told"),
-    [
-        (3, 0, [0], "The search was given 3 pinned entries and the baseline none, which favours the search."),
-        (1, 0, [2, 0], "The search was given 1 pinned entry and the baseline none, which favours the search."),
-        (
-            0,
-            40,
-            [2],
-            "The search was given no pinned entries and 40 trials of other studies and the baseline 2, which favours "
-            "the search.",
-        ),
-        (2, 0, [2], None),
-        (3, 7, [], None),
-    ],
-)
-def test_what_the_search_alone_was_given_is_told(
-    pinned: int, imported: int, baselines: list[int], told: str | None
-) -> None:
-    trials = [_trial(0, Phase.SEARCH, [0.5]), _trial(1, Phase.BASELINE, [0.6])]
-    recommendation = recommend(
-        trials,
-        objectives=[Objective(METRIC, Direction.MINIMIZE)],
-        num_pinned=pinned,
-        num_imported=imported,
-        num_baseline_pinned=baselines,
-    )
-    assert recommendation is not None
-    found = [caveat for caveat in recommendation.evidence.caveats if caveat.startswith("The search was given")]
-    assert found == ([] if told is None else [told])
 
 
 def test_objectives_that_nothing_measures_are_told() -> None:
