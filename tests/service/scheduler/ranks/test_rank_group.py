@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import errno
 import gc
 import os
 import re
@@ -30,14 +29,13 @@ from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.worker_template import WorkerTemplate
 from service.scheduler.output.files import OutputPlace, directory_of
 from service.scheduler.output.reading import read_output
-from service.scheduler.ranks.rank import Rank, RankFailure, RankOutcome, describe_failure
+from service.scheduler.ranks.rank import Rank, RankFailure, RankOutcome
 from service.scheduler.ranks.rank_group import RankGroup
 from service.scheduler.run_process import make_directory
 from tests.support.service.service_process import PLUGIN
 from tests.support.trainers.trials import determined
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
-from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten, StoreFailed
-from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfig, TrialConfig
+from trainers.config import Measurement, OptimizerConfig, TrialConfig
 from trainers.workloads.digits.digits import DigitsMLP
 
 pytestmark = [
@@ -335,30 +333,6 @@ def test_a_failure_is_told_even_where_the_output_has_no_room_for_its_trace(
     gc.unfreeze()  # this process is not a rank
     assert isinstance(outcome, RankFailure)
     assert outcome.reason is FailureReason.ERROR
-
-
-@pytest.mark.parametrize(
-    ("error", "reason", "group_is_usable"),
-    [
-        (Diverged(7, "training loss nan"), FailureReason.DIVERGED, True),
-        (InvalidConfig("batch_size", "too large"), FailureReason.ERROR, True),
-        (MemoryError("no room"), FailureReason.OUT_OF_MEMORY, False),
-        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), FailureReason.OUT_OF_MEMORY, False),
-        (ZeroDivisionError("in a loss"), FailureReason.ERROR, False),
-        (StoreFailed("s3://b/x cannot be listed"), FailureReason.STORE_FAILED, False),
-        (CheckpointNotStored("checkpoint of step 20"), FailureReason.STORE_FAILED, False),
-        (CheckpointNotWritten("checkpoint of step 20: no space"), FailureReason.ERROR, False),
-        (OSError(errno.ENOSPC, "No space left on device"), FailureReason.STORE_FAILED, False),
-        (OSError(errno.EDQUOT, "Disk quota exceeded"), FailureReason.STORE_FAILED, False),
-        (OSError(errno.EIO, "Input/output error"), FailureReason.ERROR, False),
-        (SystemExit(3), FailureReason.ERROR, False),
-    ],
-)
-def test_an_exception_tells_why_the_trial_failed(
-    error: BaseException, reason: FailureReason, group_is_usable: bool
-) -> None:
-    failure = describe_failure(error)
-    assert (failure.reason, failure.group_is_usable) == (reason, group_is_usable)
 
 
 class Textless(RuntimeError):
