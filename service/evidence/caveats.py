@@ -98,23 +98,6 @@ def of_given(num_pinned: int, num_imported: int, num_baselines: Sequence[int]) -
     return [f"The search was given {pinned}{imported} and the baseline {fewest or 'none'}, which favours the search."]
 
 
-def of_target(trials: Sequence[FinishedTrial], metric: str, winners: Sequence[Winner]) -> list[str]:
-    """Caveats on winners that missed the target, where the objective is how soon it is reached."""
-    caveats = []
-    for winner in winners if metric in ("steps_to_target", "seconds_to_target") else ():
-        repeated = [trial for trial in trials if trial.confirms == winner.number]
-        own = repeated or [trial for trial in trials if trial.number == winner.number]
-        ended = [trial.curve[-1][2] for trial in own if trial.state is TrialState.COMPLETED and trial.curve]
-        num_missed = sum(metrics.get("target_reached") == 0.0 for metrics in ended)
-        if num_missed:
-            caveats.append(
-                f"The config of trial {winner.number} missed the target in {num_missed} of "
-                f"{counted(len(ended), 'training')}: there {metric} says how far off it stayed, so that no mean, share "
-                "or interval of it is one of times."
-            )
-    return caveats
-
-
 def of_options(spaces: Mapping[Side, SearchSpace]) -> list[str]:
     """Caveats on options of the workload that the search varied and a baseline did not."""
     varied = _options(spaces[Phase.SEARCH]) if Phase.SEARCH in spaces else set()

@@ -22,6 +22,7 @@ from service.evidence.lineage import caveat_of_lineage, lineage_of
 from service.evidence.luck.job_branches import branches_of
 from service.evidence.luck.job_luck import sides_of, with_luck
 from service.evidence.luck.searched_side import SearchedSide
+from service.evidence.missed_target import is_open, target_caveats
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.recommended import PasteableConfig, RecommendedConfig, status_of
@@ -76,7 +77,8 @@ def recommend(
     new seed gives way to one that did not. Without, the best completed trial stands, provisionally.
 
     A search that lost to a baseline still gives its best config, with verdict `worse`. Where a side had fewer than
-    `MIN_TRIED` trials, the verdict is `undecided`, whatever the seeds say.
+    `MIN_TRIED` trials, or both missed a target whose time is the objective, the verdict is `undecided`, whatever the
+    seeds say.
 
     Args:
         trials: all of the job's.
@@ -148,7 +150,6 @@ def recommend(
             *caveats.of_starts(len(starts), num_baseline_starts),
             *caveats.of_given(num_pinned, num_imported, num_baseline_pinned),
             *caveats.of_options(spaces or {}),
-            *caveats.of_target(trials, metric, [winner for winner in (best, baseline) if winner is not None]),
             *caveats.of_data(trials),
             *caveats.of_currency(currency, comparisons),
             *(caveats.of_confirmation(result, len(comparing)) if seeds else []),
@@ -156,7 +157,10 @@ def recommend(
         ],
         confirmation=result,
         front=front,
-        verdict_caveats=[] if result is None else setback_caveats(result, best, baseline, direction),
+        verdict_caveats=[
+            *target_caveats(trials, metric, [winner for winner in (best, baseline) if winner is not None]),
+            *([] if result is None else setback_caveats(result, best, baseline, direction)),
+        ],
         alternatives=[]
         if over_seeds is None
         else alternatives_of(over_seeds, trials, direction, space=(spaces or {}).get(Phase.SEARCH)),
@@ -168,7 +172,7 @@ def recommend(
         transfers=transfer_results(starts, trials, direction),
         branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction),
     )
-    if baseline is not None and evidence.has_few_trials:
+    if baseline is not None and (evidence.has_few_trials or is_open(pairs, metric)):
         undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
         evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED, comparisons=undecided)
     spent_seconds = sum(trial.seconds for trial in trials)

@@ -26,8 +26,8 @@ class Verdict(StrEnum):
     EQUAL = "equal"
     WORSE = "worse"
     UNDECIDED = "undecided"
-    """Trained with several seeds, they differ by no more than chance explains, or one of them failed; or a side had
-    fewer than `MIN_TRIED` trials."""
+    """Trained with several seeds, they differ by no more than chance explains, or one of them failed; or both missed
+    the target whose time is the objective; or a side had fewer than `MIN_TRIED` trials."""
     NO_BASELINE = "no_baseline"
 
 
@@ -332,8 +332,8 @@ class Evidence:
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first."""
     verdict_caveats: list[str] = field(default_factory=list)
-    """The caveats of the verdict: that a compared config did worse over the new seeds than when it was found,
-    by more than the noise, or by so much that it matters."""
+    """The caveats of the verdict: that a compared config missed the target whose time is the objective, or did worse
+    over the new seeds than when it was found, by more than the noise, or by so much that it matters."""
     status: EvidenceStatus = EvidenceStatus.PROVISIONAL
     """Whether it held with new seeds."""
     alternatives: list[Alternative] = field(default_factory=list)

@@ -14,6 +14,7 @@ from service.domain import Currency, Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
 from service.evidence.branches import Branches
 from service.evidence.comparison.paired import SURE_SEEDS
+from service.evidence.in_words.luck import luck_words
 from service.evidence.in_words.speed import break_even_words, but_on_the_clock, speed_words
 from service.evidence.in_words.wording import (
     DASH,
@@ -28,6 +29,7 @@ from service.evidence.in_words.wording import (
     signed_share,
     spread,
 )
+from service.evidence.missed_target import TIMES_TO_TARGET
 from service.evidence.transfers import TransferResult
 from service.evidence.types import (
     MIN_TRIED,
@@ -49,8 +51,7 @@ AT_EQUAL = {
 SEARCH_VALUES = "By the values of the search, each the luckiest of its side: they are not what to expect."
 NOT_CONFIRMED = "Nothing was trained again with new seeds, so by how much is not known."
 ONLY_SEEDS = "That covers the luck of seeds, not that of a search: another one as short may find other configs."
-TELLING_SHARE = 1.0
-"""Of the baseline's value: the ends of the interval with the luck of a search are told as far as that."""
+BOTH_MISSED = "Which of them would have reached it sooner is not known."
 NOT_WORTH_IT = "Not worth it for this model"
 PLUS_MINUS = "± is the standard deviation over these seeds (of the sample, not an interval of the mean)."
 
@@ -155,6 +156,9 @@ def _compared(evidence: Evidence, baseline: Winner) -> Answer:
         detail = f"After {spending(compared)}: {number(values[0])} against {number(values[1])}. {detail}"
     if evidence.has_few_trials and evidence.verdict is Verdict.UNDECIDED:
         return Answer("open", f"Undecided: too few trials to tell {ours} from {theirs}", f"{_few(evidence)} {detail}")
+    is_certain = interval is None or interval[0] > 0.0 or interval[1] < 0.0
+    if evidence.metric in TIMES_TO_TARGET and compared and is_certain and evidence.verdict is Verdict.UNDECIDED:
+        return Answer("open", f"Undecided: {ours} and {theirs} both missed the target", BOTH_MISSED)
     if evidence.status is EvidenceStatus.PROVISIONAL:
         answer = answer_by_values(
             *values, evidence.direction, ours=ours, theirs=theirs, is_over=True, currency=evidence.currency
@@ -229,22 +233,6 @@ def _interval_words(evidence: Evidence, result: ConfirmationResult, interval: tu
     else:
         words.append(luck_words(*evidence.search_interval))
     return " ".join(words)
-
-
-def luck_words(low: float, high: float) -> str:
-    """The interval with the luck of a search, whose ends are shares of the baseline's value.
-
-    Where it holds 0, an end beyond `TELLING_SHARE` is not told: of a loss, all of the baseline's value is the most that
-    can be gained, and who may lose as much as there is decides no otherwise if it is twenty times that.
-    """
-    covers = "With the luck of a search of this size, which that does not cover,"
-    if low >= 0.0 or high <= 0.0:
-        return f"{covers} it lies between {signed_share(low)} and {signed_share(high)}."
-    if low < -TELLING_SHARE and high > TELLING_SHARE:
-        return f"{covers} there are too few trials to say: the next search may as well find the opposite."
-    told_low = signed_share(low) if low >= -TELLING_SHARE else f"less than {signed_share(-TELLING_SHARE)}"
-    told_high = signed_share(high) if high <= TELLING_SHARE else f"more than {signed_share(TELLING_SHARE)}"
-    return f"{covers} it lies between {told_low} and {told_high}."
 
 
 def _few(evidence: Evidence) -> str:

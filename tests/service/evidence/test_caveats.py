@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,9 @@ from search_spaces import SearchSpace, preset
 from service.domain import Direction, Objective, Phase
 from service.evidence import caveats
 from service.evidence.finished_trial import FinishedTrial
+from service.evidence.in_words.words import answer_of
 from service.evidence.recommend import recommend
+from service.evidence.types import MIN_TRIED, Verdict
 from tests.support.service.confirmed import METRIC, finished_trial
 
 
@@ -57,22 +60,40 @@ def test_what_the_search_alone_was_given_is_told(
     assert found == ([] if told is None else [told])
 
 
-def test_a_target_that_was_missed_is_told_where_the_objective_is_a_time_to_it() -> None:
-    def trial(number: int, phase: Phase, steps: float) -> FinishedTrial:
-        found = finished_trial(number, phase, [steps])
-        metrics = {"steps_to_target": steps, "target_reached": float(steps <= 40)}
-        return dataclasses.replace(found, curve=[(40, 4.0, metrics)])
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict", "num_told"),
+    [
+        (20.0, 40.0, Verdict.BETTER, 0),
+        (20.0, 56.0, Verdict.BETTER, 1),
+        (56.0, 40.0, Verdict.WORSE, 1),
+        (50.0, 56.0, Verdict.UNDECIDED, 2),
+    ],
+)
+@pytest.mark.parametrize("num_seeds", [0, 6])
+def test_a_target_that_was_missed_is_told_and_by_both_leaves_open_who_is_sooner(
+    ours: float, theirs: float, verdict: Verdict, num_told: int, num_seeds: int
+) -> None:
+    def trial(number: int, phase: Phase, steps: float, **fields: Any) -> FinishedTrial:
+        found = finished_trial(number, phase, [steps], **fields)
+        curve = [(40, 4.0, {"steps_to_target": steps, "target_reached": float(steps <= 40)})]
+        return dataclasses.replace(found, curve=curve)
 
-    def told(*, ours: float, theirs: float, metric: str = "steps_to_target") -> list[str]:
-        trials = [trial(0, Phase.SEARCH, ours), trial(1, Phase.BASELINE, theirs)]
-        recommendation = recommend(trials, objectives=[Objective(metric, Direction.MINIMIZE)])
-        assert recommendation is not None
-        return [caveat for caveat in recommendation.evidence.caveats if "missed the target" in caveat]
-
-    assert told(ours=20.0, theirs=40.0) == []
-    [missed] = told(ours=20.0, theirs=56.0)
-    assert missed.startswith(
-        "The config of trial 1 missed the target in 1 of 1 training: there steps_to_target says how "
+    found = [trial(number, Phase.SEARCH, ours) for number in range(MIN_TRIED)]
+    found += [trial(50 + number, Phase.BASELINE, theirs) for number in range(MIN_TRIED)]
+    for seed in range(1, num_seeds + 1):
+        found += [
+            trial(number + seed, Phase.CONFIRMATION, steps + 0.01 * seed * steps / 40 - 0.1, confirms=source, seed=seed)
+            for number, source, steps in ((100, 0, ours), (200, 50, theirs))
+        ]
+    recommendation = recommend(
+        found, objectives=[Objective("steps_to_target", Direction.MINIMIZE)], seeds=range(1, num_seeds + 1)
     )
-    assert len(told(ours=50.0, theirs=56.0)) == 2
-    assert told(ours=20.0, theirs=56.0, metric="validation_loss") == []
+    assert recommendation is not None
+    evidence, answer = recommendation.evidence, answer_of(recommendation.evidence)
+    assert evidence.verdict is verdict
+    assert answer is not None
+    assert (answer.headline == "Undecided: Shampoo and AdamW both missed the target") == (verdict is Verdict.UNDECIDED)
+    assert len(evidence.verdict_caveats) == num_told
+    if num_told:
+        how_often = f"missed the target in {num_seeds or 1} of {num_seeds or 1} training"
+        assert how_often in evidence.verdict_caveats[0]

@@ -6,6 +6,7 @@ import math
 
 import pytest
 
+from service.evidence.in_words.luck import luck_words
 from service.evidence.in_words.wording import (
     counted,
     device_hours,
@@ -18,7 +19,6 @@ from service.evidence.in_words.wording import (
     time_left,
     times,
 )
-from service.evidence.in_words.words import luck_words
 
 
 @pytest.mark.parametrize(
