@@ -35,7 +35,7 @@ from trainers.schedule import set_learning_rates
 from trainers.stopwatch import Interval, Stopwatch, extra_measurements, next_measurement
 from trainers.trial import RunningTrial, build_trial
 from trainers.workload.batches import BatchesEnded, train_batches, with_tensors
-from trainers.workload.description import MAX_METRIC_NAME, is_metric_name
+from trainers.workload.description import LOOP_METRICS, MAX_METRIC_NAME, is_metric_name
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
 from trainers.workloads.registry import describe, load
 
@@ -325,8 +325,10 @@ def _over_ranks(
     """Means of the numbers, metrics and summed counts, by one collective.
 
     Raises:
-        ValueError: a metric has a name that none can have, or no weight.
+        ValueError: a metric has a name that none can have, or no weight, or a count has the name of a metric.
     """
+    if doubled := counts.keys() & {*shares, *LOOP_METRICS}:
+        raise ValueError(f"counts must not have the names of metrics, got {', '.join(sorted(doubled))}")
     for name in (*shares, *counts):
         if not is_metric_name(name):
             raise ValueError(

@@ -179,6 +179,13 @@ def test_remarks_that_are_no_texts_are_refused(remarks: object, monkeypatch: pyt
         next(train(small_trial(), single_process_context()))
 
 
+@pytest.mark.parametrize("name", ["validation_loss", "step_seconds"])
+def test_a_count_with_the_name_of_a_metric_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DigitsMLP, "counts", lambda _self: {"num_bad": 1, name: 7}, raising=False)
+    with pytest.raises(ValueError, match=rf"^counts must not have the names of metrics, got {name}$"):
+        next(train(small_trial(), single_process_context()))
+
+
 def test_a_batch_that_ranks_cannot_share_is_refused_with_the_values() -> None:
     with pytest.raises(InvalidConfig, match=r"^batch_size: must be divisible by the world size 5, got 48"):
         next(train(small_trial(), RankContext(rank=0, world_size=5, device="cpu")))
