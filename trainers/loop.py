@@ -303,7 +303,11 @@ def _is_checkpointed(previous: int, step: int, config: TrialConfig) -> bool:
 
 
 def _evaluate(workload: Workload, trial: RunningTrial, context: RankContext) -> Mapping[str, tuple[float, float]]:
-    """This rank's share of the validation metrics."""
+    """This rank's share of the validation metrics.
+
+    Raises:
+        ValueError: the workload does not give such.
+    """
     model = trial.parallel.model
     synchronise_buffers(model, context)
     model.eval()
@@ -313,7 +317,11 @@ def _evaluate(workload: Workload, trial: RunningTrial, context: RankContext) -> 
         trial.parallel.for_evaluation() as whole,
         trial.precision.autocast(),
     ):
-        return workload.evaluate(whole, rank=context.rank, world_size=context.world_size, device=context.device)
+        shares = workload.evaluate(whole, rank=context.rank, world_size=context.world_size, device=context.device)
+    try:
+        return {name: (float(total), float(weight)) for name, (total, weight) in shares.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(f"evaluate must give {{metric: (sum, weight)}}, got {shares!r:.200}") from error
 
 
 def _over_ranks(

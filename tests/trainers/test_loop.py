@@ -179,6 +179,13 @@ def test_remarks_that_are_no_texts_are_refused(remarks: object, monkeypatch: pyt
         next(train(small_trial(), single_process_context()))
 
 
+@pytest.mark.parametrize("shares", [None, 0.3, {"validation_loss": 0.3}, {"validation_loss": ("0.3 of", 1)}], ids=repr)
+def test_an_evaluation_without_sums_and_weights_is_refused(shares: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DigitsMLP, "evaluate", lambda *_model, **_ranks: shares)
+    with pytest.raises(ValueError, match=r"^evaluate must give \{metric: \(sum, weight\)\}, got "):
+        next(train(small_trial(), single_process_context()))
+
+
 @pytest.mark.parametrize("name", ["validation_loss", "step_seconds"])
 def test_a_count_with_the_name_of_a_metric_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DigitsMLP, "counts", lambda _self: {"num_bad": 1, name: 7}, raising=False)
