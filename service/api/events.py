@@ -89,7 +89,7 @@ class EventFeed:
         self._clock = clock
         self.metrics = metrics
         self.recent = RecentEvents(self.read)
-        self.events = Newest(self, lambda session: EventRepository(session).last_id())
+        self.events = Newest(self, lambda session: EventRepository(session).last_id(), went_back=self._forget_recent)
         self.output = Newest(self, lambda session: OutputRepository(session).last_id())
         self._max_streams = max_streams
         self._max_streams_per_address = max_streams_per_address
@@ -117,6 +117,10 @@ class EventFeed:
         self.events.close()
         self.output.close()
 
+    def _forget_recent(self) -> None:
+        # Another object: who is in the middle of a look at the earlier database ends it in the earlier one.
+        self.recent = RecentEvents(self.read)
+
     def note_lag(self, event: EventRead) -> None:
         """Counts how long an event that just happened took to come here."""
         self.metrics.event_lag_seconds.observe(max(0.0, (self._clock() - event.created_at).total_seconds()))
@@ -133,20 +137,28 @@ class EventFeed:
 
 
 class Newest:
-    """Tells streams that there are newer rows of a table than they have seen: one look for all of them."""
+    """Tells streams that there are newer rows of a table than they have seen: one look for all of them.
 
-    def __init__(self, feed: EventFeed, last_id: Callable[[Session], int]) -> None:
+    Where the database has been replaced by an older one, the newest row is an older one, too. Streams go on from there.
+    """
+
+    def __init__(
+        self, feed: EventFeed, last_id: Callable[[Session], int], *, went_back: Callable[[], None] = lambda: None
+    ) -> None:
+        """Args: went_back: called when the newest row is an older one than before."""
         self._feed = feed
         self._last_id = last_id
+        self._went_back = went_back
         self.closed = False
         self.newest = 0
         """The newest row's id, when last looked."""
+        self._looking = asyncio.Lock()
         self._waiters: set[asyncio.Future[None]] = set()
         self._watcher: asyncio.Task[None] | None = None
 
     async def wait(self, seen: int, *, seconds: float) -> bool:
-        """Waits until there are rows newer than `seen` or the feed is closed; False after so many seconds without."""
-        if self.closed or self.newest > seen:
+        """Waits until `newest` is not `seen` any more or the feed is closed; False after so many seconds without."""
+        if self.closed or self.newest != seen:
             return True
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.create_task(self._watch())
@@ -165,15 +177,23 @@ class Newest:
     async def _watch(self) -> None:
         """Looks for new rows for as long as anyone waits for them."""
         while self._waiters and not self.closed:
+            await self.look()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def look(self) -> None:
+        """Looks for new rows now."""
+        async with self._looking:  # of two looks at once, the earlier one would seem to have gone back
             try:
                 newest = await self._feed.read(self._last_id)
             except (ServiceBusy, *DATABASE_ERRORS) as error:
                 logger.warning("cannot look for events: %s", error)
-                newest = self.newest
-            if newest > self.newest:
-                self.newest = newest
-                self._wake()
-            await asyncio.sleep(POLL_SECONDS)
+                return
+            if newest == self.newest:
+                return
+            if newest < self.newest:
+                self._went_back()
+            self.newest = newest
+            self._wake()
 
     def _wake(self) -> None:
         for waiter in self._waiters:
@@ -182,20 +202,29 @@ class Newest:
 
 
 async def _stream(
-    reader: StreamReader, after: int, job_id: str | None, *, is_over: bool = False
+    reader: StreamReader, after: int, newest: int, job_id: str | None, *, is_over: bool = False
 ) -> AsyncIterator[bytes]:
-    """The events after `after` as they come; of one job, up to the one that tells its end. `is_over`: it has ended."""
+    """The events after `after` as they come; of one job, up to the one that tells its end.
+
+    Args:
+        newest: the newest event, as the request has found it.
+        is_over: the job has ended.
+    """
     feed = reader.feed
     with feed.metrics.event_streams.track_inprogress():
         yield format_sse_event(retry=RETRY_MS)
-        has_caught_up = False
+        if feed.events.newest > newest:  # seen long ago, maybe, in a database that has been replaced
+            await feed.events.look()
+        has_caught_up, newest = False, 0
         while not feed.events.closed:
-            newest = feed.events.newest
+            earlier, newest, recent = newest, feed.events.newest, feed.recent
+            if newest < earlier:
+                after = min(after, newest)
             try:
                 if not await reader.is_let_in():
                     return
                 project = reader.project if job_id is None else None
-                stretch = await feed.recent.after(after, newest, job_id=job_id, project=project)
+                stretch = await recent.after(after, newest, job_id=job_id, project=project)
             except (ServiceBusy, *DATABASE_ERRORS) as error:
                 logger.warning("a stream of events ends, its reader will connect again: %s", error)
                 return
@@ -305,7 +334,7 @@ def follow_events(
     newest = EventRepository(session).last_id()
     # An id above the newest is not of this database: it was told by one that has been replaced.
     start = newest if start is None or start > newest else start
-    return EventStream(reader.feed, _stream(reader, start, None))
+    return EventStream(reader.feed, _stream(reader, start, newest, None))
 
 
 @router.get(
@@ -340,8 +369,9 @@ def follow_job(
         return _page(session, after or 0, page_size, job_id=job_id, project=None)
     events = EventRepository(session)
     start = last_event_id if last_event_id is not None else after or 0
-    if start > events.last_id():
+    newest = events.last_id()
+    if start > newest:
         start = 0
     if job.state.is_final and not events.after(start, project=None, job_id=job_id, limit=1):
         return Response(status_code=204)
-    return EventStream(reader.feed, _stream(reader, start, job_id, is_over=job.state.is_final))
+    return EventStream(reader.feed, _stream(reader, start, newest, job_id, is_over=job.state.is_final))

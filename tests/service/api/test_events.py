@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import make_url
 
 from service.api import events
 from service.client import sse_messages
@@ -78,6 +81,63 @@ def test_an_id_of_another_database_begins_anew(http: httpx.Client, database: Dat
     job_id = finished_job(database)
     with _open(http, f"/v1/jobs/{job_id}/events", last_event_id=10**9) as stream:
         assert [event["id"] for event in stream] == _stored(database, job_id)
+
+
+@pytest.fixture
+def impatient_http(sqlite_http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> httpx.Client:
+    """A client to which a stream that stays silent is an error."""
+    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", PATIENCE_SECONDS)
+    sqlite_http.timeout = 20
+    return sqlite_http
+
+
+def _copied(source: str | Path, target: str | Path) -> None:
+    with closing(sqlite3.connect(source)) as read, closing(sqlite3.connect(target)) as written:
+        read.backup(written)
+
+
+def test_open_streams_go_on_in_an_older_database_that_takes_the_place_of_theirs(
+    impatient_http: httpx.Client, sqlite_database: Database, tmp_path: Path
+) -> None:
+    file, backup = str(make_url(sqlite_database.url).database), tmp_path / "backup.sqlite3"
+    lease = claimed_job(sqlite_database)
+    _copied(file, backup)
+    with (
+        _open(impatient_http, "/v1/events") as all_jobs,
+        _open(impatient_http, f"/v1/jobs/{lease.job_id}/events?after={_stored(sqlite_database)[-1]}") as one_job,
+    ):
+        run_trial(sqlite_database, lease, 0, 0.5)
+        lost = _stored(sqlite_database)[-1]
+        for stream in (all_jobs, one_job):
+            while next(stream)["id"] < lost:
+                pass
+        _copied(backup, file)
+        time.sleep(3 * events.POLL_SECONDS)  # until the service has looked
+        with _open(impatient_http, "/v1/events", last_event_id=lost) as late:
+            told_before = _stored(sqlite_database)
+            submit(sqlite_database)
+            run_trial(sqlite_database, lease, 0, 0.25)
+            new = _stored(sqlite_database)[len(told_before) :]
+            assert new[0] < lost
+            assert [next(all_jobs)["id"] for _ in new] == new
+            assert [next(late)["id"] for _ in new] == new
+            assert [next(one_job)["id"] for _ in new[1:]] == new[1:]
+
+
+def test_a_stream_is_told_nothing_of_a_database_that_was_replaced_while_nobody_listened(
+    impatient_http: httpx.Client, sqlite_database: Database, tmp_path: Path
+) -> None:
+    file, backup = str(make_url(sqlite_database.url).database), tmp_path / "backup.sqlite3"
+    lease = claimed_job(sqlite_database)
+    _copied(file, backup)
+    with _open(impatient_http, "/v1/events") as stream:
+        run_trial(sqlite_database, lease, 0, 0.5)
+        assert next(stream)
+    time.sleep(3 * events.POLL_SECONDS)  # until it has no reader any more
+    _copied(backup, file)
+    with _open(impatient_http, "/v1/events") as stream:
+        job_id = submit(sqlite_database)
+        assert next(stream)["job_id"] == job_id
 
 
 @pytest.mark.slow

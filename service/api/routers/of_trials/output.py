@@ -177,9 +177,11 @@ async def _stream(
         if first:
             after = first[-1].id
             yield _messages(first)
-        ended_at, told_at = None, time.monotonic()
+        ended_at, told_at, newest = None, time.monotonic(), 0
         while not feed.output.closed:
-            newest = feed.output.newest
+            earlier, newest = newest, feed.output.newest
+            if newest < earlier:
+                after = min(after, newest)
             try:
                 if not await reader.is_let_in():
                     return
