@@ -6,13 +6,20 @@ import { hasEnded, onSession, request } from "./session.js";
 const KINDS = ["message", "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"];
 const MIN_INTERVAL_MS = 500;
 const MAX_INTERVAL_MS = 10_000;
+const FAILED_MS = 3000;
+const SILENT_MS = 120_000;
+const LOOK_MS = 5000;
+
+/** What is thrown where a page is not there any more. */
+class Gone extends Error {}
 
 /**
  * Calls `refresh(events)` (async; gives false when there is nothing more to come) after events of the stream at `url`:
  * {id, kind, data} of each, in their order; null: there is no telling what has happened, so all is to be looked at.
  * `after()`: the event up to which the page has everything; without it, the stream tells of what comes from now on.
  * The stream rests while the page is hidden: browsers allow only six connections to a host, over all tabs. While there
- * is no session it rests, too.
+ * is no session it rests, too. One that was silent for long is opened anew: a browser does not notice that the other
+ * end has gone, as while a machine slept, and keeps to itself the comments by which the service shows that it lives.
  */
 export function follow(url, refresh, after = null) {
   const note = document.getElementById("stream");
@@ -22,6 +29,7 @@ export function follow(url, refresh, after = null) {
   let over = false;
   let events = []; // null: anything may have happened
   let earliest = 0;
+  let heardAt = 0; // by the clock, which goes on while the machine sleeps
 
   function tell(state, text) {
     note.hidden = !text;
@@ -39,6 +47,7 @@ export function follow(url, refresh, after = null) {
   }
 
   function heard({ type, data, lastEventId }) {
+    heardAt = Date.now();
     if (events !== null) events.push({ id: Number(lastEventId), kind: type, data: JSON.parse(data).data });
     refreshSoon();
   }
@@ -54,25 +63,34 @@ export function follow(url, refresh, after = null) {
     const told = events;
     events = [];
     const began = performance.now();
+    let least = MIN_INTERVAL_MS;
     try {
       if ((await refresh(told)) === false) finish();
       else if (source?.readyState === EventSource.OPEN) tell("open", "live");
     } catch (error) {
-      tellLost();
-      events = null;
+      if (error instanceof Gone) {
+        finish();
+        tell("lost", "deleted");
+      } else {
+        tellLost();
+        events = null;
+        least = FAILED_MS;
+      }
     }
     running = false;
     // What takes long is asked for less often.
     const now = performance.now();
-    earliest = now + Math.min(MAX_INTERVAL_MS, Math.max(MIN_INTERVAL_MS, 3 * (now - began)));
+    earliest = now + Math.min(MAX_INTERVAL_MS, Math.max(least, 3 * (now - began)));
     if (events === null || events.length) refreshSoon();
   }
 
   const isAwake = () => !over && !document.hidden && !hasEnded();
 
   function open() {
+    heardAt = Date.now();
     source = new EventSource(after === null ? url : `${url}?after=${after()}`);
     source.addEventListener("open", () => {
+      heardAt = Date.now();
       tell("open", "live");
       if (after === null) lookAtAll(); // what happened between the page and the stream
     });
@@ -91,6 +109,14 @@ export function follow(url, refresh, after = null) {
   function close() {
     source?.close();
     source = null;
+  }
+
+  function lookAtStream() {
+    if (!source || !isAwake()) return;
+    if (source.readyState === EventSource.CONNECTING) tellLost();
+    if (Date.now() - heardAt < SILENT_MS) return;
+    close();
+    open();
   }
 
   function finish() {
@@ -117,6 +143,7 @@ export function follow(url, refresh, after = null) {
     tellLost();
   });
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : wake()));
+  setInterval(lookAtStream, LOOK_MS);
   addEventListener("pagehide", close);
   addEventListener("pageshow", (event) => event.persisted && wake());
   open();
@@ -125,6 +152,7 @@ export function follow(url, refresh, after = null) {
 /** What is at an address of this site now, as a document; by default, the page that is open. Throws if it cannot. */
 export async function fetchPage(address = location.href) {
   const response = await request(address, { headers: { Accept: "text/html" } });
+  if (response.status === 404) throw new Gone(`${address} is not there any more`);
   if (!response.ok) throw new Error(`${address}: ${response.status}`);
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }

@@ -1,6 +1,7 @@
 // The session of whoever looks at a page: requests that go by it, and what the page says once it has ended.
 
 const LOOK_MS = 5000;
+const PATIENCE_MS = 60_000;
 const LOG_IN = "/login";
 
 const notice = document.getElementById("session-ended");
@@ -31,9 +32,11 @@ function note(isOver) {
   for (const changed of listeners) changed();
 }
 
-/** `fetch`; an answer that asks for a new log-in is told on the page, and thrown. */
-export async function request(address, options) {
-  const response = await fetch(address, options);
+/** `fetch`; an answer that asks for a new log-in is told on the page, and thrown. What is only read is not waited for
+ * for ever: where the connection is dead, the page would be, too. */
+export async function request(address, options = {}) {
+  const patience = options.method ? {} : { signal: AbortSignal.timeout(PATIENCE_MS) };
+  const response = await fetch(address, { ...patience, ...options });
   // Who asks for a page is led to where one logs in, others are refused.
   const isOver = response.status === 401 || (response.redirected && new URL(response.url).pathname === LOG_IN);
   if (isOver || response.ok) note(isOver); // what is refused for another reason tells nothing of the session

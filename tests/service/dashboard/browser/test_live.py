@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from playwright.sync_api import Page, Response, expect
+import httpx
+import pytest
+from playwright.sync_api import Page, Response, Route, expect
 
 from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_for_drawn, wait_until_live
 from tests.support.service.scenarios import begin_trial, claimed_job, fork_trial, measure_curve
 from tests.support.service.stories.jobs import Story
+from tests.support.waiting import PATIENCE_SECONDS
 
 SET_HIDDEN = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
@@ -96,6 +100,55 @@ def test_a_page_that_was_hidden_catches_up_at_once(page: Page, running: Story) -
     running.begin(8)
     running.measure(8, until=30)
     wait_for_drawn(page, "learning-curves", set(range(9)))
+
+
+def test_the_page_of_a_job_that_was_deleted_meanwhile_says_so_and_asks_no_more(
+    lenient_page: Page, address: str, running: Story
+) -> None:
+    page = lenient_page
+    open_page(page, running)
+    wait_until_live(page)
+    page.evaluate(SET_HIDDEN, True)
+    with httpx.Client(base_url=address, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
+        client.post(f"/v1/jobs/{running.job_id}/cancel").raise_for_status()
+        client.delete(f"/v1/jobs/{running.job_id}").raise_for_status()
+    page.evaluate(SET_HIDDEN, False)
+    expect(page.locator("#stream")).to_have_text("deleted")
+    answers = Answers(page)
+    page.wait_for_timeout(4000)
+    assert answers.seen == []
+
+
+@pytest.mark.usefixtures("address")
+def test_a_page_whose_service_is_away_asks_for_it_now_and_then(lenient_page: Page, running: Story) -> None:
+    page = lenient_page
+    open_page(page, running)
+    wait_until_live(page)
+    asked: list[float] = []
+
+    def refuse(route: Route) -> None:
+        asked.append(time.monotonic())
+        route.abort()
+
+    page.route("**/jobs/**", refuse)
+    running.begin(5)
+    while len(asked) < 3:
+        page.wait_for_timeout(200)
+    assert asked[2] - asked[0] > 5
+    page.unroute_all()
+    wait_until_live(page)
+    expect(page.locator("#budget")).to_contain_text("1 running")
+
+
+def test_a_stream_that_has_long_been_silent_is_opened_anew(page: Page, running: Story) -> None:
+    open_page(page, running)
+    wait_until_live(page)
+    with page.expect_response(lambda answer: "/events?" in answer.url):
+        # As where the machine slept for so long: its clock went on, and nothing has told of the dead connection.
+        page.evaluate("() => { const now = Date.now; Date.now = () => now() + 130_000; }")
+    wait_until_live(page)
+    with page.expect_response(lambda answer: "/charts/curves" in answer.url):
+        running.run(5)
 
 
 def test_the_timeline_and_the_forks_come_when_the_reader_does(page: Page, sqlite_database: Database) -> None:
