@@ -2,7 +2,7 @@
 
 import { openDialog } from "../shared/dialogs.js";
 import { request, SessionEnded } from "../shared/session.js";
-import { chooseNone, chosenJobs } from "./choosing.js";
+import { chooseNone, chosenJobs, focusList } from "./choosing.js";
 
 const ACTIONS = {
   pause: { verb: "Pause", done: "Paused", undo: "resume", told: "Trials keep their checkpoints, and go on from them." },
@@ -14,6 +14,7 @@ const ACTIONS = {
 const AT_ONCE = ["pause", "resume", "cancel"];
 /** The API does these to many jobs by one request. */
 
+const bar = document.getElementById("chosen");
 const dialog = document.getElementById("sure");
 const note = document.getElementById("done");
 let asked = null; // what the dialog names, whatever has become of the choices since
@@ -62,7 +63,10 @@ async function act(action, jobs, shown) {
     const why = error instanceof SessionEnded ? error.message : "the service does not answer";
     tell(action, jobs, jobs.map(() => why), shown);
   }
+  // What was done is told where the keyboard was: the bar goes away, and "Undo" may.
+  const isHere = bar.contains(document.activeElement) || note.contains(document.activeElement);
   chooseNone();
+  if (isHere) note.focus({ preventScroll: true });
   await shown().catch(() => {}); // what does not come, the stream brings
 }
 
@@ -87,5 +91,8 @@ export function followActions(shown) {
   dialog.addEventListener("close", () => {
     if (dialog.returnValue === "go") act(asked.action, asked.jobs, shown);
   });
-  document.getElementById("seen").addEventListener("click", () => (note.hidden = true));
+  document.getElementById("seen").addEventListener("click", () => {
+    note.hidden = true;
+    focusList();
+  });
 }

@@ -32,6 +32,11 @@ export function chooseNone() {
   chooseAll(false);
 }
 
+/** Where the keyboard goes on when what is below the list has gone. */
+export function focusList() {
+  document.getElementById("choose-all")?.focus();
+}
+
 /** Makes a change that replaces rows; those that are there afterwards stay chosen. */
 export function keepChosen(change) {
   const chosen = new Set(chosenJobs().map(({ id }) => id));
@@ -47,7 +52,7 @@ export function followChoices() {
   });
   document.getElementById("choose-none").addEventListener("click", () => {
     chooseNone();
-    document.getElementById("choose-all")?.focus();
+    focusList();
   });
   showChosen(); // a browser may have kept choices over a reload
 }

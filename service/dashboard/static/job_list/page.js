@@ -1,5 +1,6 @@
 // The list of jobs, kept live: rows change where they are, and jobs that have come are shown when they are asked for.
 
+import { keepFocus } from "../shared/focus.js";
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
 import { keepTimes } from "../shared/times.js";
@@ -40,7 +41,7 @@ async function refresh() {
 async function renew() {
   const next = await fetchPage();
   const jobs = document.importNode(next.getElementById("jobs"), true);
-  keepChosen(() => document.getElementById("jobs").replaceChildren(...jobs.childNodes));
+  keepChosen(() => keepFocus(() => document.getElementById("jobs").replaceChildren(...jobs.childNodes)));
   tell(0);
 }
 

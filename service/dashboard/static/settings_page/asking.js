@@ -1,7 +1,7 @@
 // Requests to the API, and the dialogs before them. What is refused is told where it was asked for.
 
 import { openDialog } from "../shared/dialogs.js";
-import { request } from "../shared/session.js";
+import { request, SessionEnded } from "../shared/session.js";
 
 /** Sends a request to the API, and gives the JSON of its answer (null: it has none); what it refuses is thrown. */
 export async function ask(method, url, body) {
@@ -60,9 +60,10 @@ export function dialog(id) {
           element.close();
           form.reset();
         } catch (error) {
-          problem(error.message);
+          if (!(error instanceof SessionEnded)) problem(error.message); // the page's notice of it stands in the dialog
         } finally {
           button.disabled = false;
+          if (element.open) button.focus(); // what is disabled loses the keyboard
         }
       });
     },

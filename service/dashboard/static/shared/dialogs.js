@@ -1,28 +1,27 @@
 // Dialogs, and where the keyboard is after them: on what opened them, or on what has come in its place meanwhile.
 
-const nameOf = (element) => element.getAttribute("aria-label") ?? element.textContent.trim();
+import { placeOf } from "./focus.js";
+import { openModal, placeNotice } from "./session.js";
+
+const openers = new WeakMap(); // of dialogs: what opened each
 
 /** Opens a dialog in which nothing is chosen yet. */
 export function openDialog(dialog) {
-  const opener = document.activeElement;
-  const [id, name] = [opener.id, nameOf(opener)];
-  const part = opener.parentElement?.closest("[id]")?.id;
+  // What was asked for in a dialog is closed with it: the keyboard goes back to where that one was asked for.
+  const opener = openers.get(openModal()) ?? document.activeElement;
+  openers.set(dialog, opener);
+  const restore = placeOf(opener);
 
-  /** The element that stands for the opener now: a live page renders its parts anew. */
-  function successor() {
-    if (id) return document.getElementById(id);
-    const others = document.getElementById(part)?.querySelectorAll(opener.localName) ?? [];
-    return [...others].find((other) => nameOf(other) === name);
+  function close() {
+    placeNotice();
+    if (openModal()) return; // the keyboard is in another one
+    const isLost = document.activeElement === document.body || dialog.contains(document.activeElement);
+    if (isLost) opener.focus({ preventScroll: true }); // else the browser did it
+    restore();
   }
 
-  function restoreFocus() {
-    if (opener.isConnected) return; // the browser did it
-    const heading = document.querySelector("h1");
-    heading.tabIndex = -1;
-    (successor() ?? heading).focus({ preventScroll: true });
-  }
-
-  dialog.addEventListener("close", restoreFocus, { once: true });
+  dialog.addEventListener("close", close, { once: true });
   dialog.returnValue = "";
   dialog.showModal();
+  placeNotice();
 }

@@ -1,12 +1,16 @@
 // Makes a part of the page equal to a newly rendered one, changing only what differs: focus, scroll positions and open
 // <details> survive. Children with ids are matched by id and stay where they are (the table may be sorted).
 
+import { keepFocus } from "./focus.js";
+
 /** Replaces the content of every [data-live] element of this document by that of `next`. */
 export function patchLive(next) {
-  for (const element of document.querySelectorAll("[data-live]")) {
-    const replacement = next.getElementById(element.id);
-    if (replacement) patch(element, replacement);
-  }
+  keepFocus(() => {
+    for (const element of document.querySelectorAll("[data-live]")) {
+      const replacement = next.getElementById(element.id);
+      if (replacement) patch(element, replacement);
+    }
+  });
 }
 
 /** Makes an element equal to another one. */

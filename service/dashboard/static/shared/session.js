@@ -23,10 +23,23 @@ export function onSession(changed) {
   listeners.push(changed);
 }
 
+/** The dialog before the page's reader, behind which nothing can be reached; null: there is none. */
+export const openModal = () => [...document.querySelectorAll("dialog:modal")].at(-1) ?? null;
+
+/** Puts the notice where it can be reached. */
+export function placeNotice() {
+  const dialog = ended ? openModal() : null;
+  if (dialog === notice.closest("dialog")) return;
+  if (dialog) dialog.prepend(notice);
+  else document.getElementById("main").before(notice);
+  notice.querySelector("a").target = dialog ? "_blank" : ""; // the dialog keeps what was typed
+}
+
 function note(isOver) {
   if (isOver === ended) return;
   ended = isOver;
   notice.hidden = !ended;
+  placeNotice();
   const here = location.pathname + location.search + location.hash;
   notice.querySelector("a").href = `${LOG_IN}?next=${encodeURIComponent(here)}`;
   for (const changed of listeners) changed();

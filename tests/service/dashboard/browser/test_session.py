@@ -108,3 +108,46 @@ def test_a_form_outlasts_the_session_that_it_was_typed_in(
     _enter(page, give_token(sqlite_database, "bo", Scope.SUBMIT))
     expect(page.get_by_label("Name", exact=True)).to_have_value("longer thought over")
     expect(page).to_have_url(f"{asked.url}/jobs/new")
+
+
+def test_a_dialog_has_the_way_to_a_new_log_in_and_keeps_what_was_typed(
+    lenient_page: Page, asked: Asked, sqlite_database: Database
+) -> None:
+    page = lenient_page
+    page.goto(f"{asked.url}/settings")
+    _enter(page, give_token(sqlite_database, "ada", Scope.ADMIN))
+    page.get_by_role("button", name="New token").click()
+    dialog = page.get_by_role("dialog", name="Make a token")
+    dialog.get_by_label("Name").fill("bo")
+    _revoke(sqlite_database)
+    notice = dialog.get_by_role("alert").filter(has_text="Your session has ended.")
+    expect(notice).to_be_in_viewport()
+    dialog.get_by_role("button", name="Make token").click()
+    expect(dialog.get_by_role("button", name="Make token")).to_be_focused()
+    assert_accessible(page)
+    with page.context.expect_page() as opened:
+        notice.get_by_role("link", name="Log in again").click()
+    other = opened.value
+    _enter(other, give_token(sqlite_database, "eve", Scope.ADMIN, Scope.SUBMIT))
+    expect(other.get_by_role("heading", level=1)).to_have_text("Settings")
+    page.evaluate("() => { dispatchEvent(new Event('focus')) }")
+    expect(notice).to_be_hidden()
+    expect(dialog.get_by_label("Name")).to_have_value("bo")
+    dialog.get_by_role("button", name="Make token").click()
+    expect(page.get_by_role("dialog", name="Token bo")).to_be_visible()
+
+
+def test_a_dialog_that_is_opened_after_the_session_has_ended_has_it_too(
+    lenient_page: Page, asked: Asked, running: Story, sqlite_database: Database
+) -> None:
+    page = lenient_page
+    _log_in(page, sqlite_database, f"{asked.url}/jobs/{running.job_id}")
+    wait_until_live(page)
+    _revoke(sqlite_database)
+    _notice(page)
+    page.get_by_role("button", name="Cancel job").click()
+    dialog = page.get_by_role("dialog", name="Cancel this job?")
+    expect(dialog.get_by_role("link", name="Log in again")).to_be_visible()
+    page.keyboard.press("Escape")
+    _notice(page)
+    expect(dialog).to_be_hidden()
