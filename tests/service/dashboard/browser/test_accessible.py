@@ -12,7 +12,7 @@ from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.support.service.external import submit_external
 from tests.support.service.pages.accessible import assert_accessible
-from tests.support.service.stories.jobs import Story
+from tests.support.service.stories.jobs import Story, submit_digits
 from tests.support.service.stories.trials import print_lines
 
 
@@ -93,3 +93,22 @@ def test_a_job_that_is_over_expects_no_more_data(page: Page, sqlite_database: Da
     story.finish()
     expect(page.locator("#stream")).to_be_hidden()
     assert page.evaluate(told, charts) == ['"No trial completed"', '"Nothing was measured"']
+
+
+def test_names_of_jobs_run_in_the_direction_of_their_language(page: Page, sqlite_database: Database) -> None:
+    name = "ضبط (v2) 7 - نهاية"
+    submitted = submit_digits(sqlite_database, now=datetime.now(UTC), name=name)
+    end_of = """(element) => {
+      const text = document.createTreeWalker(element, NodeFilter.SHOW_TEXT).nextNode();
+      const place = (at) => {
+        const range = document.createRange();
+        range.setStart(text, at);
+        range.setEnd(text, at + 1);
+        return range.getBoundingClientRect().x;
+      };
+      return place(0) - place(text.data.length - 1);
+    }"""
+    page.goto("/")
+    assert page.locator("#jobs a.name").evaluate(end_of) > 0
+    page.goto(f"/jobs/{submitted}")
+    assert page.get_by_role("heading", level=1).evaluate(end_of) > 0
