@@ -30,12 +30,12 @@ def problem_page(request: Request, problem: Problem, headers: Mapping[str, str])
     """A problem as the page that is wanted in its place; None: none is.
 
     Args:
-        headers: of the problem, which the page has, too; after `Retry-After` the page is asked for again.
+        headers: of the problem, which the page has, too; after `Retry-After` a page is asked for again.
     """
     if not wants_page(request):
         return None
-    wait = headers.get("Retry-After") if request.method == "GET" else None
-    response = page(request, "problem.html", {"problem": problem, "wait": wait}, status_code=problem.status)
+    context = {"problem": problem, "wait": headers.get("Retry-After")}
+    response = page(request, "problem.html", context, status_code=problem.status)
     response.headers.update(headers)
     return response
 

@@ -24,6 +24,8 @@ router = APIRouter(include_in_schema=False)
 
 MAX_FIELDS = 4
 HOME = "/"
+NextPage = Annotated[str, Query(max_length=2000)]
+"""The page that comes after the log-in. In the address of the form, so that one that is refused leads back to it."""
 # A path of this service. Browsers take `//host` and `/\host` for another one, and drop tabs and line ends.
 _OWN_PATH = re.compile(r"/(?![/\\])[\x21-\x7e]{0,1999}", re.ASCII)
 
@@ -33,9 +35,9 @@ async def log_in_page(
     request: Request,
     doors: DoorsDependency,
     now: Now,
-    next: Annotated[str, Query(max_length=2000)] = HOME,  # noqa: A002
+    next: NextPage = HOME,  # noqa: A002
 ) -> Response:
-    """The form; `next` is the page that comes after it."""
+    """The form."""
     if await doors.anybody(now) is not None:
         return RedirectResponse(_own(next), HTTPStatus.SEE_OTHER)  # nobody need say who asks
     return _form(request, next)
@@ -43,20 +45,24 @@ async def log_in_page(
 
 @router.post("/login")
 async def log_in(
-    request: Request, doors: DoorsDependency, database: DatabaseDependency, turns: TurnsDependency, now: Now
+    request: Request,
+    doors: DoorsDependency,
+    database: DatabaseDependency,
+    turns: TurnsDependency,
+    now: Now,
+    next: NextPage = HOME,  # noqa: A002
 ) -> Response:
     """Begins a session, if the token of the form is valid. No other site's form comes here, for `OriginCheck`."""
     try:
         fields = parse_qs((await request.body()).decode("ascii"), max_num_fields=MAX_FIELDS)
     except ValueError:
         fields = {}
-    token, next_page = fields.get("token", [""])[0].strip(), fields.get("next", [HOME])[0]
-    text = read_token_text(token)
+    text = read_token_text(fields.get("token", [""])[0].strip())
     caller = None if text is None else await doors.by_token(text, now)
     if text is None or caller is None:
-        return _form(request, next_page, problem="This is no valid token: it is not known here, or has ended.")
+        return _form(request, next, problem="This is no valid token: it is not known here, or has ended.")
     if not caller.may(Scope.READ):
-        return _form(request, next_page, problem="This token is not for pages: it lacks the scope read.")
+        return _form(request, next, problem="This token is not for pages: it lacks the scope read.")
 
     def begin(caller: Caller) -> str:
         with database.writing() as session:
@@ -65,7 +71,7 @@ async def log_in(
 
     async with turns.one():
         key = await run_in_threadpool(begin, caller)
-    response = RedirectResponse(_own(next_page), HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
+    response = RedirectResponse(_own(next), HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
     # Behind a proxy that speaks TLS the service is asked by http; the page's origin tells what the browser sees.
     is_secure = request.url.scheme == "https" or request.headers.get("origin", "").startswith("https://")
     response.set_cookie(

@@ -164,6 +164,9 @@ def test_a_refusal_and_a_rate_reach_the_caller(sqlite_database: Database) -> Non
         page = ada.get("/", headers={"Accept": "text/html"})
         assert (page.status_code, page.headers["content-type"]) == (429, "text/html; charset=utf-8")
         assert f'http-equiv="refresh" content="{page.headers["retry-after"]}"' in page.text
+        form = other.post("/login?next=/cluster", data={"token": token}, headers={"Accept": "text/html"})
+        assert (form.status_code, "refresh" in form.text) == (429, False)
+        assert '<a href="">Back to the form</a>' in form.text  # at the same address, whose GET is the form
         assert [other.get(path).status_code for path in ("/healthz", "/static/icon.svg", "/login")] == [200] * 3
 
 

@@ -38,7 +38,8 @@ class World:
         return cookie_name(urlsplit(self.asked.url).netloc)
 
     def log_in(self, http: httpx.Client, *, next_page: str = "/", **headers: str) -> httpx.Response:
-        return http.post("/login", data={"token": self.token, "next": next_page}, headers={**self.page, **headers})
+        asked = {**self.page, **headers}
+        return http.post("/login", params={"next": next_page}, data={"token": self.token}, headers=asked)
 
     def revoke(self) -> None:
         with self.database.writing() as session:
@@ -197,7 +198,7 @@ def test_log_in_leads_to_pages_of_the_service_alone(world: World, next_page: str
         answer = world.log_in(http, next_page=next_page)
         assert (answer.status_code, answer.headers["location"], "x" in answer.headers) == (303, "/", False)
         form = http.get("/login", params={"next": next_page}).text
-        assert 'name="next" value="/"' in form
+        assert 'action="/login?next=/"' in form
 
 
 def test_behind_tls_the_cookie_is_for_tls_alone(sqlite_database: Database) -> None:
