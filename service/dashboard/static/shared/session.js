@@ -49,7 +49,10 @@ function note(isOver) {
  * for ever: where the connection is dead, the page would be, too. */
 export async function request(address, options = {}) {
   const patience = options.method ? {} : { signal: AbortSignal.timeout(PATIENCE_MS) };
-  const response = await fetch(address, { ...patience, ...options });
+  const response = await fetch(address, { ...patience, ...options }).catch((error) => {
+    if (options.signal?.aborted) throw error; // whoever asked wants no answer any more
+    throw new Error(`The service does not answer${options.method ? ": what was asked for may have been done, or not" : ""}.`);
+  });
   // Who asks for a page is led to where one logs in, others are refused.
   const isOver = response.status === 401 || (response.redirected && new URL(response.url).pathname === LOG_IN);
   if (isOver || response.ok) note(isOver); // what is refused for another reason tells nothing of the session

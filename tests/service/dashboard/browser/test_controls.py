@@ -150,6 +150,16 @@ def test_a_refused_budget_says_why(lenient_page: Page, running: Story) -> None:
     expect(page.locator("#facts")).to_contain_text("running")
 
 
+def test_what_the_service_does_not_answer_is_said_in_words(lenient_page: Page, address: str, running: Story) -> None:
+    page = lenient_page
+    open_page(page, running)
+    page.route(f"{address}/v1/jobs/*/archive", lambda route: route.abort())
+    page.get_by_role("button", name="Archive").click()
+    expect(page.locator("#problem")).to_have_text(
+        "The service does not answer: what was asked for may have been done, or not."
+    )
+
+
 def test_a_trial_is_stopped_and_another_tried_again_from_the_table_after_a_question(
     page: Page, running: Story, sqlite_database: Database
 ) -> None:
