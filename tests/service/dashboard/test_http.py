@@ -57,6 +57,12 @@ def story(sqlite_database: Database) -> Story:
     return Story(sqlite_database, now=NOW)
 
 
+def test_pages_that_need_scripts_say_so_to_browsers_without(address: str, story: Story) -> None:
+    for path, number in ((f"/jobs/{story.job_id}", 1), ("/jobs/new", 1), ("/settings", 1), ("/login", 0), ("/x", 0)):
+        text = get(address + path, headers={"Accept": "text/html"}, follow_redirects=False).text
+        assert text.count("<noscript>") == number, path
+
+
 def test_an_unknown_job_is_an_html_page_with_404(address: str) -> None:
     response = get(f"{address}/jobs/job_%3Cb%3E")
     assert response.status_code == 404
