@@ -1,5 +1,6 @@
 // What a webhook was sent, newest first, kept true while it is looked at.
 
+import { hasEnded, onSession, SessionEnded } from "../shared/session.js";
 import { ask, dialog } from "./asking.js";
 
 const LOOK_MS = 2000;
@@ -28,6 +29,7 @@ export function deliveries(changed) {
   let webhook = null;
   let timer = null;
 
+  const isShown = () => shown.element.open && !hasEnded();
   const path = () => `/v1/webhooks/${encodeURIComponent(webhook)}/deliveries`;
 
   function row(delivery) {
@@ -56,9 +58,9 @@ export function deliveries(changed) {
       shown.find("[data-none]").hidden = items.length > 0;
       shown.problem("");
     } catch (error) {
-      shown.problem(error.message);
+      if (!(error instanceof SessionEnded)) shown.problem(error.message);
     }
-    if (shown.element.open) timer = setTimeout(look, LOOK_MS);
+    if (isShown()) timer = setTimeout(look, LOOK_MS);
   }
 
   list.addEventListener("click", async (event) => {
@@ -71,6 +73,8 @@ export function deliveries(changed) {
       shown.problem(error.message);
     }
   });
+
+  onSession(() => isShown() && look());
 
   shown.element.addEventListener("close", () => {
     clearTimeout(timer);

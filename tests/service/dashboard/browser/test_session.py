@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Response, expect
 from service.access.caller import Scope
 from service.access.tokens import revoke_token
 from service.store.session import Database
-from tests.service.dashboard.conftest import wait_until_live
+from tests.service.dashboard.conftest import wait_for_scripts, wait_until_live
 from tests.support.service.callers import Asked, asking, give_token
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories.jobs import Story
@@ -151,3 +151,25 @@ def test_a_dialog_that_is_opened_after_the_session_has_ended_has_it_too(
     page.keyboard.press("Escape")
     _notice(page)
     expect(dialog).to_be_hidden()
+
+
+def test_the_messages_of_a_webhook_are_asked_for_no_more(
+    lenient_page: Page, asked: Asked, sqlite_database: Database
+) -> None:
+    page = lenient_page
+    token = give_token(sqlite_database, "ada", Scope.SUBMIT)
+    with asked.client(token) as http:
+        http.post("/v1/webhooks", json={"url": "https://example.org/told"}).raise_for_status()
+    page.goto(f"{asked.url}/settings")
+    _enter(page, token)
+    messages = page.get_by_role("button", name="Messages")
+    wait_for_scripts(page, messages)
+    messages.click()
+    dialog = page.get_by_role("dialog", name="Messages")
+    expect(dialog.get_by_text("None was sent yet.")).to_be_visible()
+    _revoke(sqlite_database)
+    expect(dialog.get_by_role("link", name="Log in again")).to_be_visible()
+    later: list[Response] = []
+    page.on("response", lambda answer: later.append(answer))
+    page.wait_for_timeout(5000)
+    assert later == []
