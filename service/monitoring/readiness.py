@@ -11,6 +11,8 @@ from service.settings import Settings
 
 LEAST_FREE_BYTES = 64 * 2**20
 """With less on its disk, the embedded database may soon fail to write."""
+LEAST_FREE_FILES = 1000
+"""With room for fewer, a checkpoint may soon fail as on a full disk, however many bytes are free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,4 +54,7 @@ def _why_not(directory: Path, least_free_bytes: int) -> str | None:
     free = shutil.disk_usage(there).free
     if free < least_free_bytes:
         return f"{free / 2**20:.0f} MiB are free, and {least_free_bytes / 2**20:.0f} needed"
+    files = os.statvfs(there)
+    if files.f_files and files.f_favail < LEAST_FREE_FILES:  # none in all: this file system counts no files
+        return f"{files.f_favail} more files can be made, and {LEAST_FREE_FILES} needed"
     return None
