@@ -40,7 +40,8 @@ from service.scheduler.run_process import describe_crash, held_pipe, make_direct
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
 from service.store.retry import write_with_retries
-from service.store.session import DATABASE_ERRORS, Database
+from service.store.session import DATABASE_ERRORS, Database, is_unavailable
+from service.store.writes import why_it_fails
 from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
 from service.webhooks.delivering import keep_delivering
 from trainers.storage import StoreFailed, masked
@@ -305,6 +306,11 @@ def main() -> None:
         run_worker(settings, stop=stop)
     except CheckpointsUnusable as error:
         logger.error("%s", error)
+        sys.exit(1)
+    except DATABASE_ERRORS as error:
+        if not is_unavailable(error):
+            raise
+        logger.error("the worker ends: %s: %s", why_it_fails(error), getattr(error, "orig", error))
         sys.exit(1)
 
 

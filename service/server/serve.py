@@ -121,10 +121,22 @@ def migrate_database(database: Database) -> str | None:
         LogWithoutDatabase: its file may only have been moved away.
     """
     try:
-        migrate(database)
-        return current_revision(database)
+        with faults_told(database):
+            migrate(database)
+            return current_revision(database)
     except OSError as error:
         raise CannotServe(f"cannot make {error.filename}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def faults_told(database: Database) -> Iterator[None]:
+    """Wraps what a person has a database do.
+
+    Raises:
+        CannotServe: in place of an error of the database.
+    """
+    try:
+        yield
     except DATABASE_ERRORS as error:
         why = str(getattr(error, "orig", error)).strip()
         raise CannotServe(f"cannot use the database {database.engine.url!r}: {why}") from error

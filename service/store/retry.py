@@ -11,6 +11,7 @@ from typing import TypeAlias, TypeVar
 from sqlalchemy.orm import Session
 
 from service.store.session import Database, is_unavailable
+from service.store.writes import why_it_fails
 from trainers.retry import retry
 
 T = TypeVar("T")
@@ -73,4 +74,4 @@ def with_retries(
 
 
 def _tell(error: Exception, pause: float) -> None:
-    logger.warning("the database is out of reach, trying again in %.1f s: %s", pause, getattr(error, "orig", error))
+    logger.warning("%s, trying again in %.1f s: %s", why_it_fails(error), pause, getattr(error, "orig", error))

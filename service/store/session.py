@@ -19,7 +19,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 from service.store.sqlite_file import SqliteFile, file_of
-from service.store.writes import Writes
+from service.store.writes import Writes, is_read_only
 from trainers.retry import retry
 
 __all__ = [
@@ -174,7 +174,7 @@ def is_unavailable(error: Exception) -> bool:
     """True if the database is out of reach for now, so that the same request may do later."""
     if isinstance(error, DBAPIError):
         # A server that goes away mid-transaction shows as other errors too, with the connection invalidated.
-        return isinstance(error, OperationalError) or error.connection_invalidated
+        return isinstance(error, OperationalError) or error.connection_invalidated or is_read_only(error)
     return isinstance(error, PoolTimeout)
 
 

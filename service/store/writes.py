@@ -8,14 +8,14 @@ import threading
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-FULL = "the disk of the database is full"
+_FULL = "the disk of the database is full"
 _FAILING = "the disk of the database fails, or a quota or limit of it is reached"
 _READ_ONLY = "the database can only be read"
 _DAMAGED = "the database is damaged"
 _OUT_OF_REACH = "the database is out of reach"
 
 _OF_SQLITE = {
-    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_IOERR: _FAILING,
     sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_PERM: _READ_ONLY,
@@ -24,7 +24,7 @@ _OF_SQLITE = {
     sqlite3.SQLITE_CANTOPEN: _OUT_OF_REACH,
 }
 _OF_POSTGRESQL = {
-    "53100": FULL,  # disk_full
+    "53100": _FULL,  # disk_full
     "25006": _READ_ONLY,  # read_only_sql_transaction
     "58": _FAILING,  # errors of the system, as io_error
     "XX001": _DAMAGED,  # data_corrupted
@@ -49,9 +49,25 @@ def why_not_written(error: DBAPIError) -> str | None:
     return next((words for begin, words in _OF_POSTGRESQL.items() if state.startswith(begin)), None)
 
 
+def why_it_fails(error: Exception) -> str:
+    """What the database failed of, for anybody to read, also where it only had to be read."""
+    why_not = why_not_written(error) if isinstance(error, DBAPIError) else None
+    return why_not or "the database is unavailable"
+
+
+def is_damaged(error: BaseException) -> bool:
+    """True if what is in the database's files is not what it wrote."""
+    return isinstance(error, DBAPIError) and why_not_written(error) == _DAMAGED
+
+
+def is_read_only(error: BaseException) -> bool:
+    """True if the database takes no writes, as a standby of PostgreSQL that another server is about to follow."""
+    return isinstance(error, DBAPIError) and why_not_written(error) == _READ_ONLY
+
+
 def is_full(error: BaseException) -> bool:
     """True if the database found no room for what was to be written: what is in it can still be read."""
-    return isinstance(error, DBAPIError) and why_not_written(error) == FULL
+    return isinstance(error, DBAPIError) and why_not_written(error) == _FULL
 
 
 class Writes:

@@ -17,7 +17,7 @@ from service.api.problems.situations import response_to
 from service.errors import CheckpointsOutOfReach, ServiceBusy, ServiceError, WorkloadNotDescribed
 from service.monitoring.request_ids import HEADER, request_id_of
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
-from service.store.writes import FULL, is_full
+from service.store.writes import is_damaged, why_it_fails
 
 METHODS = ("DELETE", "GET", "PATCH", "POST")
 """Of all routes, beside HEAD, which is answered as GET is."""
@@ -121,9 +121,9 @@ async def _out_of_reach(request: Request, error: Exception) -> Response:
 async def _database_error(request: Request, error: Exception) -> Response:
     if is_busy(error):
         return await _busy(request, error)
-    if not is_unavailable(error):
+    if not (is_unavailable(error) or is_damaged(error)):
         return await _unexpected(request, error)
-    why = FULL if is_full(error) else "the database is unavailable"
+    why = why_it_fails(error)
     logger.error("%s: %s", why, error)
     return unavailable(why, instance=request.url.path)
 

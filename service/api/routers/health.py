@@ -12,6 +12,7 @@ from service.api.dependencies import DataAreHere, Now, ProbeDependency, Settings
 from service.api.schemas.common import FieldError, Health, Readiness
 from service.monitoring.readiness import check_files
 from service.store.session import DATABASE_ERRORS
+from service.store.writes import why_it_fails
 
 router = APIRouter(tags=["health"])
 
@@ -39,8 +40,8 @@ async def read_readiness(
         seen = await probe.look(alive_since=now - timedelta(seconds=settings.lease_seconds))
     except TimeoutError as error:
         why_not["database"] = str(error)
-    except DATABASE_ERRORS:
-        why_not["database"] = "the database is unavailable"
+    except DATABASE_ERRORS as error:
+        why_not["database"] = why_it_fails(error)
     else:
         num_workers = seen.num_workers
         why_not["database"] = seen.why_not_written and f"the last write failed: {seen.why_not_written}"

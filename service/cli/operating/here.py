@@ -53,9 +53,9 @@ def own_database(data_dir: Path | None, database_url: str | None) -> Iterator[Da
     would do.
 
     Raises:
-        CannotServe: the database is out of reach, or `migrate` has yet to prepare it.
+        CannotServe: the database fails, in the block too, or `migrate` has yet to prepare it.
     """
-    from service.server.serve import CannotServe, migrate_database, open_database
+    from service.server.serve import CannotServe, faults_told, migrate_database, open_database
     from service.store.migrate import why_not_migrated
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
@@ -64,4 +64,5 @@ def own_database(data_dir: Path | None, database_url: str | None) -> Iterator[Da
             migrate_database(database)
         elif not_migrated := why_not_migrated(database):
             raise CannotServe(not_migrated)
-        yield database
+        with faults_told(database):
+            yield database

@@ -18,6 +18,7 @@ from service.store.repositories import TokenRepository
 from service.store.session import Database
 from tests.support.service.callers import asking, give_token
 from tests.support.service.commands import run
+from tests.support.service.full_database import full_disk
 from tests.support.service.scenarios import submit
 
 
@@ -201,3 +202,11 @@ def test_optunas_dashboard_shows_jobs_to_this_machine_alone() -> None:
     refused = run("optuna-dashboard", "--host", "0.0.0.0")
     assert refused.exit_code == 1
     assert "only this machine may reach it" in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["token create ada --scope read", "project create vision"])
+def test_a_database_that_takes_no_more_is_one_line(here: Database, command: str) -> None:
+    with full_disk(here):
+        result = run(*command.split())
+    assert result.exit_code == 1
+    assert result.stderr == f"shampoo-tuner: cannot use the database {here.engine.url!r}: disk I/O error\n"

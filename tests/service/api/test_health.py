@@ -102,7 +102,7 @@ def test_a_database_file_that_is_gone_is_unavailable_until_it_is_put_back(
         kept = answered.json()["id"]
         file.rename(tmp_path / "elsewhere")
         for answer in (http.post("/v1/jobs", json=job), http.get("/v1/jobs"), http.get("/readyz")):
-            assert (answer.status_code, answer.json()["detail"]) == (503, "the database is unavailable")
+            assert (answer.status_code, answer.json()["detail"]) == (503, "the database is out of reach")
             assert str(file.parent) not in answer.text
         assert [error["field"] for error in http.get("/readyz").json()["errors"]] == ["database"]
         (tmp_path / "elsewhere").rename(file)
@@ -116,7 +116,9 @@ def test_a_service_whose_writes_fail_is_not_ready_until_one_succeeds(sqlite_data
     with running(sqlite_database) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as http:
         with full_disk(sqlite_database):
             assert http.get("/readyz").status_code == 200  # nothing was written
-            assert http.post("/v1/jobs", json=job).status_code == 503
+            refused = http.post("/v1/jobs", json=job)
+            assert refused.status_code == 503
+            assert refused.json()["detail"].startswith("the disk of the database fails")
             for _ in range(2):
                 problem = http.get("/readyz")
                 assert problem.status_code == 503

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy.exc import OperationalError
 
+from service.scheduler import worker
 from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_directories
 from service.scheduler.cluster import process_tree
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
@@ -153,3 +156,19 @@ def test_heartbeats_that_the_database_refuses_are_told_once_and_in_one_line(
     database.close()
     assert caplog.messages == ["the heartbeat failed: no such table: workers"]
     assert [record.exc_info for record in caplog.records] == [None]
+
+
+def test_a_worker_that_gives_the_database_up_says_so_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def give_up(*_settings: Settings, **_stop: threading.Event) -> None:
+        raise OperationalError("INSERT", None, Exception("the server is gone"))
+
+    monkeypatch.setattr(worker, "run_worker", give_up)
+    monkeypatch.setattr(worker, "set_up_logs", lambda _format: None)
+    monkeypatch.setattr(signal, "signal", lambda _number, _handler: None)
+    with pytest.raises(SystemExit) as ended:
+        worker.main()
+    assert ended.value.code == 1
+    assert caplog.messages == ["the worker ends: the database is out of reach: the server is gone"]
+    assert caplog.records[0].exc_info is None

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 from fastapi import FastAPI
 from httpx import ASGITransport, AsyncClient
+from sqlalchemy import event
 
 from service.api.dependencies import WriteSession
 from service.server.app import create_app
@@ -76,3 +79,20 @@ def test_a_full_disk_of_the_database_is_told_as_such(database: Database, caplog:
     assert (answer.status_code, answer.json()["detail"]) == (503, "the disk of the database is full")
     assert answer.headers["Retry-After"]
     assert "the disk of the database is full: " in caplog.text
+
+
+def test_a_database_that_can_only_be_read_is_told_as_such(database: Database) -> None:
+    of_sqlite = database.engine.dialect.name == "sqlite"
+    reads_alone = "PRAGMA query_only=ON" if of_sqlite else "SET TRANSACTION READ ONLY"
+    with closing(Database(database.url)) as standby:
+        event.listen(standby.engine, "begin", lambda connection: connection.exec_driver_sql(reads_alone))
+        answer = _post(_app_with(standby, "/grows", _grows), "/grows")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the database can only be read")
+
+
+def test_a_damaged_database_is_told_as_such(tmp_path: Path) -> None:
+    file = tmp_path / "damaged.sqlite3"
+    file.write_bytes(b"no database" * 1000)
+    with closing(Database(f"sqlite:///{file}")) as damaged:
+        answer = _post(_app_with(damaged, "/grows", _grows), "/grows")
+    assert (answer.status_code, answer.json()["detail"]) == (503, "the database is damaged")
