@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 import platformdirs
-from pydantic import Field, ValidationInfo, field_serializer, field_validator
+from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from service.hosts import ANY_HOST, DEFAULT_PORT, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
@@ -20,6 +20,8 @@ from trainers.data.roots import DataRoots
 from trainers.storage import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
+LONGEST_SECONDS = 1e9
+"""Of a setting: neither waits nor dates can be infinite."""
 
 
 def _secret(file: Path) -> str:
@@ -89,9 +91,9 @@ class Settings(BaseSettings):
     on this network opens can use the service, by a name that its author points here (DNS rebinding)."""
     ray_address: str | None = None
     """A running Ray cluster; None: each job starts a local one. `RAY_ADDRESS` is honoured too."""
-    lease_seconds: float = Field(default=30.0, gt=0)
+    lease_seconds: float = Field(default=30.0, gt=0, le=LONGEST_SECONDS)
     """A worker that has not renewed a job's lease for this long has lost the job."""
-    poll_seconds: float = Field(default=0.5, gt=0)
+    poll_seconds: float = Field(default=0.5, gt=0, le=LONGEST_SECONDS)
     """Seconds between two looks of a worker for jobs, and of a job's run for what is asked of it."""
     allow_code: bool = False
     """True if a job may name its workload or its sampler as `module:Class`, which the service then imports from its
@@ -105,7 +107,7 @@ class Settings(BaseSettings):
     """The directories that trials may read: paths in a job lie in them, links followed, and not in hidden directories
     below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's
     directory. The data directory is never one of them."""
-    thin_after_days: float | None = Field(default=None, gt=0)
+    thin_after_days: float | None = Field(default=None, gt=0, le=36_500)
     """So many days after a job's end, workers thin its history: trials that no answer rests on keep about thirty
     measurements each, and the events of trials and what ranks printed are deleted. None: all is kept."""
     log_bytes_per_rank: int = Field(default=256 * 2**10, ge=0)
@@ -114,7 +116,7 @@ class Settings(BaseSettings):
     webhook_private_addresses: bool = False
     """True if webhooks may lead to addresses that are not public, as those of this machine and its network: whoever may
     submit jobs can then have the workers ask whatever answers there."""
-    device_hour_prices: dict[str, float] = Field(default_factory=dict)
+    device_hour_prices: Annotated[dict[str, float], NoDecode] = Field(default_factory=dict)
     """The price of a device-hour by kind of node, as JSON: `{"gpu": 2.5, "cpu": 0.04, "h100": 4}`. A job's kind is that
     of its `custom_resources` which has a price here, or else `gpu` or `cpu`. It keeps the price it was submitted at."""
     currency: str = Field(default="EUR", pattern="^[A-Z]{3}$")
@@ -131,15 +133,26 @@ class Settings(BaseSettings):
     admin_token_file: Path | None = None
     """A file with a token, as `shampoo-tuner token generate` prints it, that has every scope: the first one, from a
     secret of Docker or Kubernetes. Read when the service starts."""
-    requests_per_second: float = Field(default=50.0, ge=0)
+    requests_per_second: float = Field(default=50.0, ge=0, allow_inf_nan=False)
     """Of each token, and of each address without one, in each API process; four seconds' worth may come at once.
     Further ones are refused with 429. 0: no limit; nor is there one where anybody on this machine alone is let in."""
-    warm_after_seconds: float = Field(default=20.0, ge=0, le=1e9)
+    warm_after_seconds: float = Field(default=20.0, ge=0, le=LONGEST_SECONDS)
     """So long after its start the API starts the process, with torch in its memory, whose copies answer dry runs and
     describe workloads of your own in a second; sooner if somebody asks, who then waits some seconds for it. By default
     after the worker, which has more use for the processor, has started."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
+
+    @field_validator("data_dir", "tracker_directory", mode="wrap")
+    @classmethod
+    def _is_not_given_by_nothing(
+        cls, value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> Path | None:
+        if value == "":  # as of a variable that is set to nothing: not the directory that the process happens to be in
+            assert info.field_name is not None
+            directory: Path | None = cls.model_fields[info.field_name].get_default(call_default_factory=True)
+            return directory
+        return validate(value)  # type: ignore[no-any-return]  # as the field has it
 
     @field_validator("database_url_file")
     @classmethod
@@ -192,6 +205,16 @@ class Settings(BaseSettings):
     @field_serializer("data_roots")
     def _written_roots(self, roots: tuple[Path, ...] | None) -> str | None:
         return None if roots is None else os.pathsep.join(map(str, roots))
+
+    @field_validator("device_hour_prices", mode="before")
+    @classmethod
+    def _are_read(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            raise ValueError(f"is no JSON: {error}") from error
 
     @field_validator("device_hour_prices")
     @classmethod

@@ -44,7 +44,8 @@ def read_settings(**options: object) -> Settings:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         got = masked(repr(first["input"]))  # a URI may hold a secret
-        raise BadSetting(f"{field} ({ENV_PREFIX}{field.upper()}): {first['msg']}, got {got}") from None
+        variable = f"{ENV_PREFIX}{first['loc'][0]}".upper()
+        raise BadSetting(f"{field} ({variable}): {first['msg']}, got {got}") from None
 
 
 @contextmanager

@@ -31,11 +31,36 @@ def test_migrate_of_an_unreachable_database_is_one_line_without_its_password() -
     assert "secret" not in result.stderr
 
 
-def test_an_impossible_setting_of_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHAMPOO_TUNER_LEASE_SECONDS", "-1")
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("LEASE_SECONDS", "-1", "'-1'"),
+        ("LEASE_SECONDS", "inf", "'inf'"),  # no date is so far away
+        ("POLL_SECONDS", "inf", "'inf'"),
+        ("THIN_AFTER_DAYS", "inf", "'inf'"),
+        ("REQUESTS_PER_SECOND", "inf", "'inf'"),
+        ("DEVICE_HOUR_PRICES", "2.5 EUR", "'2.5 EUR'"),
+        ("DEVICE_HOUR_PRICES", '{"gpu": "dear"}', "'dear'"),
+    ],
+)
+def test_an_impossible_setting_of_the_environment_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, shown: str
+) -> None:
+    monkeypatch.setenv(f"SHAMPOO_TUNER_{name}", value)
     result = run("migrate")
     assert result.exit_code == 1
-    assert "SHAMPOO_TUNER_LEASE_SECONDS" in result.stderr
+    assert f"(SHAMPOO_TUNER_{name}): " in result.stderr
+    assert result.stderr.endswith(f", got {shown}\n")
+
+
+def test_a_directory_that_is_set_to_nothing_is_not_the_one_that_the_process_is_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_DATA_DIR", "")
+    monkeypatch.setenv("SHAMPOO_TUNER_TRACKER_DIRECTORY", "")
+    settings = Settings()
+    assert settings.data_dir.is_absolute()
+    assert settings.tracker_place == settings.data_dir / "trackers"
 
 
 @pytest.mark.parametrize("uri", ["s4://key:hidden@bucket/x", "s3://key:hidden@bucket/x"])
