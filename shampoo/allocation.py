@@ -6,6 +6,7 @@ placeholder of the sharding plan), and the rows of buckets in which the state of
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
 from dataclasses import dataclass
@@ -83,7 +84,10 @@ class Allocation:
 
     def has_all(self, groups: Iterable[Mapping[str, Any]]) -> bool:
         """True if the parameters of all groups have been registered."""
-        return all(self._positions_of_all.keys() >= set(group["params"]) for group in groups)
+        params, known = [param for group in groups for param in group["params"]], self._positions_of_all
+        # Each step asks: to compare what is the same takes a tenth of what hashing tensors does.
+        is_same = len(params) == len(known) and all(map(operator.is_, params, known))
+        return is_same or known.keys() >= set(params)
 
     def require_as_made(self) -> None:
         """Checks that parameters are what their state was made for.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -36,7 +37,34 @@ _ADVICE: Mapping[str, str] = {
 """By a keyword argument of torch's optimizers that ours does not have."""
 _OLDEST = frozenset({"lr", "preconditioner"})
 """Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
+_ABSENT = object()
+"""In place of a hyperparameter that a group lacks."""
 _KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES
+
+
+class CheckedHyperparameters:
+    """Those that groups hold, checked anew when one of them is another object than it was."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[list[object], Hyperparameters]] = {}
+        """By the number of a group."""
+
+    def of(self, number: int, group: Mapping[str, Any]) -> Hyperparameters:
+        """The hyperparameters of the group of this number.
+
+        Raises:
+            ValueError: one is illegal or missing.
+        """
+        values = [group.get(name, _ABSENT) for name in NAMES]
+        if number in self._known:
+            known_values, known = self._known[number]
+            if all(map(operator.is_, values, known_values)):
+                return known
+        h = Hyperparameters.of_group(group)
+        # A list or a tensor could change and be the same object.
+        if isinstance(group["betas"], tuple) and not isinstance(group["lr"], Tensor):
+            self._known[number] = values, h
+        return h
 
 
 def require_known_keys(group: Mapping[str, Any]) -> None:

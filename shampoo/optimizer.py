@@ -8,7 +8,6 @@ recurrences), and in `linalg/`. `allocation` makes the state, `state/` says what
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Never, TypeVar, overload
 
@@ -25,6 +24,7 @@ from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
 from shampoo.distributed.topology import world_rank
 from shampoo.group_rules import (
+    CheckedHyperparameters,
     completed,
     decay_per_step,
     inherited,
@@ -45,8 +45,6 @@ from shampoo.step.weights import gradient_of
 
 Loss = TypeVar("Loss")
 """The result of a closure, as a rule a float or a tensor: `step` passes it on."""
-_ABSENT = object()
-"""In place of a hyperparameter that a group lacks."""
 
 
 class Shampoo(Optimizer):
@@ -245,7 +243,7 @@ class Shampoo(Optimizer):
         self._is_allocated = False
         self._allocation = Allocation()
         self._structures: list[dict[str, object]] = []
-        self._known: dict[int, tuple[list[object], Hyperparameters]] = {}
+        self._checked = CheckedHyperparameters()
         self._failures = RefreshFailures()
         self._step_group = GroupStep(self._failures)
 
@@ -286,18 +284,7 @@ class Shampoo(Optimizer):
         return [self._members(number) for number in range(len(self.param_groups))]
 
     def _hyperparameters(self, number: int) -> Hyperparameters:
-        """Those that a group holds now, which are checked when one of them is another object than it was."""
-        group = self.param_groups[number]
-        values = [group.get(name, _ABSENT) for name in NAMES]
-        if number in self._known:
-            known_values, known = self._known[number]
-            if all(map(operator.is_, values, known_values)):
-                return known
-        h = Hyperparameters.of_group(group)
-        # A list or a tensor could change and be the same object.
-        if isinstance(group["betas"], tuple) and not isinstance(group["lr"], Tensor):
-            self._known[number] = values, h
-        return h
+        return self._checked.of(number, self.param_groups[number])
 
     def diagnostics(self) -> Diagnostics:
         """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
