@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import shutil
 import threading
@@ -42,8 +43,10 @@ def checkpoint_bytes(place: Place) -> int:
 def bytes_in(path: Path) -> int:
     """Bytes of a file, or of all files in a directory; one of several names counts once."""
     found: dict[tuple[int, int], int] = {}
-    for file in [path, *path.rglob("*")]:
-        # Files come and go meanwhile; a link counts as itself.
+    # Files and directories come and go meanwhile, which `os.walk` does not mind.
+    inside = [Path(directory, name) for directory, _, names in os.walk(path) for name in names]
+    for file in [path, *inside]:
+        # A link counts as itself.
         with suppress(OSError):
             if file.is_file():
                 status = file.lstat()

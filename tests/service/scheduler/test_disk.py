@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 
-from service.scheduler.checkpoint_storage import checkpoints_of
+from service.scheduler.checkpoint_storage import bytes_in, checkpoints_of
 from service.scheduler.disk import (
     LOG_BYTES,
     begin_log,
@@ -67,3 +68,20 @@ def test_logs_of_ended_processes_go_and_those_of_living_ones_and_of_the_cluster_
         (logs / name).touch()
     remove_logs_of_ended_processes(tmp_path)
     assert {path.name for path in logs.iterdir()} == living | others
+
+
+def test_a_directory_that_goes_while_files_are_counted_is_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "12").mkdir()
+    (tmp_path / "kept").write_bytes(b"abc")
+    scandir = os.scandir
+
+    def gone_meanwhile(path: Any) -> Any:
+        if Path(path).name == "12":
+            Path(path).rmdir()
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", gone_meanwhile)
+    assert bytes_in(tmp_path) == 3
+    assert not (tmp_path / "12").exists()
