@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from codecs import lookup
-from io import TextIOWrapper
+from io import FileIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from service.api.schemas.jobs import JobRead
     from service.client import Client
 
+STDOUT = 1
+"""The number of standard output."""
 SERVICE_GONE = 3
 """Exit status of those who watched a job, and know nothing of its end: the service did not answer any more."""
 WATCH_OUTAGE_SECONDS = 600.0
@@ -71,6 +74,11 @@ def _hint(error: ServiceError) -> str:
 
     listing = _LISTS.get(error.problem.type.rpartition(":")[2]) if isinstance(error, ApiError) else None
     return f"; `shampoo-tuner {listing}` lists those there are" if listing else ""
+
+
+def _line_of(error: OSError) -> str:
+    """What the system refused, and of which file; of none: of what is printed."""
+    return f"shampoo-tuner: {error.filename or 'standard output'}: {error.strerror}"
 
 
 class _Commands(TyperGroup):
@@ -91,8 +99,7 @@ class _Commands(TyperGroup):
         except OSError as error:
             if isinstance(error, BrokenPipeError) or error.errno is None:
                 raise  # whoever reads a pipe has left; or it is no error of the system's
-            place = "standard output" if error.filename is None else error.filename
-            say(f"shampoo-tuner: {place}: {error.strerror}", err=True)
+            say(_line_of(error), err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt as error:
             raise typer.Exit(INTERRUPTED) from error
@@ -323,10 +330,29 @@ def _say_how_it_ended(client: Client, job: JobRead) -> None:
 
 def main() -> None:
     """The console script."""
+    if sys.stdout is None:
+        sys.stdout = _closed_output()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             _let_write_all(stream)
-    app(prog_name=PROGRAM)
+    try:
+        app(prog_name=PROGRAM)
+    except OSError as error:  # of help and the version, which are printed before any command is run
+        if error.errno is None:
+            raise
+        say(_line_of(error), err=True)
+        sys.exit(1)
+
+
+def _closed_output() -> TextIOWrapper:
+    """Standard output where the caller has closed it: whoever writes has an error, instead of what would be lost. Its
+    number is taken, so that no file which is opened later is written to in its place."""
+    descriptor = os.open(os.devnull, os.O_RDONLY)
+    if descriptor != STDOUT:
+        os.dup2(descriptor, STDOUT)
+        os.close(descriptor)
+    # Without a buffer: what is left in one is tried again, and complained of, when the process ends.
+    return TextIOWrapper(FileIO(STDOUT, "w", closefd=False), encoding="utf-8", write_through=True)
 
 
 def _let_write_all(stream: TextIOWrapper) -> None:

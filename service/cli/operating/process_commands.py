@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -155,9 +156,10 @@ def _serve(settings: Settings, *, with_worker: bool) -> None:
     keep_files_private(settings)
 
     def tell(address: str) -> None:
-        say(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
-        if settings.is_bound_to_all_addresses:
-            hosts = "any host" if ANY_HOST in settings.allowed_hosts else ", ".join(settings.answered_hosts)
-            say(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS adds others.")
+        with suppress(OSError):  # standard output is closed, or a file on a full disk: that is no reason not to serve
+            say(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
+            if settings.is_bound_to_all_addresses:
+                hosts = "any host" if ANY_HOST in settings.allowed_hosts else ", ".join(settings.answered_hosts)
+                say(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS adds others.")
 
     serve(settings, with_worker=with_worker, tell=tell)

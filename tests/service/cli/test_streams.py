@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
@@ -15,7 +18,7 @@ from service.store.session import Database
 from tests.service.cli.conftest import JOB
 from tests.support.service.commands import run
 from tests.support.service.live import finished_job
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 NAME = "日本 é ✓"
 
@@ -46,3 +49,45 @@ def test_what_has_no_place_in_an_encoding_is_an_escape(sqlite_database: Database
     assert NAME in printed("ascii", "jobs")
     assert "×" in printed("ascii", "show", job_id)
     assert "succeeded" in printed("ascii", "watch", job_id)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", ["--version", "--help", "completion bash"])
+def test_what_cannot_be_printed_is_an_error_in_one_line(command: str) -> None:
+    for to, why in ((">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")):
+        said = subprocess.run(
+            ["sh", "-c", f'"$0" -m service {command} {to}', sys.executable],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE_SECONDS,
+        )
+        assert (said.returncode, said.stderr) == (1, f"shampoo-tuner: standard output: {why}\n"), to
+
+
+def _is_served(url: str) -> bool:
+    try:
+        return httpx.get(f"{url}/healthz").status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.mark.processes
+def test_a_service_that_cannot_print_its_address_serves_all_the_same(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with Path("/dev/full").open("w") as full, (tmp_path / "log").open("w") as log:
+        served = subprocess.Popen(
+            [sys.executable, "-m", "service", "api", "--data-dir", str(tmp_path), "--port", str(port)],
+            stdout=full,
+            stderr=log,
+        )
+        try:
+            url = f"http://127.0.0.1:{port}"
+            wait_until(lambda: served.poll() is not None or _is_served(url), "the API answers")
+            served.send_signal(signal.SIGTERM)
+            assert served.wait(PATIENCE_SECONDS) == 0, (tmp_path / "log").read_text()
+        finally:
+            served.kill()
+            served.wait()
