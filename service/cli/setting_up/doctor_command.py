@@ -93,6 +93,7 @@ def _extra(name: str) -> Finding:
 
 
 def _data_directory(settings: Settings) -> Finding:
+    from service.monitoring.readiness import why_no_room
     from service.private_files import why_not_private
 
     directory = settings.data_dir
@@ -101,6 +102,8 @@ def _data_directory(settings: Settings) -> Finding:
     for path in (directory, *settings.database_files):
         if (why_not := why_not_private(path)) is not None:
             return Finding("data", Health.BROKEN, why_not)
+    if (no_room := why_no_room(settings, data_are_here=True)) is not None:
+        return Finding("data", Health.BROKEN, no_room)
     free = shutil.disk_usage(directory).free
     return Finding("data", Health.OK, f"{directory} is its owner's alone, {free / 1e9:.1f} GB are free")
 

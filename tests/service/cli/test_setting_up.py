@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -106,6 +108,14 @@ def test_doctor_has_a_line_for_each_part(sqlite_database: Database, tmp_path: Pa
     assert (broken.exit_code, "BROKEN  data" in broken.stdout) == (1, True), broken.stdout
     away = run("doctor", "--database-url", "postgresql+psycopg://u:secret@127.0.0.1:1/x")
     assert (away.exit_code, "BROKEN  database" in away.stdout, "secret" in away.stdout) == (1, True, False)
+
+
+def test_doctor_finds_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: SimpleNamespace(free=2**20))
+    found = run("doctor", "--data-dir", str(tmp_path))
+    assert found.exit_code == 1
+    assert "BROKEN  data         disk: 1 MiB are free, and 64 needed" in found.stdout
 
 
 def test_completion_is_printed_and_answered(
