@@ -10,23 +10,23 @@ from typing import Any
 
 from search_spaces import SearchSpace
 from service.domain import Currency, Direction, Objective, Phase, Side, TrialState, side_of
-from service.evidence import caveats
 from service.evidence.branches import Branches
 from service.evidence.break_even import break_even_of
+from service.evidence.caveats import general
+from service.evidence.caveats.setbacks import setback_caveats
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds
 from service.evidence.comparison.equal_spending import Pair, compare_at_equal_spending
+from service.evidence.comparison.missed_target import is_open
 from service.evidence.comparison.reached import reached_baseline
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.lineage import caveat_of_lineage, lineage_of
 from service.evidence.luck.job_branches import branches_of
 from service.evidence.luck.job_luck import sides_of, with_luck
 from service.evidence.luck.searched_side import SearchedSide
-from service.evidence.missed_target import is_open, target_caveats
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.recommended import PasteableConfig, RecommendedConfig, status_of
-from service.evidence.setbacks import setback_caveats
 from service.evidence.transfers import MovedStart, transfer_results
 from service.evidence.types import (
     EQUAL_WITHIN,
@@ -143,22 +143,22 @@ def recommend(
         seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
         caveats=[
             *([] if is_makeable(found.parameter_groups) else [caveat(found.parameter_groups)]),
-            *([] if over_seeds or has_failed else [caveats.of_one_seed(baseline)]),
+            *([] if over_seeds or has_failed else [general.of_one_seed(baseline)]),
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
-            *caveats.of_edges(trials, best, baseline, spaces or {}),
-            *caveats.of_trials(trials, baseline, num_planned, side_seconds),
-            *caveats.of_starts(len(starts), num_baseline_starts),
-            *caveats.of_given(num_pinned, num_imported, num_baseline_pinned),
-            *caveats.of_options(spaces or {}),
-            *caveats.of_data(trials),
-            *caveats.of_currency(currency, comparisons),
-            *(caveats.of_confirmation(result, len(comparing)) if seeds else []),
-            *([] if front else caveats.of_no_front(objectives)),
+            *general.of_edges(trials, best, baseline, spaces or {}),
+            *general.of_trials(trials, baseline, num_planned, side_seconds),
+            *general.of_starts(len(starts), num_baseline_starts),
+            *general.of_given(num_pinned, num_imported, num_baseline_pinned),
+            *general.of_options(spaces or {}),
+            *general.of_data(trials),
+            *general.of_currency(currency, comparisons),
+            *(general.of_confirmation(result, len(comparing)) if seeds else []),
+            *([] if front else general.of_no_front(objectives)),
         ],
         confirmation=result,
         front=front,
         verdict_caveats=[
-            *target_caveats(trials, metric, [winner for winner in (best, baseline) if winner is not None]),
+            *general.of_target(trials, metric, [winner for winner in (best, baseline) if winner is not None]),
             *([] if result is None else setback_caveats(result, best, baseline, direction)),
         ],
         alternatives=[]

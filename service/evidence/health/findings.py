@@ -10,11 +10,11 @@ import statistics
 
 from search_spaces.edges import edges
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.evidence.caveats import AS_MUCH_TIME
+from service.evidence.caveats.general import AS_MUCH_TIME
+from service.evidence.caveats.range_edges import options_beyond
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, Severity, TrialOutcome
 from service.evidence.in_words.wording import counted, duration, number, optimizer_title, share, spread
 from service.evidence.insights import SideInsights
-from service.evidence.range_edges import options_beyond
 from service.evidence.types import MIN_TRIED, ConfirmationResult, ConfirmedConfig
 
 NOT_REPRODUCED = 0.05

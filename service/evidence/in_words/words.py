@@ -13,6 +13,7 @@ from typing import Literal
 from service.domain import Currency, Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
 from service.evidence.branches import Branches
+from service.evidence.comparison.missed_target import TIMES_TO_TARGET
 from service.evidence.comparison.paired import SURE_SEEDS
 from service.evidence.in_words.luck import luck_words
 from service.evidence.in_words.speed import break_even_words, but_on_the_clock, speed_words
@@ -29,7 +30,6 @@ from service.evidence.in_words.wording import (
     signed_share,
     spread,
 )
-from service.evidence.missed_target import TIMES_TO_TARGET
 from service.evidence.transfers import TransferResult
 from service.evidence.types import (
     MIN_TRIED,

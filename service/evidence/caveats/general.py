@@ -1,4 +1,4 @@
-"""The caveats of a recommendation, sentences on what speaks against relying on it: pure functions of plain values."""
+"""Caveats of trials, sides, seeds, data and the target: pure functions of plain values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from search_spaces import SearchSpace
 from search_spaces.parameters import sectioned
 from service.domain import Currency, Objective, Phase, Side, TrialState
+from service.evidence.caveats.range_edges import edge_caveats
+from service.evidence.comparison.missed_target import TIMES_TO_TARGET, has_missed
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.wording import counted, optimizer_title
-from service.evidence.range_edges import edge_caveats
 from service.evidence.types import ConfirmationResult, CurrencyComparison, Winner
 
 AS_MUCH_TIME = 0.9
@@ -96,6 +97,23 @@ def of_given(num_pinned: int, num_imported: int, num_baselines: Sequence[int]) -
     imported = f" and {counted(num_imported, 'trial')} of other studies" if num_imported else ""
     pinned = "1 pinned entry" if num_pinned == 1 else f"{num_pinned or 'no'} pinned entries"
     return [f"The search was given {pinned}{imported} and the baseline {fewest or 'none'}, which favours the search."]
+
+
+def of_target(trials: Sequence[FinishedTrial], metric: str, winners: Sequence[Winner]) -> list[str]:
+    """Caveats on winners that missed the target, with a new seed or, where there was none, when they were found."""
+    caveats = []
+    for winner in winners if metric in TIMES_TO_TARGET else ():
+        repeated = [trial for trial in trials if trial.confirms == winner.number]
+        own = repeated or [trial for trial in trials if trial.number == winner.number]
+        ended = [trial for trial in own if trial.state is TrialState.COMPLETED]
+        num_missed = sum(map(has_missed, ended))
+        if num_missed:
+            caveats.append(
+                f"The config of trial {winner.number} missed the target in {num_missed} of "
+                f"{counted(len(ended), 'training')}: there {metric} says how far off it stayed, so that no mean, share "
+                "or interval of it is one of times."
+            )
+    return caveats
 
 
 def of_options(spaces: Mapping[Side, SearchSpace]) -> list[str]:

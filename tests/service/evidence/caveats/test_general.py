@@ -9,7 +9,7 @@ import pytest
 
 from search_spaces import SearchSpace, preset
 from service.domain import Direction, Objective, Phase
-from service.evidence import caveats
+from service.evidence.caveats import general
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.words import answer_of
 from service.evidence.recommend import recommend
@@ -20,12 +20,12 @@ from tests.support.service.confirmed import METRIC, finished_trial
 def test_an_option_of_the_workload_that_one_side_alone_chose_is_told() -> None:
     rank = {"type": "categorical", "name": "workload.lora_rank", "choices": [2, 8]}
     search = SearchSpace.from_json({"optimizer": "shampoo", "parameters": [rank], "fixed": {"workload.depth": 3}})
-    assert caveats.of_options({Phase.SEARCH: search, "adamw": preset("adamw")}) == [
+    assert general.of_options({Phase.SEARCH: search, "adamw": preset("adamw")}) == [
         "The search chose workload.depth, workload.lora_rank, and AdamW had what the job gave it: the two may have "
         "trained different models."
     ]
     alike = SearchSpace.from_json({"optimizer": "adamw", "parameters": [rank], "fixed": {"workload.depth": 3}})
-    assert caveats.of_options({Phase.SEARCH: search, "adamw": alike}) == []
+    assert general.of_options({Phase.SEARCH: search, "adamw": alike}) == []
 
 
 @pytest.mark.parametrize(

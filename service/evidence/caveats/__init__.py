@@ -1,0 +1,1 @@
+"""The sentences on what speaks against relying on a recommendation. Never a verdict."""
