@@ -116,7 +116,9 @@ def test_a_dialog_has_the_way_to_a_new_log_in_and_keeps_what_was_typed(
     page = lenient_page
     page.goto(f"{asked.url}/settings")
     _enter(page, give_token(sqlite_database, "ada", Scope.ADMIN))
-    page.get_by_role("button", name="New token").click()
+    new_token = page.get_by_role("button", name="New token")
+    wait_for_scripts(page, new_token)
+    new_token.click()
     dialog = page.get_by_role("dialog", name="Make a token")
     dialog.get_by_label("Name").fill("bo")
     _revoke(sqlite_database)
