@@ -85,7 +85,7 @@ class Allocation:
     def has_all(self, groups: Iterable[Mapping[str, Any]]) -> bool:
         """True if the parameters of all groups have been registered."""
         params, known = [param for group in groups for param in group["params"]], self._positions_of_all
-        # Each step asks: to compare what is the same takes a tenth of what hashing tensors does.
+        # Each step asks, and to compare what is the same takes less than to hash tensors.
         is_same = len(params) == len(known) and all(map(operator.is_, params, known))
         return is_same or known.keys() >= set(params)
 

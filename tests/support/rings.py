@@ -6,9 +6,9 @@ marked `slow`: what a change breaks outside its own package, it seldom breaks in
 another case, so that tests with the same parameter meet other values, and where the cases of a kind stand together, a
 test of many meets every kind.
 
-`tests/run --draw COMMIT`, as `.ci/run` has it, is every second case of each test with more than two, and every second
-test that starts whole services or Ray, but for those marked `always`. Which they are, the name of the commit says: the
-same in each run of a commit, others for the next.
+`tests/run --draw COMMIT`, as `.ci/run --half` has it, is every second case of each test with more than two, and every
+second test that starts whole services or Ray, but for those marked `always`. Which they are, the name of the commit
+says: the same in each run of a commit, others for the next.
 """
 
 from __future__ import annotations
