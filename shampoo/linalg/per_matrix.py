@@ -59,7 +59,7 @@ def shares(call: Call, num_threads: int) -> list[Call]:
 
 def joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """The result of a call, of those of its shares."""
-    return tuple(torch.cat(outputs) for outputs in zip(*parts, strict=True))
+    return parts[0] if len(parts) == 1 else tuple(torch.cat(outputs) for outputs in zip(*parts, strict=True))
 
 
 def solve(call: Call) -> tuple[Tensor, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -28,6 +28,11 @@ OTHER_CHUNK_BYTES = 384 << 20
 """The same elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is one."""
 _MIN_CHUNK_BLOCKS = 4
 """A chunk has so many blocks however large they are, by judgement: products of fewer are hardly batched."""
+_MIN_GROUP_CHUNKS = 8
+"""Into so many chunks a group is cut on the CPU even if that makes them smaller, for threads to share out."""
+_MIN_CHUNK_OPERATIONS = 150_000_000
+"""But not below these, about 4 ms of a thread: of smaller ones, threads wait for the interpreter (an MLP of 669,706
+parameters took 0.96 of the time in chunks of 180 to 270 million, and 1.1 in such of half the size)."""
 _CACHE_LINE_ELEMENTS = 16
 """Of float32; of float64 two lines."""
 
@@ -96,7 +101,15 @@ class Chunk:
 class Bucket:
     """Equal-shaped blocks of parameters with the same hyperparameters, dtype and device."""
 
-    def __init__(self, block: tuple[int, ...], pieces: Sequence[BucketPiece], h: Hyperparameters, line: Line) -> None:
+    def __init__(
+        self,
+        block: tuple[int, ...],
+        pieces: Sequence[BucketPiece],
+        h: Hyperparameters,
+        line: Line,
+        *,
+        group_elements: int,
+    ) -> None:
         self.block = block
         self.line = line
         self.pieces = pieces
@@ -106,7 +119,7 @@ class Bucket:
         self.state = assemble(self.tensors, block, h)
         self.all_refreshed = False
         """True once every unit has been refreshed; `look_at_refreshes` brings it up to date."""
-        self._max_blocks = max_chunk_blocks(block, self.like.device.type, self.like.element_size())
+        self._max_blocks = _chunk_blocks(block, self.like, group_elements)
         self._parts = [part for piece in self.pieces for part in _parts(piece, self._max_blocks)]
         self._whole: list[Chunk] = []
 
@@ -197,6 +210,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
         for placed in members.values()
     ]
     buckets: list[Bucket] = []
+    group_elements = sum(math.prod(param.shape) for param in params)
     num_regions: dict[int, int] = {}
     for placed, line in zip(members.values(), lines(sizes), strict=True):
         block = placed[0][2].block
@@ -219,7 +233,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
                 pieces.append(BucketPiece(param.tensor, here, stop - count, here.is_dense, index, number, param.shape))
             all_stop += region.num_blocks
         if pieces:
-            buckets.append(Bucket(block, pieces, h, line.part(runs, stop)))
+            buckets.append(Bucket(block, pieces, h, line.part(runs, stop), group_elements=group_elements))
     return buckets
 
 
@@ -260,9 +274,24 @@ def state_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> int:
-    """The number of blocks of this shape that are worked on at a time."""
+    """The largest number of blocks of this shape that are worked on at a time."""
     chunk_bytes = CHUNK_BYTES.get(device_type, OTHER_CHUNK_BYTES)
     return max(_MIN_CHUNK_BLOCKS, chunk_bytes // (math.prod(block) * itemsize))
+
+
+def block_operations(block: Sequence[int], sizes: Iterable[int]) -> int:
+    """About the operations of a step of `shampoo` without refresh on one block with matrices of these sizes; others
+    do up to twice as many."""
+    return math.prod(block) * (1 + 2 * sum(sizes))
+
+
+def _chunk_blocks(block: Sequence[int], like: Tensor, group_elements: int) -> int:
+    most = max_chunk_blocks(block, like.device.type, like.element_size())
+    if like.device.type != "cpu":
+        return most
+    share = group_elements // (_MIN_GROUP_CHUNKS * math.prod(block))
+    least = -(-_MIN_CHUNK_OPERATIONS // block_operations(block, block))
+    return max(_MIN_CHUNK_BLOCKS, min(most, max(share, least)))
 
 
 def scratch_elements(num_elements: int) -> int:

@@ -11,7 +11,7 @@ time.
 
 from __future__ import annotations
 
-import math
+import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from torch import Tensor
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.linalg.per_matrix import Call, joined, per_matrix_together, shares, single_threads, solve
 from shampoo.state.block_state import Due
-from shampoo.state.buckets import Bucket, Chunk
+from shampoo.state.buckets import Bucket, Chunk, block_operations
 from shampoo.state.timing import StepScalars, step_scalars
 from shampoo.step.block_step import Solved
 from shampoo.step.refresh import solver_call
@@ -34,11 +34,12 @@ chunk."""
 MAX_THREADS = 8
 """Each thread has scratch memory of its own, and more threads need more and smaller chunks than there are; by
 judgement."""
-MIN_OPERATIONS = 2_000_000_000
-"""Of a step that is shared out, some 50 ms: with chunks of which an operation takes less than about 1 ms, threads wait
+MIN_OPERATIONS = 500_000_000
+"""Of a step that is shared out, some 10 ms: with chunks of which an operation takes less than about 1 ms, threads wait
 for the interpreter."""
-MIN_CHUNKS_PER_THREAD = 2
-"""With the largest chunk's size, so that the last one does not keep the others waiting for long."""
+MAX_IMBALANCE = 1.2
+"""The busiest thread's chunks over the mean: above it, operations that have all threads are done earlier. (On two
+threads those take 0.7 of a thread's time, where each thread with chunks of its own takes a half and the imbalance.)"""
 
 T = TypeVar("T")
 Update = Callable[["ChunkStep"], None]
@@ -60,9 +61,9 @@ class ChunkStep:
 
     @property
     def operations(self) -> int:
-        """About those of a step of `shampoo` without refresh; others do up to twice as many."""
+        """See `block_operations`."""
         sizes = (side.size for side in self.chunk.state.sides if side.kind == "full")
-        return (self.chunk.stop - self.chunk.start) * math.prod(self.bucket.block) * (1 + 2 * sum(sizes))
+        return (self.chunk.stop - self.chunk.start) * block_operations(self.bucket.block, sizes)
 
 
 def chunk_steps(buckets: Iterable[Bucket], steps: Mapping[Tensor, int], h: Hyperparameters) -> list[ChunkStep]:
@@ -103,12 +104,17 @@ def _solve_together(work: Sequence[ChunkStep], h: Hyperparameters, update: Updat
 
 
 def _keeps_busy(work: Sequence[ChunkStep], num_threads: int) -> bool:
-    """Whether there is enough to do for so many threads, in chunks of about one size."""
+    """Whether there is enough to do for so many threads, in chunks that they can share out evenly."""
     if not 1 < num_threads <= MAX_THREADS or any(item.bucket.like.device.type != "cpu" for item in work):
         return False
-    operations = [item.operations for item in work]
-    enough = max(MIN_OPERATIONS, MIN_CHUNKS_PER_THREAD * num_threads * max(operations, default=0))
-    return sum(operations) >= enough
+    operations = sorted((item.operations for item in work), reverse=True)
+    total = sum(operations)
+    if total < MIN_OPERATIONS or operations[0] > MAX_IMBALANCE * total / num_threads:
+        return False
+    loads = [0] * num_threads
+    for chunk in operations:  # the order in which they are begun, each by the first thread that is free
+        heapq.heapreplace(loads, loads[0] + chunk)
+    return max(loads) <= MAX_IMBALANCE * total / num_threads
 
 
 def _step_in_threads(

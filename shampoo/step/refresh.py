@@ -116,8 +116,7 @@ def refresh_side(
         assert isinstance(side.root, StoredMatrices)
         roots = root_of_eigenvalues(eigen.values, root)
         found = torch.bmm(eigen.basis * roots.unsqueeze(-2), eigen.basis.mT)
-        keep = torch.where(eigen.is_new.view(-1, 1, 1), found, side.root.read())
-        side.root.write(keep)
+        side.root.write(_where(eigen.is_new, found, side.root.read()))
     if side.eigenvalues is not None:
         side.eigenvalues.copy_(torch.where(eigen.is_new.unsqueeze(-1), eigen.values, side.eigenvalues))
     # As it is, the old basis is the memory that is written now; packed, the new one is what is read back.
@@ -175,10 +174,10 @@ def _eigen(
         values[moved], Q[moved] = solve(A[moved], old[moved])
     else:
         values, Q = solve(A, old)
-    is_finite = values.isfinite().all(dim=-1) & Q.isfinite().flatten(start_dim=1).all(dim=-1)
+    is_finite = _all_finite(values) & _all_finite(Q)
     _count_failures(side, ~is_finite)
     is_new = is_finite & ~stays
-    return _Eigen(values, torch.where(is_new.view(-1, 1, 1), Q, old), is_new)
+    return _Eigen(values, _where(is_new, Q, old), is_new)
 
 
 def _low_precision_factor(
@@ -215,9 +214,23 @@ def _root(h: Hyperparameters, at: StepScalars, state: BlockState) -> InverseRoot
 
 def _keep_finite(side: Side, found: Tensor, old: Tensor, write: Callable[[Tensor], object]) -> None:
     """Takes over the results that are finite, and counts those that are not."""
-    is_finite = found.isfinite().flatten(start_dim=1).all(dim=1)
+    is_finite = _all_finite(found)
     _count_failures(side, ~is_finite)
-    write(torch.where(is_finite.view(-1, *(1 for _ in found.shape[1:])), found, old))
+    write(_where(is_finite, found, old))
+
+
+def _all_finite(X: Tensor) -> Tensor:
+    """Whether all elements of each matrix or vector of a stack (K, ...) are finite, (K,)."""
+    dims = tuple(range(1, X.dim()))
+    # NaN is both the largest and the smallest of what it is among.
+    return X.amax(dim=dims).isfinite() & X.amin(dim=dims).isfinite()
+
+
+def _where(is_new: Tensor, new: Tensor, old: Tensor) -> Tensor:
+    """The rows of `new` (K, ...) that are, and those of `old` elsewhere."""
+    if is_new.device.type == "cpu" and bool(is_new.all()):
+        return new  # as in almost every refresh; elsewhere to look would be to wait
+    return torch.where(is_new.view(-1, *(1 for _ in new.shape[1:])), new, old)
 
 
 def _count_failures(side: Side, failed: Tensor) -> None:

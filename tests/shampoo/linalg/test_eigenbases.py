@@ -258,3 +258,13 @@ def test_each_matrix_alone_has_the_same_basis(method: RefinementMethod) -> None:
     alone = torch.cat([refined_eigenbasis(a, q, method)[1] for a, q in zip(A.split(1), Q.split(1), strict=True)])
     # Products of one and of several matrices may add in another order.
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 256, 257, 300, 512])
+def test_the_lower_triangle_stands_for_the_whole(n: int) -> None:
+    A = torch.randn(2, n, n, generator=torch.Generator().manual_seed(n))
+    for given in (A, A.mT, A.repeat_interleave(2, dim=0)[::2]):
+        found = symmetric_from_lower(given)
+        assert found.is_contiguous()
+        assert torch.equal(found.tril(), given.tril())
+        assert torch.equal(found, found.mT)

@@ -3,6 +3,7 @@ takes."""
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo import Shampoo
+from shampoo import Hyperparameters, Shampoo
 from shampoo.linalg.per_matrix import Call, per_matrix_together
 from shampoo.state import buckets
 from shampoo.step import chunk_schedule, group_step
@@ -47,7 +48,7 @@ def stepping(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 def shared_out(stepping: set[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
     """Three threads, small chunks, and all of them shared out; the threads that stepped one."""
     monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 0)
-    monkeypatch.setattr(chunk_schedule, "MIN_CHUNKS_PER_THREAD", 0)
+    monkeypatch.setattr(chunk_schedule, "MAX_IMBALANCE", math.inf)
     monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 512})
     monkeypatch.setattr(buckets, "_MIN_CHUNK_BLOCKS", 1)
     before = torch.get_num_threads()
@@ -174,8 +175,26 @@ def test_what_fails_in_a_thread_is_raised_when_all_have_ended(
 
 @pytest.mark.parametrize(
     ("num_blocks", "enough_blocks", "num_threads", "in_threads"),
-    [(16, 16, 2, True), (16, 17, 2, False), (15, 1, 2, False), (16, 16, 1, False), (64, 1, 8, True), (72, 1, 9, False)],
-    ids=["enough", "too little work", "too few chunks", "one thread", "of eight threads", "too many threads"],
+    [
+        (16, 16, 2, True),
+        (20, 1, 2, True),
+        (12, 1, 2, False),
+        (4, 1, 2, False),
+        (16, 17, 2, False),
+        (16, 16, 1, False),
+        (64, 1, 8, True),
+        (72, 1, 9, False),
+    ],
+    ids=[
+        "enough",
+        "almost even",
+        "uneven",
+        "too few chunks",
+        "too little work",
+        "one thread",
+        "of eight threads",
+        "too many threads",
+    ],
 )
 def test_chunks_are_shared_out_where_all_threads_are_kept_busy(
     num_blocks: int,
@@ -197,3 +216,18 @@ def test_chunks_are_shared_out_where_all_threads_are_kept_busy(
     finally:
         torch.set_num_threads(before)
     assert (threading.get_ident() not in stepping) == in_threads
+
+
+@pytest.mark.parametrize(
+    ("block", "blocks_of_chunks"),
+    [
+        (256, [4, 4, 4]),  # an eighth of the group is fewer
+        (64, [128, 64]),  # and with small blocks an operation on so few too short
+    ],
+)
+def test_a_small_model_has_chunks_for_several_threads(block: int, blocks_of_chunks: list[int]) -> None:
+    params = [torch.zeros(512, 1024), torch.zeros(512, 512)]
+    h = Hyperparameters(max_preconditioner_dim=block)
+    made = buckets.make_buckets([buckets.Stepped(tuple(param.shape), param, param) for param in params], h)
+    chunks = [chunk for bucket in made for _, chunk in bucket.chunks(dict.fromkeys(params, 1))]
+    assert [chunk.stop - chunk.start for chunk in chunks] == blocks_of_chunks
