@@ -38,8 +38,9 @@ MIN_OPERATIONS = 500_000_000
 """Of a step that is shared out, some 10 ms: with chunks of which an operation takes less than about 1 ms, threads wait
 for the interpreter."""
 MAX_IMBALANCE = 1.2
-"""The busiest thread's chunks over the mean: above it, operations that have all threads are done earlier. (On two
-threads those take 0.7 of a thread's time, where each thread with chunks of its own takes a half and the imbalance.)"""
+"""The work of the busiest thread over the mean: above it, operations that have all threads are done earlier. (With two
+threads a step of them took 0.7 of a single thread's time on an MLP, and chunks of its own take a thread a half of it,
+times the imbalance.)"""
 
 T = TypeVar("T")
 Update = Callable[["ChunkStep"], None]
@@ -109,7 +110,7 @@ def _keeps_busy(work: Sequence[ChunkStep], num_threads: int) -> bool:
         return False
     operations = sorted((item.operations for item in work), reverse=True)
     total = sum(operations)
-    if total < MIN_OPERATIONS or operations[0] > MAX_IMBALANCE * total / num_threads:
+    if total < MIN_OPERATIONS:
         return False
     loads = [0] * num_threads
     for chunk in operations:  # the order in which they are begun, each by the first thread that is free
