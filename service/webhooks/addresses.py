@@ -16,6 +16,10 @@ from service.errors import ServiceError
 
 MAX_URL_LENGTH = 2000
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
+_GLOBAL_UNICAST = IPv6Network("2000::/3")
+"""All that is given out of IPv6; Python calls site-local addresses (fec0::/10) and those of SIIT global, too."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""Before the IPv4 address, in the second half of the IPv6 address that leads to it."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -89,7 +93,15 @@ def is_public(address: str) -> bool:
         found = ip_address(address.partition("%")[0])
     except ValueError:
         return False
-    return all(each.is_global and not each.is_multicast for each in (found, *_meant_by(found)))
+    return all(_is_global(each) for each in (found, *_meant_by(found)))
+
+
+def _is_global(address: IPv4Address | IPv6Address) -> bool:
+    if isinstance(address, IPv6Address):
+        # One that stands for another is judged by that one.
+        is_given_out = address in _GLOBAL_UNICAST or address.ipv4_mapped is not None or address in _NAT64[0]
+        return address.is_global and is_given_out
+    return address.is_global and not address.is_multicast
 
 
 def _meant_by(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
@@ -97,7 +109,8 @@ def _meant_by(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
     if isinstance(address, IPv4Address):
         return []
     carried = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if any(address in network for network in _NAT64) or int(address) < 2**32:
+    is_isatap = int(address) >> 32 & 0xFFFFFFFF in _ISATAP
+    if is_isatap or any(address in network for network in _NAT64) or int(address) < 2**32:
         carried.append(IPv4Address(int(address) & 0xFFFFFFFF))
     return [each for each in carried if each is not None]
 
