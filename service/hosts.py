@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, IPv6Network, ip_address
 
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 """Names that lead to the asking machine itself, whatever a name server says."""
@@ -27,6 +27,24 @@ class Authority:
 
     host: str
     port: int | None
+
+
+def address_of_peer(text: str) -> str | None:
+    """The IP address of whoever connected, without a zone; None: it is none.
+
+    A socket that is bound to `::` writes those of IPv4 as `::ffff:192.0.2.1`; they are given as they are.
+    """
+    try:
+        address = ip_address(text.partition("%")[0])
+    except ValueError:
+        return None
+    return str((address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address)
+
+
+def holder_of(address: str) -> str:
+    """What of a peer's IP address tells one holder from others: of IPv6 the network of 64 bits, all addresses of which
+    are free to whoever has one."""
+    return str(IPv6Network((address, 64), strict=False)) if ":" in address else address
 
 
 def host_in_one_spelling(text: str) -> str | None:

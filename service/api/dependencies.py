@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from ipaddress import ip_address
 from typing import Annotated, cast
 
 from anyio import CancelScope, CapacityLimiter, to_thread
@@ -24,6 +23,7 @@ from service.api.doors import Doors
 from service.clock import Clock
 from service.errors import InvalidInput, JobNotFound
 from service.faults import Faults
+from service.hosts import address_of_peer, holder_of
 from service.monitoring.metrics import Metrics
 from service.monitoring.readiness import why_no_room
 from service.settings import Settings
@@ -98,10 +98,13 @@ CallerDependency = Annotated[Caller, Depends(_caller)]
 def address_of(request: Request) -> str | None:
     """The address from which a request came; behind a proxy that is trusted, the one that it names. None: it is none,
     as what somebody makes up for `X-Forwarded-For`."""
-    try:
-        return None if request.client is None else str(ip_address(request.client.host.partition("%")[0]))
-    except ValueError:
-        return None
+    return None if request.client is None else address_of_peer(request.client.host)
+
+
+def holder_of_address(request: Request) -> str | None:
+    """Whose share of what each address may have a request is counted on; None: it has no address."""
+    address = address_of(request)
+    return None if address is None else holder_of(address)
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 from service.access.caller import Caller
 from service.api import examples, media_types, problems
 from service.api.capacity import Turns
-from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession, address_of
+from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession, holder_of_address
 from service.api.doors import Doors
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, LARGEST_BIGINT, PageSize
@@ -59,7 +59,7 @@ class EventStream(StreamingResponse):
         self._feed = feed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        address = address_of(Request(scope)) or ""
+        address = holder_of_address(Request(scope)) or ""
         try:
             self._feed.begin_stream(address)
         except ServiceBusy as error:

@@ -16,6 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from service.api.problems import malformed_http
+from service.hosts import address_of_peer
 from service.server.body_limit import BODY_SECONDS
 
 HEADER_SECONDS = 15.0
@@ -57,6 +58,9 @@ class PatientProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
         super().connection_made(transport)
+        if self.client is not None:  # by this spelling uvicorn knows the proxies whose `X-Forwarded-For` counts
+            host, port = self.client
+            self.client = (address_of_peer(host) or host, port)
         # Uvicorn closes what it has when it begins to stop; one that it was about to accept then, it would wait for.
         if len(self.connections) > max_connections() or self._is_stopping:
             transport.abort()

@@ -27,7 +27,7 @@ from service.access.policy import OPEN_BELOW, READING, needed_scope
 from service.access.sessions import cookie_name
 from service.access.tokens import read_token_text
 from service.api import problems
-from service.api.dependencies import address_of
+from service.api.dependencies import holder_of_address
 from service.api.doors import Doors
 from service.api.problems import problem_response
 from service.clock import Clock
@@ -68,7 +68,7 @@ class Guard:
         if needed is None:
             is_free = path in PROBES or path.startswith(OPEN_BELOW)
             return None if is_free or method in READING else self._too_often(request, None)
-        now, address = self._clock(), address_of(request) or UNKNOWN
+        now, address = self._clock(), holder_of_address(request) or UNKNOWN
         caller = await self._doors.anybody(now)
         if caller is None:
             given = request.headers.get("authorization")
@@ -91,7 +91,7 @@ class Guard:
         return None
 
     def _too_often(self, request: Request, caller: Caller | None) -> Response | None:
-        wait = self._doors.wait_seconds(caller, address_of(request) or UNKNOWN)
+        wait = self._doors.wait_seconds(caller, holder_of_address(request) or UNKNOWN)
         if not wait:
             return None
         seconds = math.ceil(wait)

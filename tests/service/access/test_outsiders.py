@@ -17,8 +17,9 @@ from tests.support.service.live import running
 from tests.support.service.scenarios import submit
 
 
+@pytest.mark.parametrize("named", ["192.0.2.1", "2001:db8::{:x}"])  # who has one address of IPv6 has all of a network
 def test_made_up_tokens_are_looked_up_no_more_often_than_the_rate(
-    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+    named: str, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_up = list[str]()
 
@@ -29,9 +30,11 @@ def test_made_up_tokens_are_looked_up_no_more_often_than_the_rate(
     monkeypatch.setattr("service.api.doors.look_up", counted)
     token = give_token(sqlite_database, "ada", Scope.READ)
     # Four at once, and then one a second.
-    with asking(sqlite_database, requests_per_second=1.0) as asked, asked.client() as http:
+    behind_proxy = asking(sqlite_database, requests_per_second=1.0, allowed_hosts="tuner.example.org")
+    with behind_proxy as asked, asked.client() as http:
         assert http.get("/v1/jobs", headers=bearer(token)).status_code == 200
-        statuses = [http.get("/v1/jobs", headers=bearer(str(new_token_text()))).status_code for _ in range(40)]
+        headers = [bearer(str(new_token_text())) | {"X-Forwarded-For": named.format(number)} for number in range(1, 41)]
+        statuses = [http.get("/v1/jobs", headers=each).status_code for each in headers]
         assert (statuses[0], statuses[-1]) == (401, 429)
         assert len(looked_up) - 1 <= statuses.count(401) + 1
         assert (
@@ -40,17 +43,26 @@ def test_made_up_tokens_are_looked_up_no_more_often_than_the_rate(
 
 
 @pytest.mark.parametrize(
-    ("allowed_hosts", "named", "noted"),
+    ("peer", "allowed_hosts", "named", "noted"),
     [
-        ("", "6.6.6.6", "127.0.0.1"),  # no proxy can stand in front
-        ("tuner.example.org", "6.6.6.6", "6.6.6.6"),
-        ("tuner.example.org", "no address", None),
-        ("tuner.example.org", "fe80::1%<b>", "fe80::1"),
+        ("127.0.0.1", "", "6.6.6.6", "127.0.0.1"),  # no proxy can stand in front
+        ("127.0.0.1", "tuner.example.org", "6.6.6.6", "6.6.6.6"),
+        ("127.0.0.1", "tuner.example.org", "no address", None),
+        ("127.0.0.1", "tuner.example.org", "fe80::1%<b>", "fe80::1"),
+        ("127.0.0.1", "tuner.example.org", "::ffff:6.6.6.6", "6.6.6.6"),
+        ("::ffff:127.0.0.1", "tuner.example.org", "6.6.6.6", "6.6.6.6"),  # as the service bound to `::` sees it
+        ("::ffff:9.9.9.9", "tuner.example.org", "6.6.6.6", "9.9.9.9"),
     ],
 )
 def test_an_address_is_what_a_proxy_may_name_and_nothing_else(
-    sqlite_database: Database, allowed_hosts: str, named: str, noted: str | None
+    sqlite_database: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    peer: str,
+    allowed_hosts: str,
+    named: str,
+    noted: str | None,
 ) -> None:
+    monkeypatch.setattr("uvicorn.protocols.http.h11_impl.get_remote_addr", lambda _: (peer, 50000))
     token, job = give_token(sqlite_database, "ada", Scope.SUBMIT), submit(sqlite_database)
     with asking(sqlite_database, allowed_hosts=allowed_hosts) as asked, asked.client(token) as http:
         assert http.post(f"/v1/jobs/{job}/pause", headers={"X-Forwarded-For": named}).status_code == 200
