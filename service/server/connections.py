@@ -62,7 +62,7 @@ class PatientProtocol(H11Protocol):
             host, port = self.client
             self.client = (address_of_peer(host) or host, port)
         # Uvicorn closes what it has when it begins to stop; one that it was about to accept then, it would wait for.
-        if len(self.connections) > max_connections() or self._is_stopping:
+        if self._is_stopping or (len(self.connections) > max_connections() and not self._make_room()):
             transport.abort()
             return
         self._watch()
@@ -95,6 +95,24 @@ class PatientProtocol(H11Protocol):
     @property
     def _is_stopping(self) -> bool:
         return isinstance(self._server_state, PatientServerState) and self._server_state.is_stopping
+
+    def _make_room(self) -> bool:
+        """Closes the connection that has waited longest for a request; False: on each of them one goes on.
+
+        Else whoever opens as many as are accepted, and says nothing, would keep everybody out.
+        """
+        waiting = [
+            (one._deadline.when(), one)
+            for one in self.connections
+            if isinstance(one, PatientProtocol) and one._deadline is not None and one.conn.their_state is h11.IDLE
+        ]
+        if not waiting:
+            return False
+        _, longest = min(waiting, key=lambda found: found[0])
+        longest._stop_watching()
+        longest.transport.abort()
+        self.connections.discard(longest)  # now, not in the loop's next turn: others may be accepted in this one
+        return True
 
     def _watch(self) -> None:
         """Has the connection close at the deadline of what it is in the middle of saying."""

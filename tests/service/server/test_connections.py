@@ -134,13 +134,19 @@ def test_what_is_no_http_is_a_problem(url: str, said: bytes) -> None:
     assert httpx.get(f"{url}/healthz", trust_env=False, verify=False).status_code == 200
 
 
-def test_connections_beyond_the_most_are_closed_at_once(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_beyond_the_most_take_the_place_of_those_that_ask_nothing(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 2)
+    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with ExitStack() as stack:
-        for _ in range(2):
-            held = stack.enter_context(_connect(url))
-            held.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert held.recv(65536).startswith(b"HTTP/1.1 200")
+        silent = _connect(url)
+        stack.enter_context(_connect(url)).sendall(POST)  # its body is to come
+        last = stack.enter_context(_connect(url))
+        assert _rest(silent) == b""
+        last.sendall(asked)
+        assert last.recv(65536).startswith(b"HTTP/1.1 200")
+        last.sendall(POST)
         assert _rest(_connect(url)) == b""
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 100)
     assert httpx.get(f"{url}/healthz", trust_env=False, verify=False).status_code == 200
