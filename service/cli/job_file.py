@@ -103,6 +103,8 @@ def read_job_file(path: Path) -> JobFile:
 
 _TEXTS = ("name", "model", "notes")
 """Fields of a job that hold text, beside its tags."""
+MAX_VALUES = 1_000_000
+"""In a file: more than any request may hold. Aliases of aliases make as many of a few lines."""
 _NOTHING = ("", "~", "null")
 _STDIN = "<stdin>"
 
@@ -195,9 +197,27 @@ def _words(error: Exception) -> str:
 
 def _parse(source: str, text: str) -> Any:
     try:
-        return _copy(yaml.load(text, _Loader))  # an alias within what it stands for has no end
+        content = yaml.load(text, _Loader)
+        num_values = _num_values(content, {})  # an alias within what it stands for has no end
+        if num_values <= MAX_VALUES:
+            return _copy(content)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InvalidInput(source, _words(error)) from error
+    raise InvalidInput(source, f"holds more than {MAX_VALUES:,} values, each alias as often as it stands there")
+
+
+def _num_values(node: Any, known: dict[int, int]) -> int:
+    """The values in a value, itself included; what aliases share counts each time, and is looked through once.
+
+    Args:
+        known: numbers by the ids of what was looked through.
+    """
+    if not isinstance(node, dict | list):
+        return 1
+    if id(node) not in known:
+        within = node.values() if isinstance(node, dict) else node
+        known[id(node)] = 1 + sum(_num_values(value, known) for value in within)
+    return known[id(node)]
 
 
 def _copy(node: Any) -> Any:

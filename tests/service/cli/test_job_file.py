@@ -28,6 +28,11 @@ def test_json_is_read_too(tmp_path: Path) -> None:
     assert _read(tmp_path, '{"workload": {"name": "digits-mlp"}, "tags": {}}')["workload"] == {"name": "digits-mlp"}
 
 
+ALIASES_OF_ALIASES = "a0: &a0 [1]\n" + "".join(
+    f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 10)}]\n" for level in range(1, 7)
+)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -38,6 +43,7 @@ def test_json_is_read_too(tmp_path: Path) -> None:
         ("a: !!python/object:os.system x", "could not determine a constructor"),
         ("a: " + "9" * 5000, "Exceeds the limit"),
         ("a: &a [*a]", "is nested too deeply, or has an alias within what it stands for"),
+        (ALIASES_OF_ALIASES, "holds more than 1,000,000 values"),
     ],
 )
 def test_an_unreadable_file_is_refused_with_its_name(tmp_path: Path, text: str, message: str) -> None:
