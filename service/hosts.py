@@ -29,6 +29,11 @@ class Authority:
     port: int | None
 
 
+def host_and_port(host: str, port: int) -> str:
+    """Both as a URL has them: an address of IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def address_of_peer(text: str) -> str | None:
     """The IP address of whoever connected, without a zone; None: it is none.
 

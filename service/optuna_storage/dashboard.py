@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Collection, Iterable
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
@@ -11,7 +12,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import optuna_dashboard
 
 from service.errors import ServiceError
-from service.hosts import is_allowed, read_authority
+from service.hosts import host_and_port, is_allowed, read_authority
 from service.optuna_storage.job_storage import JobStorage
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class _Server(ThreadingMixIn, WSGIServer):
     """A thread for each connection: browsers open some that they never use, and a single thread would wait for them."""
 
     daemon_threads = True
+
+
+class _ServerOfIPv6(_Server):
+    address_family = socket.AF_INET6
 
 
 class _Handler(WSGIRequestHandler):
@@ -52,19 +57,20 @@ def serve(
     try:
         application = _answering_to(answered_hosts, optuna_dashboard.wsgi(storage))
         with _listening(host, port, application) as server:
-            tell(f"http://{host}:{server.server_port}")
+            tell(f"http://{host_and_port(host, server.server_port)}")
             server.serve_forever()
     finally:
         storage.remove_session()
 
 
 def _listening(host: str, port: int, application: WSGIApplication) -> WSGIServer:
+    server_class = _ServerOfIPv6 if ":" in host else _Server
     try:
-        return make_server(host, port, application, server_class=_Server, handler_class=_Handler)
+        return make_server(host, port, application, server_class=server_class, handler_class=_Handler)
     except OSError as error:
         why = error.strerror or str(error)
         raise AddressTaken(
-            f"cannot listen on {host}:{port}: {why}; --port and --host choose another address"
+            f"cannot listen on {host_and_port(host, port)}: {why}; --port and --host choose another address"
         ) from error
 
 

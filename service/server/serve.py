@@ -23,6 +23,7 @@ from service.access.tokens import read_token_text, store_file_token
 from service.api.events import EventFeed
 from service.clock import utc_now
 from service.errors import ServiceError
+from service.hosts import host_and_port
 from service.server.app import create_app
 from service.server.connections import PatientProtocol, PatientServerState
 from service.settings import ENV_PREFIX, Access, Settings
@@ -88,7 +89,9 @@ def _listen(host: str, port: int) -> socket.socket:
             raise
     except OSError as error:
         why = error.strerror or str(error)
-        raise CannotServe(f"cannot listen on {host}:{port}: {why}; --port and --host choose another address") from error
+        raise CannotServe(
+            f"cannot listen on {host_and_port(host, port)}: {why}; --port and --host choose another address"
+        ) from error
     return listener
 
 
@@ -255,7 +258,7 @@ async def _run(
         host, port = listener.getsockname()[:2]
         if settings.is_bound_to_all_addresses:
             host = "::1" if ":" in host else "127.0.0.1"  # no client can ask for all of them
-        tell(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        tell(f"http://{host_and_port(host, port)}")
         if supervisor is not None:
             tasks.create_task(supervisor.run())
         elif not_migrated := await asyncio.to_thread(why_not_migrated, database):
