@@ -67,6 +67,12 @@ def read_url(url: str) -> Target:
     return Target(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], path)
 
 
+def without_path(url: str) -> str:
+    """The URL for those who may not know it all: what follows the host is the password of many services' addresses."""
+    target = read_url(url)
+    return f"{target.scheme}://{target.authority}/..."
+
+
 def check_url(url: str, *, allows_private: bool) -> None:
     """Refuses a URL that can never be sent to; names are looked up when something is sent.
 

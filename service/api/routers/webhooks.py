@@ -107,13 +107,13 @@ def list_webhooks(
     after_id = None if page_token is None else decode_token("webhook", page_token)
     rows = WebhookRepository(session).page(project=caller.sees, after_id=after_id, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda webhook: encode_token("webhook", webhook.id))
-    return Page[WebhookRead](items=[WebhookRead.model_validate(each) for each in found], next_page_token=token)
+    return Page[WebhookRead](items=[WebhookRead.shown_to(caller, each) for each in found], next_page_token=token)
 
 
 @router.get("/{webhook_id}", summary="Read a webhook", responses=problems.documented(404, 422, 503))
 def read_webhook(session: ReadSession, caller: CallerDependency, webhook_id: WebhookId) -> WebhookRead:
     """Everything but its secret."""
-    return WebhookRead.model_validate(WebhookRepository(session).get(webhook_id, project=caller.sees))
+    return WebhookRead.shown_to(caller, WebhookRepository(session).get(webhook_id, project=caller.sees))
 
 
 @router.post("/{webhook_id}/enable", summary="Enable a webhook", responses=problems.documented(403, 404, 409, 422, 503))

@@ -7,11 +7,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StringConstraints
 
+from service.access.caller import Caller, Scope
 from service.api import examples
 from service.api.schemas.common import ReadModel
 from service.domain import DeliveryState
 from service.specification.strict_model import StrictModel
-from service.webhooks.addresses import MAX_URL_LENGTH
+from service.store.models import Webhook
+from service.webhooks.addresses import MAX_URL_LENGTH, without_path
 
 EventKind: TypeAlias = Literal[
     "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"
@@ -42,7 +44,7 @@ class WebhookRead(ReadModel):
     job_id: str | None
     """Null: all jobs of the project."""
     url: str
-    """Where events are sent."""
+    """Where events are sent; without the scope `submit`, what follows the host is left out."""
     kinds: list[str]
     """Of the events that are sent."""
     owner: str | None
@@ -55,6 +57,12 @@ class WebhookRead(ReadModel):
     """When it was switched off; null: it is on."""
     disabled_because: str | None
     """Why it was switched off, for a person."""
+
+    @classmethod
+    def shown_to(cls, caller: Caller, webhook: Webhook) -> WebhookRead:
+        """The webhook as a caller may know it."""
+        read = WebhookRead.model_validate(webhook)
+        return read if caller.may(Scope.SUBMIT) else read.model_copy(update={"url": without_path(read.url)})
 
 
 class WebhookCreated(WebhookRead):

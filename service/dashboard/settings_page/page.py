@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse
 from service.access.caller import Caller, Scope
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
 from service.api.one_thread import OneThreadRoute
-from service.api.schemas.webhooks import EventKind
+from service.api.schemas.webhooks import EventKind, WebhookRead
 from service.dashboard.rendering import page
 from service.dashboard.settings_page import view
 from service.store.repositories import ProjectRepository, TokenRepository, WorkerRepository
@@ -41,7 +41,10 @@ def settings_page(
         "scopes": view.SCOPES,
         "may_give": [scope for scope in Scope if caller.may(scope)],
         "tokens": view.tokens_of(TokenRepository(session).all(), now) if is_admin else None,
-        "webhooks": WebhookRepository(session).page(project=caller.sees, limit=MAX_LISTED),
+        "webhooks": [
+            WebhookRead.shown_to(caller, webhook)
+            for webhook in WebhookRepository(session).page(project=caller.sees, limit=MAX_LISTED)
+        ],
         "kinds": get_args(EventKind),
         "num_workers": WorkerRepository(session).alive_since(alive_since),
         "projects": _projects(session, caller),

@@ -71,6 +71,21 @@ def test_an_address_is_what_a_proxy_may_name_and_nothing_else(
     assert entry.address == noted
 
 
+def test_who_only_reads_is_not_told_all_of_a_webhooks_address(sqlite_database: Database) -> None:
+    """What follows the host is what lets anybody post there, of Slack's and many others."""
+    ada, bob = (
+        give_token(sqlite_database, name, scope) for name, scope in (("ada", Scope.SUBMIT), ("bob", Scope.READ))
+    )
+    with asking(sqlite_database) as asked, asked.client() as http:
+        made = http.post("/v1/webhooks", json={"url": "https://example.org:8443/T0/s3cret?x=1"}, headers=bearer(ada))
+        paths = ("/v1/webhooks", f"/v1/webhooks/{made.json()['id']}", "/settings")
+        for path in paths:
+            assert "s3cret" in http.get(path, headers=bearer(ada)).text
+            told = http.get(path, headers=bearer(bob)).text
+            assert "https://example.org:8443/..." in told
+            assert "s3cret" not in told
+
+
 @contextmanager
 def _open_to_anybody(database: Database) -> Iterator[httpx.Client]:
     with running(database) as url, Asked(url).client() as http:
