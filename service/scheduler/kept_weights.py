@@ -9,7 +9,7 @@ from service.checkpoint_files import WEIGHTS_DIRECTORY, weights_of
 from service.errors import NotFound
 from service.scheduler.checkpoint_storage import directories_in, remove
 from service.store.repositories import DeletionRepository, JobRepository
-from service.store.session import DATABASE_ERRORS, Database, Session
+from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database, Session
 from service.use_cases.keeping.weights import winners_of
 from trainers.storage import Place, StoreFailed, text_of
 
@@ -57,11 +57,16 @@ def keep_winners(database: Database, checkpoints: Place, job_id: str) -> None:
 
 def _kept(session: Session, job_id: str) -> set[str] | None:
     """The names of the directories that stay; None: all."""
+    jobs = JobRepository(session)
     try:
-        job = JobRepository(session).get(job_id)
+        if not jobs.state_of(job_id).is_final:
+            return None
+        return {str(number) for number in winners_of(session, jobs.get(job_id)).values()}
     except NotFound:
         return set() if DeletionRepository(session).among([job_id]) else None
-    return {str(number) for number in winners_of(session, job).values()} if job.state.is_final else None
+    except UNREADABLE_ROWS as error:
+        logger.warning("the weights of job %s stay, as its rows cannot be read: %s", job_id, error)
+        return None
 
 
 def keep_winners_of_all(database: Database, checkpoints: Place) -> None:

@@ -110,7 +110,7 @@ def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) 
         try:
             with database.reading() as session:
                 try:
-                    can_go = JobRepository(session).get(name).state.is_final
+                    can_go = JobRepository(session).state_of(name).is_final
                 except NotFound:
                     can_go = bool(DeletionRepository(session).among([name]))
         except DATABASE_ERRORS as error:

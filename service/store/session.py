@@ -24,6 +24,7 @@ from trainers.retry import retry
 
 __all__ = [
     "DATABASE_ERRORS",
+    "UNREADABLE_ROWS",
     "VERSION_TABLE",
     "Database",
     "Session",
@@ -50,6 +51,9 @@ _READS_ALONE = "reads_alone"
 
 DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 """The errors that a statement can raise when the database fails it."""
+UNREADABLE_ROWS = (ValueError, LookupError, TypeError)
+"""The errors of reading rows whose content is none of ours: text that is no JSON or no time, an unknown state, a
+specification that is none any more."""
 
 
 class Database:

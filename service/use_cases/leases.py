@@ -6,6 +6,7 @@ the run's writes, so a run whose lease went to another worker can change nothing
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -16,11 +17,15 @@ from service.access.quotas import resting_projects
 from service.domain import JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost, NotFound
 from service.store.models import Job, Worker
-from service.store.repositories import JobRepository, TrialRepository, WorkerRepository
+from service.store.repositories import EventRepository, JobRepository, TrialRepository, WorkerRepository
 from service.store.repositories.of_trials.outputs import OutputRepository
-from service.store.session import Session
-from service.use_cases.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial
+from service.store.session import UNREADABLE_ROWS, Session
+from service.use_cases.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial, storable
 
+logger = logging.getLogger(__name__)
+
+MAX_FAILURE_LENGTH = 2000
+"""Of what is told of such rows: an error can repeat all that it has found."""
 MAX_CRASHES = 3
 """Runs in a row that may die without getting any further before the job fails.
 
@@ -76,20 +81,27 @@ def claim_job(
         external: whether others are to train its trials; None: either.
     """
     jobs = JobRepository(session)
-    unheard = next(
-        (
-            job
-            for job in jobs.leased_to(worker_id)
-            if job.id not in running and (external is None or job.is_external is external)
-        ),
-        None,
-    )
+    expires_at = now + timedelta(seconds=lease_seconds)
+    leased = jobs.leased_to(worker_id, external=external)
+    unheard = next(((job_id, attempt) for job_id, attempt in leased if job_id not in running), None)
     if unheard is not None:
-        unheard.lease_expires_at = now + timedelta(seconds=lease_seconds)
-        return Lease(unheard.id, worker_id, unheard.attempt)
-    job = jobs.next_claimable_locked(now, resting=resting_projects(session), external=external)
-    if job is None:
+        job_id, attempt = unheard
+        jobs.renew_lease(job_id, expires_at)
+        return Lease(job_id, worker_id, attempt)
+    claimable = jobs.next_claimable_locked(now, resting=resting_projects(session), external=external)
+    if claimable is None:
         return None
+    try:
+        with session.begin_nested():
+            return _claimed(session, claimable, worker_id, expires_at=expires_at, now=now)
+    except UNREADABLE_ROWS as error:
+        _fail_unread(session, claimable, error, now=now)
+        return None
+
+
+def _claimed(session: Session, job_id: str, worker_id: str, *, expires_at: datetime, now: datetime) -> Lease | None:
+    """The lease of a locked job that waits or was lost; None: it has failed. Raises: UNREADABLE_ROWS."""
+    job = JobRepository(session).get_locked(job_id)
     was_lost = job.state is JobState.RUNNING
     # The worker of the last claim is gone and its run with it: that counts as a crash of the run.
     if was_lost and put_back(session, job, now=now, crash="its worker was lost") is not JobState.QUEUED:
@@ -98,9 +110,19 @@ def claim_job(
     job.not_before = None
     job.attempt += 1
     job.lease_worker_id = worker_id
-    job.lease_expires_at = now + timedelta(seconds=lease_seconds)
+    job.lease_expires_at = expires_at
     session.flush()
+    _ = job.specification  # a run could not read it either
     return Lease(job.id, worker_id, job.attempt)
+
+
+def _fail_unread(session: Session, job_id: str, error: Exception, *, now: datetime) -> None:
+    """Ends a locked job whose rows cannot be read, so that a worker goes on with others."""
+    logger.error("job %s cannot be read and fails", job_id, exc_info=error)
+    failure = storable(f"its rows in the database cannot be read: {type(error).__name__}: {error}"[:MAX_FAILURE_LENGTH])
+    JobRepository(session).fail_unread(job_id, failure=failure, now=now)
+    data = {"state": JobState.FAILED.value, "failure": failure, "lost": None}
+    EventRepository(session).add(job_id, "job.state", data, now)
 
 
 def lock_leased_job(session: Session, lease: Lease) -> Job:
@@ -124,14 +146,19 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
     Args:
         crash: what killed the run, for a person; None: it ended because it was told to.
     """
+    jobs = JobRepository(session)
     try:
-        job = lock_leased_job(session, lease)
+        with session.begin_nested():
+            return put_back(session, lock_leased_job(session, lease), now=now, crash=crash)
     except LeaseLost:
-        try:
-            return JobRepository(session).get(lease.job_id).state
-        except NotFound:
-            return None
-    return put_back(session, job, now=now, crash=crash)
+        pass
+    except UNREADABLE_ROWS as error:
+        if jobs.lock_claim(lease.job_id, lease.worker_id, lease.attempt):
+            _fail_unread(session, lease.job_id, error, now=now)
+    try:
+        return jobs.state_of(lease.job_id)
+    except NotFound:
+        return None
 
 
 def note_disk_use(session: Session, job_id: str, num_bytes: int) -> None:

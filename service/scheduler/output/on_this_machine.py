@@ -60,7 +60,7 @@ def keep_what_was_left(settings: Settings, database: Database) -> None:
             continue
         try:
             with database.reading() as session:
-                is_running = JobRepository(session).get(name).state is JobState.RUNNING
+                is_running = JobRepository(session).state_of(name) is JobState.RUNNING
         except (NotFound, *DATABASE_ERRORS):
             continue  # another database's, or the next worker looks again
         keeper = None if is_running else local_keeper(settings, database, name)

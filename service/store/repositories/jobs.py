@@ -9,9 +9,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.orm import Session
 
-from service.domain import JobState
+from service.domain import JobState, TrialState
 from service.errors import JobNotFound
-from service.store.models import Event, Job
+from service.store.models import Event, Job, Trial
 
 _IS_THERE = Job.deleted_at.is_(None)
 
@@ -46,6 +46,13 @@ class JobRepository:
         """Raises: NotFound."""
         if self._session.scalar(select(Job.id).where(Job.id == job_id, _IS_THERE)) is None:
             raise JobNotFound(job_id)
+
+    def state_of(self, job_id: str) -> JobState:
+        """The state of a job, whether the rest of its row can be read or not. Raises: NotFound."""
+        state = self._session.scalar(select(Job.state).where(Job.id == job_id, _IS_THERE))
+        if state is None:
+            raise JobNotFound(job_id)
+        return state
 
     def get_locked(self, job_id: str) -> Job:
         """The job, locked against other writers until the transaction ends, with its newest values.
@@ -92,17 +99,18 @@ class JobRepository:
 
     def next_claimable_locked(
         self, now: datetime, *, resting: Collection[str] = (), external: bool | None = None
-    ) -> Job | None:
-        """The first job, by priority and then age, that waits for a worker or whose worker let its lease expire.
+    ) -> str | None:
+        """The id of the first job, by priority and then age, that waits for a worker or whose worker let its lease
+        expire.
 
-        It is locked. None: there is none.
+        It is locked, and nothing else of it is read: that may fail. None: there is none.
 
         Args:
             resting: projects of which none may begin.
             external: whether others are to train its trials; None: either.
         """
         statement = (
-            select(Job)
+            select(Job.id)
             .where(*(() if external is None else (Job.is_external == external,)))
             .where(
                 or_(Job.not_before.is_(None), Job.not_before <= now),
@@ -115,7 +123,7 @@ class JobRepository:
             .limit(1)
             .with_for_update(skip_locked=True)
         )
-        return self._session.scalars(statement).one_or_none()
+        return self._session.scalar(statement)
 
     def queued_ids(self) -> list[str]:
         """The jobs that wait for a worker, in the order in which they are claimed."""
@@ -144,10 +152,18 @@ class JobRepository:
         )
         return self._session.scalar(statement.order_by(Job.finished_at, Job.id).limit(1))
 
-    def leased_to(self, worker_id: str) -> list[Job]:
-        """The running jobs whose leases `worker_id` holds."""
-        statement = select(Job).where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
-        return list(self._session.scalars(statement.order_by(Job.id)))
+    def leased_to(self, worker_id: str, *, external: bool | None = None) -> list[tuple[str, int]]:
+        """The running jobs whose leases `worker_id` holds, each with its last claim; `external`: see above."""
+        statement = select(Job.id, Job.attempt).where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
+        if external is not None:
+            statement = statement.where(Job.is_external == external)
+        return [(job_id, attempt) for job_id, attempt in self._session.execute(statement.order_by(Job.id))]
+
+    def lock_claim(self, job_id: str, worker_id: str, attempt: int) -> bool:
+        """True if this claim still holds a running job, which is locked then; nothing else of it is read."""
+        held = (Job.state == JobState.RUNNING, Job.lease_worker_id == worker_id, Job.attempt == attempt)
+        statement = select(Job.id).where(Job.id == job_id, *held, _IS_THERE).with_for_update()
+        return self._session.scalar(statement) is not None
 
     def renew_leases(self, worker_id: str, expires_at: datetime) -> None:
         """Moves the expiry of every lease that `worker_id` holds on a running job."""
@@ -155,6 +171,36 @@ class JobRepository:
             update(Job)
             .where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)
             .values(lease_expires_at=expires_at)
+        )
+
+    def renew_lease(self, job_id: str, expires_at: datetime) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(lease_expires_at=expires_at))
+
+    def fail_unread(self, job_id: str, *, failure: str, now: datetime) -> None:
+        """Ends a locked job and its unfinished trials without reading them."""
+        self._session.execute(
+            update(Job)
+            .where(Job.id == job_id)
+            .values(
+                state=JobState.FAILED,
+                failure=failure,
+                cut_off=None,
+                finished_at=now,
+                reopened_from=None,
+                running_since=None,
+                requested=None,
+                waiting_since=None,
+                waiting_for=None,
+                lease_worker_id=None,
+                lease_expires_at=None,
+                trial_ends=Job.trial_ends + 1,
+            )
+        )
+        unfinished = Trial.state.in_([state for state in TrialState if not state.is_final])
+        self._session.execute(
+            update(Trial)
+            .where(Trial.job_id == job_id, unfinished)
+            .values(state=TrialState.CANCELLED, finished_at=now, requested=None, detail="the job failed")
         )
 
     def set_disk_bytes(self, job_id: str, num_bytes: int) -> None:

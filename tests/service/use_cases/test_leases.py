@@ -7,6 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from service.domain import FailureReason, JobState, TrialState
 from service.errors import LeaseLost
@@ -232,3 +233,39 @@ def test_a_cancellation_waits_for_the_run_to_finish_its_write(database: Database
     cancelling.join(PATIENCE_SECONDS)
     assert _job(database, lease.job_id).state is JobState.CANCELLED
     assert [trial.state for trial in _trials(database, lease.job_id)] == [TrialState.COMPLETED]
+
+
+@pytest.mark.parametrize("how", ["it is claimed", "its worker is lost", "its run has ended"])
+def test_a_job_that_cannot_be_read_fails_with_the_reason_and_the_next_one_is_claimed(
+    sqlite_database: Database, how: str
+) -> None:
+    database = sqlite_database
+    damages = [("jobs", "specification", '{"workload": 1}'), ("jobs", "tags", "{"), ("trials", "created_at", "once")]
+    for table, column, content in damages[:2] if how == "it is claimed" else damages:
+        lease = claimed_job(database)
+        begin_trial(database, lease, 0)
+        if how == "it is claimed":
+            assert _release(database, lease, crash=None) is JobState.QUEUED
+        with database.writing() as session:
+            update = f"UPDATE {table} SET {column} = :content WHERE {'id' if table == 'jobs' else 'job_id'} = :job"
+            session.execute(text(update), {"content": content, "job": lease.job_id})
+        following, worker = submit(database, now=NOW + timedelta(seconds=1)), add_worker(database)
+        if how == "its run has ended":
+            assert _release(database, lease, crash="exit status 1") is JobState.FAILED
+        else:
+            assert claim(database, worker, now=NOW + timedelta(seconds=31)) is None
+        with database.reading() as session:
+            select = "SELECT state, failure, lease_worker_id, finished_at IS NULL FROM jobs WHERE id = :job"
+            state, failure, *rest = session.execute(text(select), {"job": lease.job_id}).one()
+            assert (state, *rest) == ("failed", None, False)
+            assert failure.startswith("its rows in the database cannot be read: Val")
+            told = EventRepository(session).after(0, project=None, job_id=lease.job_id, limit=10)[-1]
+            assert (told.data["state"], told.data["failure"]) == ("failed", failure)
+            states = session.scalars(text("SELECT state FROM trials WHERE job_id = :job"), {"job": lease.job_id})
+            assert states.all() == ["cancelled"]
+        taken = claim(database, worker)
+        assert taken is not None
+        assert taken.job_id == following
+        assert _release(database, taken, crash=None) is JobState.QUEUED
+        with database.writing() as session:
+            cancel_job(session, following, now=NOW)
