@@ -33,6 +33,8 @@ LOGS = ("-wal", "-shm", "-journal")
 
 _OPENED = "opened_file"
 """In the notes of a connection: the `FileId` of what it is opened on."""
+_GIVEN_UP = "given_up"
+"""In the lasting notes of a pool's place for a connection: what was there last was given up."""
 _ONLY_HOLDS = getattr(os, "O_PATH", None)
 """Opens a file for nothing but to hold it: to close a descriptor of another kind would drop SQLite's locks. None: not
 on this system; macOS gives no inode twice."""
@@ -137,9 +139,7 @@ class SqliteFile:
             # What is there before it is opened: if it is replaced in between, the connection is given up for nothing.
             record.info[_OPENED] = self._hold()
         except OSError as cause:
-            error = sqlite3.OperationalError(f"cannot open the database file {self.path}: {cause.strerror}")
-            error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
-            raise error from cause
+            raise _cannot_open(f"cannot open the database file {self.path}: {cause.strerror}") from cause
         arguments[0], options["uri"] = uri_of(self.path, "rw"), True
 
     def _hold(self) -> FileId:
@@ -170,11 +170,25 @@ class SqliteFile:
                 pin.let_go()
 
     def _check(self, connection: sqlite3.Connection, record: ConnectionPoolEntry, _lent: object) -> None:
+        notes = record.record_info
+        assert notes is not None, "the place of a connection in a pool has notes"
         if _id_of(self.path) == record.info[_OPENED]:
+            notes.pop(_GIVEN_UP, None)
             return
         with suppress(sqlite3.Error):  # so that the former file, if it is kept elsewhere, is whole without its log
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        raise DisconnectionError(f"{self.path} is not the file that this connection was opened on")
+        why = f"{self.path} is not the file that this connection was opened on"
+        if notes.pop(_GIVEN_UP, False):
+            raise _cannot_open(why)  # the pool tries no third time, and its own error would be no failure of a database
+        notes[_GIVEN_UP] = True
+        raise DisconnectionError(why)
+
+
+def _cannot_open(why: str) -> sqlite3.OperationalError:
+    """The driver's error, as it raises it itself where it cannot open a file."""
+    error = sqlite3.OperationalError(why)
+    error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+    return error
 
 
 def _id_of(path: Path) -> FileId | None:

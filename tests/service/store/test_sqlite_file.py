@@ -11,7 +11,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from sqlalchemy import URL, text
+from sqlalchemy import URL, event, text
 from sqlalchemy.exc import OperationalError
 
 from service.store.migrate import migrate, why_not_migrated
@@ -130,6 +130,22 @@ def test_another_file_in_its_place_is_used_and_the_log_of_the_former_is_not(
     assert _is_whole(tmp_path / "former")
     with closing(Database(_url(tmp_path / "former"))) as former:
         assert _job_ids(former) == lost
+
+
+def test_a_file_that_is_replaced_whenever_it_is_opened_is_out_of_reach_until_it_stays(
+    opened: Database, path: Path, tmp_path: Path, migrated_sqlite_file: Path
+) -> None:
+    def replace(*_connection: object) -> None:
+        Path(shutil.copyfile(migrated_sqlite_file, tmp_path / "backup")).rename(path)
+
+    replace()
+    event.listen(opened.engine, "connect", replace)
+    for _ in range(5):  # more than there are connections
+        with pytest.raises(OperationalError, match="is not the file that this connection was opened on") as raised:
+            _job_ids(opened)
+        assert is_unavailable(raised.value)
+    event.remove(opened.engine, "connect", replace)
+    assert {submit(opened)} == _job_ids(opened)
 
 
 def test_a_file_that_has_the_inode_of_the_removed_one_is_another(
