@@ -67,9 +67,9 @@ def record_job_event(session: Session, job: Job, *, lost: str | None = None, now
     EventRepository(session).add(job.id, "job.state", data, now)
 
 
-def record_deletion_event(session: Session, job: Job, *, now: datetime) -> None:
+def record_deletion_event(session: Session, job_id: str, *, now: datetime) -> None:
     """Appends the event that tells that a job was deleted, the last one there is of it."""
-    EventRepository(session).add(job.id, "job.deleted", {}, now)
+    EventRepository(session).add(job_id, "job.deleted", {}, now)
 
 
 def record_change_event(session: Session, job: Job, *, now: datetime) -> None:

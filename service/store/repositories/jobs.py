@@ -67,6 +67,21 @@ class JobRepository:
             raise JobNotFound(job_id)
         return job
 
+    def lock(self, job_id: str) -> None:
+        """Locks a job as `get_locked` does, and reads nothing of it. Raises: NotFound."""
+        statement = select(Job.id).where(Job.id == job_id, _IS_THERE).with_for_update()
+        if self._session.scalar(statement) is None:
+            raise JobNotFound(job_id)
+
+    def spent_of(self, job_id: str) -> tuple[str, float]:
+        """The project of a job that does not run, and the seconds that its ranks have trained in all."""
+        row = self._session.execute(select(Job.project, Job.spent_device_seconds).where(Job.id == job_id)).one()
+        return row[0], row[1]
+
+    def mark_deleted(self, job_id: str, now: datetime) -> None:
+        """Notes that a locked job is deleted, and frees its idempotency key."""
+        self._session.execute(update(Job).where(Job.id == job_id).values(deleted_at=now, idempotency_key=None))
+
     def find_by_idempotency_key(self, key: str) -> Job | None:
         """The job that a key made, as its row has it. Until the transaction ends, another writer that asks for the same
         key waits."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from service.errors import JobNotFinished
-from service.store.models import DeletedJob, Job
-from service.store.repositories import DeletionRepository, JobRepository, TrialRepository
+from service.store.models import DeletedJob
+from service.store.repositories import DeletionRepository, JobRepository
 from service.store.session import Session
 from service.use_cases.transitions import record_deletion_event
 
@@ -27,30 +27,24 @@ TRIALS_AT_ONCE = 20
 EVENTS_AT_ONCE = 2000
 
 
-def delete_job(session: Session, job_id: str, *, now: datetime) -> Job:
-    """Deletes a job that has ended, with all that belongs to it.
+def delete_job(session: Session, job_id: str, *, now: datetime) -> None:
+    """Deletes a job that has ended, with all that belongs to it, whether its rows can be read or not.
 
     Raises:
         NotFound: no such job.
         JobNotFinished: it has not ended; cancel it first.
     """
-    job = JobRepository(session).get_locked(job_id)
-    if not job.state.is_final:
-        raise JobNotFinished(job.id, job.state)
-    ranks = job.specification.resources.workers_per_trial
+    jobs = JobRepository(session)
+    jobs.lock(job_id)
+    state = jobs.state_of(job_id)
+    if not state.is_final:
+        raise JobNotFinished(job_id, state)
+    project, rank_seconds = jobs.spent_of(job_id)
     deletions = DeletionRepository(session)
-    deletions.add(
-        DeletedJob(
-            id=job.id,
-            project=job.project,
-            rank_seconds=ranks * TrialRepository(session).spent_seconds(job.id),
-            deleted_at=now,
-        )
-    )
-    deletions.delete_recommendation(job.id)
-    job.deleted_at, job.idempotency_key = now, None
-    record_deletion_event(session, job, now=now)
-    return job
+    deletions.add(DeletedJob(id=job_id, project=project, rank_seconds=rank_seconds, deleted_at=now))
+    deletions.delete_recommendation(job_id)
+    jobs.mark_deleted(job_id, now)
+    record_deletion_event(session, job_id, now=now)
 
 
 def next_to_remove(session: Session, *, now: datetime) -> str | None:

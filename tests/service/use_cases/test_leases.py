@@ -14,6 +14,7 @@ from service.errors import LeaseLost
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
 from service.use_cases.run import finish_trial, start_trial
 from service.use_cases.steer import cancel_job
@@ -236,7 +237,7 @@ def test_a_cancellation_waits_for_the_run_to_finish_its_write(database: Database
 
 
 @pytest.mark.parametrize("how", ["it is claimed", "its worker is lost", "its run has ended"])
-def test_a_job_that_cannot_be_read_fails_with_the_reason_and_the_next_one_is_claimed(
+def test_a_job_that_cannot_be_read_fails_with_the_reason_and_can_be_deleted_and_the_next_one_is_claimed(
     sqlite_database: Database, how: str
 ) -> None:
     database = sqlite_database
@@ -263,6 +264,8 @@ def test_a_job_that_cannot_be_read_fails_with_the_reason_and_the_next_one_is_cla
             assert (told.data["state"], told.data["failure"]) == ("failed", failure)
             states = session.scalars(text("SELECT state FROM trials WHERE job_id = :job"), {"job": lease.job_id})
             assert states.all() == ["cancelled"]
+        with database.writing() as session:
+            delete_job(session, lease.job_id, now=NOW)
         taken = claim(database, worker)
         assert taken is not None
         assert taken.job_id == following
