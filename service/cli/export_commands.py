@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, answer, client_at, written_file
+from service.cli.writing import write_whole
 from service.evidence.in_words.wording import counted
 
 STDOUT = Path("-")
@@ -58,13 +59,7 @@ def export(
                 sys.stdout.buffer.write(piece)
             return
         path = output or Path(f"{job}-{table}.{output_format}")
-        part = path.with_name(f"{path.name}.part")
-        try:
-            with part.open("wb") as file:
-                file.writelines(pieces)
-            part.replace(path)  # an export that was cut short leaves no file that looks whole
-        finally:
-            part.unlink(missing_ok=True)
+        write_whole(path, pieces)
         answer(
             {"job_id": job, **written_file(path), "table": table},
             f"the {table} of job {job} are in {path}",
@@ -91,7 +86,7 @@ def report(
         sys.stdout.buffer.write(content)
         return
     path = output or Path(f"{job}-report.html")
-    path.write_bytes(content)
+    write_whole(path, [content])
     answer({"job_id": job, **written_file(path)}, f"the report of job {job} is in {path}", as_json=as_json)
 
 

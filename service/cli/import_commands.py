@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.asking import AsJson, answer, written_file
+from service.cli.writing import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,7 +82,7 @@ def import_trials(
     trials = result.trials if len(plan.objectives) == 1 else ()
     content["imported"] = [trial.model_dump(mode="json") for trial in trials]
     try:
-        output.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        write_whole(output, [json.dumps(content, indent=2).encode(), b"\n"])
     except OSError as error:
         raise ServiceError(f"cannot write {output}: {error.strerror or error}") from error
     made = {

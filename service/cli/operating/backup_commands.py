@@ -10,6 +10,7 @@ import typer
 
 from service.cli.asking import AsJson, answer, say, say_json_content
 from service.cli.operating.here import DatabaseUrl, DataDir, read_settings
+from service.cli.writing import cleaning_up
 from service.evidence.in_words.wording import counted
 
 app = typer.Typer()
@@ -29,7 +30,8 @@ def backup(
     from service.store.backup import back_up
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
-    made = back_up(settings.resolved_database_url, file, overwrites=overwrite)
+    with cleaning_up():
+        made = back_up(settings.resolved_database_url, file, overwrites=overwrite)
     if as_json:
         say_json_content({"path": str(file), **asdict(made)})
         return
@@ -49,7 +51,8 @@ def restore(
     from service.store.backup import restore as restore_file
 
     settings = read_settings(data_dir=data_dir, database_url=database_url)
-    found = restore_file(settings.resolved_database_url, file, overwrites=overwrite)
+    with cleaning_up():
+        found = restore_file(settings.resolved_database_url, file, overwrites=overwrite)
     jobs = counted(found.num_jobs, "job")
     words = f"restored {jobs} at revision {found.revision}; `serve` or `migrate` brings them up to date"
     answer({"path": str(file), **asdict(found)}, words, as_json=as_json)

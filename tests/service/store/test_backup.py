@@ -149,6 +149,21 @@ def test_a_kill_in_the_middle_leaves_nothing_half(sqlite_database: Database, tmp
     assert not list(tmp_path.glob(".copy.*"))
 
 
+@pytest.mark.processes
+def test_a_command_that_is_told_to_end_removes_what_it_has_half_written_and_dies_of_the_signal(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    program = (
+        "import signal, sys; from service.cli.commands import main; from service.store import backup\n"
+        "backup._put = lambda *_, **__: signal.raise_signal(signal.SIGTERM)\n"
+        "main()"
+    )
+    command = ["backup", str(tmp_path / "copy"), "--database-url", sqlite_database.url]
+    told = subprocess.run([sys.executable, "-c", program, *command], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout, told.stderr) == (-signal.SIGTERM, "", "")
+    assert not list(tmp_path.glob("*copy*"))
+
+
 def test_the_commands_say_what_they_did_and_what_is_missing(sqlite_database: Database, tmp_path: Path) -> None:
     finished_job(sqlite_database)
     file = tmp_path / "copy"

@@ -1,0 +1,71 @@
+"""Files that commands write: whole, or not at all, whatever ends the command."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+_ENDING = (signal.SIGTERM, signal.SIGHUP)
+"""SIGINT is an exception anyway."""
+
+
+class _Told(BaseException):
+    """A signal has come."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
+    """Writes a file, which has its former content until all of it is there; a device or a pipe is written to.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("wb") as there:
+            there.writelines(pieces)
+        return
+    target = path.resolve()  # what a link points to
+    part = target.with_name(f"{target.name}.part")
+    with cleaning_up():
+        try:
+            with part.open("wb") as file:
+                file.writelines(pieces)
+            if target.exists():
+                shutil.copymode(target, part)
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextmanager
+def cleaning_up() -> Iterator[None]:
+    """Leaves the block by an exception when SIGTERM or SIGHUP comes, and only then ends the process by that signal, as
+    it would have at once. A signal that is ignored or handled otherwise stays so. To be used in the main thread."""
+    numbers = [number for number in _ENDING if signal.getsignal(number) is signal.SIG_DFL]
+    for number in numbers:
+        signal.signal(number, _raise)
+    told = None
+    try:
+        yield
+    except _Told as error:
+        told = error.number
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+    if told is not None:
+        signal.raise_signal(told)
+
+
+def _raise(number: int, _frame: FrameType | None) -> NoReturn:
+    for each in _ENDING:
+        if signal.getsignal(each) is _raise:
+            signal.signal(each, signal.SIG_IGN)  # a second one must not cut this short
+    raise _Told(number)

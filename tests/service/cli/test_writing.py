@@ -1,0 +1,43 @@
+"""Files that commands write are whole, or not there; what they are to replace stays meanwhile."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.cli.writing import write_whole
+
+
+def test_a_file_that_cannot_be_written_to_its_end_keeps_what_it_had(tmp_path: Path) -> None:
+    def pieces() -> Iterator[bytes]:
+        yield b"half"
+        raise OSError(28, "No space left on device")
+
+    path = tmp_path / "job.yaml"
+    path.write_text("precious")
+    path.chmod(0o600)
+    with pytest.raises(OSError, match="No space left"):
+        write_whole(path, pieces())
+    assert path.read_text() == "precious"
+    write_whole(path, [b"wh", b"ole"])
+    assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("whole", 0o600)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_link_and_a_device_stay_what_they_are(tmp_path: Path) -> None:
+    path, link, pipe = tmp_path / "file", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(path)
+    write_whole(link, [b"whole"])
+    assert (link.is_symlink(), path.read_text()) == (True, "whole")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, [b"whole"])
+        assert os.read(reader, 100) == b"whole"
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
