@@ -117,6 +117,7 @@ def _database(settings: Settings) -> Iterator[Finding]:
     from service.store.migrate import current_revision, is_current
     from service.store.repositories import WorkerRepository
     from service.store.session import DATABASE_ERRORS
+    from service.use_cases.keeping.unread import unread_jobs
 
     if settings.database_files and not any(Path(path).exists() for path in settings.database_files):
         yield Finding("database", Health.ABSENT, "is not there yet: `shampoo-tuner serve` makes it")
@@ -139,6 +140,10 @@ def _database(settings: Settings) -> Iterator[Finding]:
         with database.reading() as session:
             workers = WorkerRepository(session)
             alive, last = workers.alive_since(now - timedelta(seconds=settings.lease_seconds)), workers.last_heartbeat()
+            unread = unread_jobs(session)
+    for job_id, why in unread.items():
+        words = f"{job_id} cannot be read, nor pages and lists that show it ({why}): `shampoo-tuner delete` removes it"
+        yield Finding("job", Health.BROKEN, words)
     if alive:
         yield Finding("worker", Health.OK, f"{alive} alive")
     elif last is None:

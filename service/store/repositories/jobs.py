@@ -102,6 +102,10 @@ class JobRepository:
             statement = statement.where(Job.workload == workload)
         return list(self._session.scalars(statement))
 
+    def ids(self) -> list[str]:
+        """Of all jobs, the oldest first."""
+        return list(self._session.scalars(select(Job.id).where(_IS_THERE).order_by(Job.id)))
+
     def models(self, *, project: str | None) -> list[str]:
         """The names that users have given to their models; `project` None: in any."""
         statement = select(Job.model).where(Job.model.is_not(None), _IS_THERE, *_of_project(project))

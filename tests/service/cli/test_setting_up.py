@@ -9,11 +9,13 @@ from types import SimpleNamespace
 
 import pytest
 import yaml
+from sqlalchemy import text
 
 from service.cli.commands import app
 from service.store.session import Database
 from tests.service.cli.conftest import read_job
 from tests.support.service.commands import run
+from tests.support.service.scenarios import submit
 
 
 def test_a_first_job_file_is_accepted_as_it_is(url: str, tmp_path: Path) -> None:
@@ -103,6 +105,12 @@ def test_doctor_has_a_line_for_each_part(sqlite_database: Database, tmp_path: Pa
     as_json = json.loads(run("doctor", "--json", *options).stdout)["items"]
     health = {each["part"]: each["health"] for each in as_json}
     assert (health["python"], health["database"], health["worker"]) == ("ok", "ok", "absent")
+    submit(sqlite_database)
+    job_id = submit(sqlite_database)
+    with sqlite_database.writing() as session:
+        session.execute(text("UPDATE jobs SET specification = '{' WHERE id = :job"), {"job": job_id})
+    (unread,) = (line for line in run("doctor", *options).stdout.splitlines() if line.split()[1] == "job")
+    assert unread.startswith(f"BROKEN  job          {job_id} cannot be read")
     tmp_path.chmod(0o755)
     broken = run("doctor", *options)
     assert (broken.exit_code, "BROKEN  data" in broken.stdout) == (1, True), broken.stdout
