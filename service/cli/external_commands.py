@@ -38,6 +38,9 @@ def agent(
         try:
             for told in train_with_command(client, job, command, name=name, max_trials=max_trials):
                 say(told.text, err=told.is_fault)
+        except KeyboardInterrupt:
+            say("told to end: the trial is released", err=True)
+            raise
         except Terminated as error:
             say("told to end: the trial is released", err=True)
             raise typer.Exit(128 + error.number) from None

@@ -75,6 +75,7 @@ def test_a_command_ends_with_ctrl_c_and_with_the_terminal(
         os.close(ours)
     assert saved.exists()
     assert process.returncode == 128 + number, told
+    assert told.strip().endswith("told to end: the trial is released")
 
 
 DEFAULTS: Mapping[signal.Signals, Callable[[int, FrameType | None], Any] | signal.Handlers] = {
