@@ -16,6 +16,7 @@ from service.domain import DEFAULT_PROJECT, JobState
 from service.store.models import AuditEntry, Job, Project, SigningKey, Token, Trial
 from service.store.repositories.code import CodeRepository
 from service.store.repositories.deletions import DeletionRepository
+from service.store.session import UNREADABLE_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +71,13 @@ class ProjectRepository:
         own, is_running = (Job.project == name, Job.deleted_at.is_(None)), Job.state == JobState.RUNNING
         spent = self._session.scalar(select(func.sum(Job.spent_device_seconds)).where(*own, ~is_running)) or 0.0
         of_trials = select(func.sum(Trial.spent_seconds)).where(Trial.job_id == Job.id).scalar_subquery()
-        for job, seconds in self._session.execute(select(Job, of_trials).where(*own, is_running)):
-            spent += (seconds or 0.0) * job.specification.resources.workers_per_trial
+        running = select(Job.id, Job.spent_device_seconds, of_trials).where(*own, is_running)
+        for job_id, spent_before, seconds in self._session.execute(running).all():
+            try:
+                job = self._session.get_one(Job, job_id)
+                spent += (seconds or 0.0) * job.specification.resources.workers_per_trial
+            except UNREADABLE_ROWS:  # or no job of any project could begin
+                spent += spent_before
         return (spent + DeletionRepository(self._session).rank_seconds(name)) / 3600
 
     def stored_bytes(self, name: str) -> int:

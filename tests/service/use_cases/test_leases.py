@@ -9,7 +9,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import text
 
-from service.domain import FailureReason, JobState, TrialState
+from service.access.projects import Quotas, change_project
+from service.domain import DEFAULT_PROJECT, FailureReason, JobState, TrialState
 from service.errors import LeaseLost
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
@@ -241,6 +242,8 @@ def test_a_job_that_cannot_be_read_fails_with_the_reason_and_can_be_deleted_and_
     sqlite_database: Database, how: str
 ) -> None:
     database = sqlite_database
+    with database.writing() as session:  # which has a claim add up what other jobs have spent
+        change_project(session, DEFAULT_PROJECT, Quotas(max_device_hours=1.0), fields=("max_device_hours",))
     damages = [("jobs", "specification", '{"workload": 1}'), ("jobs", "tags", "{"), ("trials", "created_at", "once")]
     for table, column, content in damages[:2] if how == "it is claimed" else damages:
         lease = claimed_job(database)
