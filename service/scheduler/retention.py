@@ -7,7 +7,8 @@ import threading
 from datetime import timedelta
 
 from service.clock import Clock, utc_now
-from service.store.session import DATABASE_ERRORS, Database
+from service.store.repositories import JobRepository
+from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database
 from service.use_cases.keeping.retention import next_to_thin, thin
 
 LOOK_SECONDS = 600.0
@@ -42,8 +43,14 @@ def thin_next(database: Database, *, after_days: float, gone: threading.Event, c
         return None
     number, is_done = -1, False
     while not is_done and not gone.wait(PAUSE_SECONDS):
-        with database.writing() as session:
-            step = thin(session, job_id, after_number=number, now=clock())
+        try:
+            with database.writing() as session:
+                step = thin(session, job_id, after_number=number, now=clock())
+        except UNREADABLE_ROWS as error:  # or it would be found again each time, and no other
+            logger.warning("the history of job %s stays, as its rows cannot be read: %s", job_id, error)
+            with database.writing() as session:
+                JobRepository(session).mark_thinned(job_id, clock())
+            return job_id
         number, is_done = step.after_number, step.is_done
     if is_done:
         logger.info("thinned the history of job %s", job_id)

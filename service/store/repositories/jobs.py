@@ -171,6 +171,9 @@ class JobRepository:
         )
         return self._session.scalar(statement.order_by(Job.finished_at, Job.id).limit(1))
 
+    def mark_thinned(self, job_id: str, now: datetime) -> None:
+        self._session.execute(update(Job).where(Job.id == job_id).values(thinned_at=now))
+
     def leased_to(self, worker_id: str, *, external: bool | None = None) -> list[tuple[str, int]]:
         """The running jobs whose leases `worker_id` holds, each with its last claim; `external`: see above."""
         statement = select(Job.id, Job.attempt).where(Job.lease_worker_id == worker_id, Job.state == JobState.RUNNING)

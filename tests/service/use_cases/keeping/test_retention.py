@@ -6,6 +6,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+from sqlalchemy import text
 
 from service.domain import Direction, Phase, TrialState
 from service.scheduler.retention import thin_next
@@ -13,7 +14,7 @@ from service.store.repositories import EventRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.keeping.retention import SHARES, kept_steps, next_to_thin, thin
 from service.use_cases.run import finish_job
-from service.use_cases.steer import change_budget, resume_job
+from service.use_cases.steer import cancel_job, change_budget, resume_job
 from tests.support.service.scenarios import (
     NOW,
     Clock,
@@ -22,6 +23,7 @@ from tests.support.service.scenarios import (
     end_trial,
     measure_curve,
     repeat_trial,
+    submit,
 )
 
 
@@ -77,6 +79,17 @@ def test_an_old_job_is_thinned_once_and_a_recommended_trial_keeps_all(database: 
         assert {"job.state", "job.recommendation"} <= kinds
         assert not {"trial.measured", "trial.state"} & kinds
     assert thin_next(database, after_days=1, gone=gone, clock=clock) is None
+
+
+def test_a_job_that_cannot_be_read_keeps_no_other_from_being_thinned(sqlite_database: Database) -> None:
+    jobs, clock, gone = [submit(sqlite_database) for _ in range(2)], Clock(), threading.Event()
+    with sqlite_database.writing() as session:
+        for job_id in jobs:
+            cancel_job(session, job_id, now=NOW)
+        session.execute(text("UPDATE jobs SET tags = '{' WHERE id = :job"), {"job": jobs[0]})
+    clock.advance(100_000)
+    found = [thin_next(sqlite_database, after_days=1, gone=gone, clock=clock) for _ in range(3)]
+    assert found == [*jobs, None]
 
 
 def test_a_job_that_goes_on_is_left_as_it_is(sqlite_database: Database) -> None:
