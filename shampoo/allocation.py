@@ -24,7 +24,7 @@ from shampoo.group_rules import is_trained, require_params
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
-from shampoo.state.transfer import require_same_layout, take_blocks
+from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
 
 States = MutableMapping[Tensor, dict[str, Any]]
 """The state of an optimizer, by parameter."""
@@ -126,11 +126,14 @@ class Allocation:
         if any(one.h.low_precision_weights == "master" for one in members):
             self._fill_masters({self.plan.of(param) for one in members for param in one.params})
 
-    def restore(self, members: Sequence[GroupMembers], state: States, settled: Settled | None) -> None:
-        """Makes the state of registered parameters, with owners that were chosen before, to be written to."""
+    def restore(
+        self, members: Sequence[GroupMembers], state: States, settled: Settled | None, saved: Mapping[Tensor, Any]
+    ) -> None:
+        """Makes the state of registered parameters, with owners that were chosen before, as it was saved."""
         self.plan.adopt(self.plan.propose([(one.params, one.h) for one in members], settled))
         for one in members:
             self._add_group(one, state)
+        self._copy([(saved[param], state[param]) for one in members for param in one.params])
 
     def thaw(self, h_of: Callable[[int], Hyperparameters], state: States, also: Set[Tensor] = frozenset()) -> None:
         """Makes the state of parameters that are trained by now, and had none; the same on all ranks.
@@ -158,7 +161,37 @@ class Allocation:
         for _, param in found:
             del self.frozen[param]
 
-    def thaw_saved(
+    def snapshot(self, held: Mapping[int, tuple[Tensor, dict[str, Any]]]) -> dict[int, dict[str, Any]]:
+        """What a checkpoint holds of parameters that are not frozen, in memory of its own, under the same keys.
+
+        Args:
+            held: parameters with their states, by their keys.
+        """
+        found: dict[int, dict[str, Any]] = {}
+        for key, (param, of_param) in held.items():
+            # Nothing of what others own has an entry, too, without which torch's `set_state_dict` refuses the state.
+            if param not in self.frozen:
+                name = self.plan.part_name(param) if of_param else None
+                own = own_memory({**of_param, **self.plan.blocks(param)}) if of_param else {}
+                found[key] = own if name is None else {name: own}
+        return found
+
+    def load(
+        self,
+        keys: Mapping[Tensor, Any],
+        saved: Mapping[Any, Mapping[str, Any]],
+        h_of: Callable[[int], Hyperparameters],
+        state: States,
+    ) -> None:
+        """Takes over the states in a checkpoint, by the keys of parameters; all are checked before one is written.
+
+        Raises:
+            ValueError: as `_thaw_saved` and `_pairs_to_copy`.
+        """
+        self._thaw_saved({param: key for param, key in keys.items() if saved.get(key)}, h_of, state)
+        self._copy(self._pairs_to_copy(keys, saved, state))
+
+    def _thaw_saved(
         self, saved_as: Mapping[Tensor, object], h_of: Callable[[int], Hyperparameters], state: States
     ) -> None:
         """The same for parameters that have a state in a checkpoint, given with their keys there.
@@ -189,7 +222,7 @@ class Allocation:
                 found[index] = {name: by_number[int(name.rpartition(".")[2])] for name in state[param] if "." in name}
         return found
 
-    def pairs_to_copy(
+    def _pairs_to_copy(
         self, keys: Mapping[Tensor, Any], saved: Mapping[Any, Mapping[str, Any]], state: States
     ) -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
         """The state in a checkpoint and here of each parameter that this rank has a state of.
@@ -224,11 +257,13 @@ class Allocation:
             pairs.append((source, target))
         return pairs
 
-    def look_at_refreshes(self) -> None:
-        """Brings every bucket's `all_refreshed` up to date."""
+    def _copy(self, pairs: Iterable[tuple[Mapping[str, Any], dict[str, Any]]]) -> None:
+        for source, target in pairs:
+            copy_state(source, target)
         for bucket in self.buckets():
             bucket.look_at_refreshes()
 
+    @torch.inference_mode(False)  # what is made in that mode can never be written to outside of it
     def _add_group(self, members: GroupMembers, state: States) -> None:
         for number, stepped in self.plan.by_round(members.params).items():
             buckets = make_buckets(stepped, members.h)

@@ -38,7 +38,7 @@ from shampoo.group_rules import (
 )
 from shampoo.hyperparameters import NAMES, SHARING, Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.state.transfer import copy_state, own_memory
+from shampoo.state.transfer import own_memory
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.group_step import GroupStep
 from shampoo.step.weights import gradient_of
@@ -200,6 +200,8 @@ class Shampoo(Optimizer):
         self._step_uncompiled(self)
         return loss
 
+    @torch.inference_mode(False)  # scratch memory and state outlast that mode, which would forbid to write to them
+    @torch.no_grad()
     def _step_everything(self) -> None:
         self._follow_parameters()
         # All groups are checked before the first one moves.
@@ -313,15 +315,9 @@ class Shampoo(Optimizer):
         all ranks together fits any number of them; see `distributed_state_dict`.
         """
         self._follow_parameters()
-        packed, plan = super().state_dict(), self._allocation.plan
+        packed = super().state_dict()
         params = [param for group in self.param_groups for param in group["params"]]
-        state: dict[int, dict[str, Any]] = {}
-        for key, held in packed["state"].items():
-            # Nothing of what others own has an entry, too, without which torch's `set_state_dict` refuses the state.
-            if params[key] not in self._allocation.frozen:
-                name = plan.part_name(params[key]) if held else None
-                own = own_memory({**held, **plan.blocks(params[key])}) if held else {}
-                state[key] = own if name is None else {name: own}
+        state = self._allocation.snapshot({key: (params[key], held) for key, held in packed["state"].items()})
         # Of `initial_lr`, too, which schedules keep as it was given.
         groups = [{name: as_number(value) for name, value in group.items()} for group in packed["param_groups"]]
         return {**packed, "state": state, "param_groups": groups}
@@ -345,16 +341,11 @@ class Shampoo(Optimizer):
             for group, saved in zip(self.param_groups, of_groups, strict=True)
             for param, key in zip(group["params"], saved["params"], strict=True)
         }
-        saved_as = {param: key for param, key in keys.items() if state_dict["state"].get(key)}
-        self._allocation.thaw_saved(saved_as, self._hyperparameters, self.state)
-        pairs = self._allocation.pairs_to_copy(keys, state_dict["state"], self.state)
-        for source, target in pairs:
-            copy_state(source, target)
+        self._allocation.load(keys, state_dict["state"], self._hyperparameters, self.state)
         for group, saved in zip(self.param_groups, of_groups, strict=True):
             # Which ranks step a parameter is no part of the state.
             group.update({name: value for name, value in saved.items() if name not in ("params", *SHARING)})
             group["betas"] = tuple(group["betas"])
-        self._allocation.look_at_refreshes()
         torch_internals.after_loading(self)
 
     def distributed_state_dict(self) -> dict[str, Any]:
@@ -403,9 +394,5 @@ class Shampoo(Optimizer):
             self._take_in(number, lambda param: bool(saved[param]) or param in owned)
             for number in range(len(self.param_groups))
         ]
-        self._allocation.restore(members, self.state, settled)
-        for one in members:
-            for param in one.params:
-                copy_state(saved[param], self.state[param])
+        self._allocation.restore(members, self.state, settled, saved)
         self._is_allocated = True
-        self._allocation.look_at_refreshes()

@@ -182,6 +182,7 @@ def _members(group: Mapping[str, Any]) -> list[tuple[Tensor, Factor | None]]:
     return [(factor.param, factor) for factor in factors_of(group["params"])]
 
 
+@torch.inference_mode(False)  # what is made in that mode can never be written to outside of it
 def _new_state(param: Tensor, factor: Factor | None) -> dict[str, Any]:
     return new_plain_state(param) if factor is None else factor.new_state()
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from shampoo import Shampoo
+from shampoo import LoraRite, Shampoo
 from shampoo.hyperparameters import DEFAULTS
 from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
@@ -103,6 +103,25 @@ def test_a_parameter_belongs_to_one_group_once() -> None:
     with pytest.raises(ValueError, match="more than one"):
         optimizer.add_param_group({"params": [param]})
     assert len(optimizer.param_groups) == 1
+
+
+@pytest.mark.parametrize("kind", [Shampoo, LoraRite])
+def test_what_is_built_or_stepped_in_inference_mode_trains_outside_of_it(kind: Any) -> None:
+    params, others = parameters([(4, 4), (4, 4)]), parameters([(4, 4), (4, 4)])
+    for group in (params, others):
+        group[1].requires_grad_(False)
+    with torch.inference_mode():
+        optimizer = kind(params)
+    other = kind(others)
+    for one in (params[1], others[1]):  # thawed by the next step
+        one.requires_grad_(True)
+    train(other, others, range(3))
+    for step in range(3):
+        for param, gradient in zip(params, gradients_like(params, step=step), strict=True):
+            param.grad = gradient
+        with torch.inference_mode(step == 0):
+            optimizer.step()
+    assert all(torch.equal(a, b) for a, b in zip(params, others, strict=True))
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
