@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,11 @@ from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters, P
 # torch's schedules keep there.
 _OTHER_KEYS = frozenset({"params", "param_names", "name", "peak_lr"})
 KEYS_OF_SCHEDULES = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"})
+KEYS_OF_WRAPPERS = frozenset(
+    {"lr_scale", "lr_mult", "wd_mult", "lr_multiplier", "wd_multiplier", "is_last_layer", "rho", "adaptive"}
+)
+"""What others give a group for themselves before the optimizer is built: timm, Megatron and DINOv2 factors of their
+schedules, SAM the radius of its ascent."""
 _OTHER_OPTIMIZERS: Mapping[str, str] = {
     "amsgrad": "torch.optim.AdamW or Adam",
     "dampening": "torch.optim.SGD",
@@ -27,6 +33,9 @@ _OTHER_OPTIMIZERS: Mapping[str, str] = {
 }
 """By a key of their groups that ours do not have."""
 _ADVICE: Mapping[str, str] = {
+    **dict.fromkeys(("learning_rate", "learningrate"), "did you mean 'lr'?"),
+    "wd": "did you mean 'weight_decay'?",
+    "block_size": "did you mean 'max_preconditioner_dim'?",
     "eps": "did you mean 'epsilon', the damping of factors? AdamW's eps is 'grafting_epsilon'",
     "maximize": "minimize the negative loss",
     **dict.fromkeys(
@@ -39,7 +48,7 @@ _OLDEST = frozenset({"lr", "preconditioner"})
 """Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
 _ABSENT = object()
 """In place of a hyperparameter that a group lacks."""
-_KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES
+_KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES | KEYS_OF_WRAPPERS
 
 
 class CheckedHyperparameters:
@@ -67,8 +76,12 @@ class CheckedHyperparameters:
         return h
 
 
-def require_known_keys(group: Mapping[str, Any]) -> None:
+def require_known_keys(group: Mapping[str, Any], *, is_live: bool = False) -> None:
     """Checks the keys of a group.
+
+    Args:
+        is_live: the optimizer holds it already, or a checkpoint. Then a key that resembles no hyperparameter is no
+            setting of ours with an error in it, but what a wrapper keeps there for itself.
 
     Raises:
         ValueError: there are no parameters, or a key is no hyperparameter; the message has the nearest that is one.
@@ -77,8 +90,9 @@ def require_known_keys(group: Mapping[str, Any]) -> None:
         raise ValueError(f"a parameter group must have the key 'params', got {sorted(group)}")
     if group.keys() <= _KNOWN_KEYS:
         return
-    name = next(name for name in group if name not in _KNOWN_KEYS)
-    raise ValueError(f"unknown hyperparameter {name!r} = {group[name]!r}{_hint(name)}")
+    for name in group:
+        if name not in _KNOWN_KEYS and not (is_live and _advice(name) is None):
+            raise ValueError(f"unknown hyperparameter {name!r} = {group[name]!r}{_hint(name)}")
 
 
 def refuse_arguments(unknown: Mapping[str, object]) -> None:
@@ -93,10 +107,15 @@ def refuse_arguments(unknown: Mapping[str, object]) -> None:
 
 
 def _hint(name: object) -> str:
+    return _advice(name) or f" (known: {', '.join(NAMES)})"
+
+
+@functools.cache  # a step asks for each key of a wrapper
+def _advice(name: object) -> str | None:
     if name in _ADVICE:
         return f", {_ADVICE[str(name)]}"
     nearest = difflib.get_close_matches(str(name), NAMES, n=1)
-    return f", did you mean {nearest[0]!r}?" if nearest else f" (known: {', '.join(NAMES)})"
+    return f", did you mean {nearest[0]!r}?" if nearest else None
 
 
 def is_trained(param: Tensor) -> bool:
@@ -206,10 +225,10 @@ def require_fit(group: Mapping[str, Any], h: Hyperparameters, built: Mapping[str
     hyperparameters of the structure `built`.
 
     Raises:
-        ValueError: a key is unknown, a value has no effect on these parameters or does not fit the state, or
-            independent weight decay lacks its reference.
+        ValueError: a key resembles a hyperparameter and is none, a value has no effect on these parameters or does not
+            fit the state, or independent weight decay lacks its reference.
     """
-    require_known_keys(group)
+    require_known_keys(group, is_live=True)
     require_effect_of_distributed(group["params"], h)
     require_structure(h, built)
     require_peak_lr(h, group["peak_lr"])
@@ -254,7 +273,7 @@ def saved_groups(
     if sizes != saved_sizes:
         raise ValueError(f"checkpoint has groups of {saved_sizes} parameters, the optimizer of {sizes}")
     for group, structure in zip(saved, structures, strict=True):
-        require_known_keys(group)
+        require_known_keys(group, is_live=True)
         h = Hyperparameters.of_group(group)
         require_structure(h, {name: value for name, value in structure.items() if name not in SHARING})
     return saved

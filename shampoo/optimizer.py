@@ -186,7 +186,7 @@ class Shampoo(Optimizer):
 
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
-                group holds a key that is no hyperparameter; nothing has moved then.
+                group holds a key that resembles one and is none; nothing has moved then.
             RuntimeError: a gradient is sparse or does not lie as its parameter, or a parameter is another one, or has
                 another shape, dtype or device than when its state was made, and nothing has moved then; or another rank
                 did not take part, and the weights are lost.

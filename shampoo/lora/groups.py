@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from shampoo.distributed.layout import is_dtensor
-from shampoo.group_rules import KEYS_OF_SCHEDULES, checked_tensors
+from shampoo.group_rules import KEYS_OF_SCHEDULES, KEYS_OF_WRAPPERS, checked_tensors
 from shampoo.lora.hyperparameters import NAMES, LoraRiteHyperparameters
 
 FACTOR_NAMES: Mapping[str, str] = {
@@ -19,7 +20,7 @@ FACTOR_NAMES: Mapping[str, str] = {
 }
 """The part of a first factor's name that says what it is, and that of the second one's: peft's, and torchtune's."""
 
-_KNOWN_KEYS = frozenset(NAMES) | {"params", "param_names", "name"} | KEYS_OF_SCHEDULES
+_KNOWN_KEYS = frozenset(NAMES) | {"params", "param_names", "name"} | KEYS_OF_SCHEDULES | KEYS_OF_WRAPPERS
 
 
 def lora_param_groups(model: nn.Module) -> list[dict[str, Any]]:
@@ -71,14 +72,14 @@ def _pairs_of(named: Mapping[str, nn.Parameter]) -> list[tuple[nn.Parameter, nn.
     return found
 
 
-def require_known_keys(group: Mapping[str, Any]) -> None:
-    """Checks the keys of a group.
+def require_known_keys(group: Mapping[str, Any], *, is_live: bool = False) -> None:
+    """Checks the keys of a group; of a live one as `shampoo.group_rules.require_known_keys` does.
 
     Raises:
         ValueError: one is no hyperparameter; the message has the nearest that is one.
     """
     for name, value in group.items():
-        if name not in _KNOWN_KEYS:
+        if name not in _KNOWN_KEYS and not (is_live and _nearest(name) is None):
             raise ValueError(f"unknown hyperparameter {name!r} = {value!r}{_hint(name)}")
 
 
@@ -93,8 +94,13 @@ def refuse_arguments(unknown: Mapping[str, object]) -> None:
 
 
 def _hint(name: object) -> str:
-    nearest = difflib.get_close_matches(str(name), NAMES, n=1)
-    return f", did you mean {nearest[0]!r}?" if nearest else f" (known: {', '.join(NAMES)})"
+    nearest = _nearest(name)
+    return f" (known: {', '.join(NAMES)})" if nearest is None else f", did you mean {nearest!r}?"
+
+
+@functools.cache  # a step asks for each key of a wrapper
+def _nearest(name: object) -> str | None:
+    return next(iter(difflib.get_close_matches(str(name), NAMES, n=1)), None)
 
 
 def require_params(params: Sequence[object], *, paired: bool) -> None:
@@ -148,5 +154,5 @@ def require_saved_groups(saved: Sequence[Mapping[str, Any]], groups: Sequence[Ma
     if sizes != saved_sizes:
         raise ValueError(f"checkpoint has groups of (parameters, paired) {saved_sizes}, the optimizer of {sizes}")
     for group in saved:
-        require_known_keys(group)
+        require_known_keys(group, is_live=True)
         LoraRiteHyperparameters.of_group(group)

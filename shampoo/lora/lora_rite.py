@@ -126,7 +126,7 @@ class LoraRite(Optimizer):
         stacks: list[tuple[LoraRiteHyperparameters, FactorStack]] = []
         plain: list[tuple[LoraRiteHyperparameters, Tensor]] = []
         for h, group in zip(checked, self.param_groups, strict=True):
-            require_known_keys(group)
+            require_known_keys(group, is_live=True)
             members = [(param, factor) for param, factor in _members(group) if param.grad is not None]
             for param, factor in members:
                 if not self.state[param]:  # thawed

@@ -106,6 +106,18 @@ def test_a_parameter_belongs_to_one_group_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [Shampoo, LoraRite])
+def test_keys_that_wrappers_keep_in_groups_are_no_settings(kind: Any) -> None:
+    given = {"lr_scale": 0.5, "rho": 0.05, "adaptive": False}  # timm's and SAM's, before the optimizer is built
+    (param,) = parameters([(4, 4)])
+    optimizer = kind([{"params": [param], **given, **({"paired": False} if kind is LoraRite else {})}])
+    optimizer.param_groups[0]["counter"] = 0  # Lookahead's, later
+    train(optimizer, [param], range(1))
+    saved = optimizer.state_dict()
+    assert {**given, "counter": 0}.items() <= saved["param_groups"][0].items()
+    optimizer.load_state_dict(saved)
+
+
+@pytest.mark.parametrize("kind", [Shampoo, LoraRite])
 def test_what_is_built_or_stepped_in_inference_mode_trains_outside_of_it(kind: Any) -> None:
     params, others = parameters([(4, 4), (4, 4)]), parameters([(4, 4), (4, 4)])
     for group in (params, others):
@@ -141,6 +153,10 @@ def test_an_illegal_hyperparameter_of_any_group_moves_no_group(name: str) -> Non
     with pytest.raises(ValueError, match="'precond_freq' = 3, did you mean 'precondition_frequency'"):
         train(optimizer, params, range(1))
     del group["precond_freq"]
+    group["learning_rate"] = 0.1
+    with pytest.raises(ValueError, match=r"'learning_rate' = 0\.1, did you mean 'lr'"):
+        train(optimizer, params, range(1))
+    del group["learning_rate"]
     assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
     assert [optimizer.state[param]["step"] for param in params] == [0, 0]
     train(optimizer, params, range(1))
