@@ -18,6 +18,7 @@ from shampoo.averaging.batches import Batch, averaging_dtype, batches, copies, u
 from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_lerp, foreach_lerp_, foreach_sub, foreach_sub_
 
 
+@torch.inference_mode(False)  # what is made in that mode can never be written to outside of it
 def new_state(param: Tensor, arguments: AveragingArguments) -> dict[str, Any]:
     """The state of a parameter that has not been stepped; `z` and `x` have its shape and strides, at least float32.
 

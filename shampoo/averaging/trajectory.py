@@ -13,6 +13,7 @@ from shampoo.averaging.batches import averaging_dtype, batches, copies, upcast
 from shampoo.torch_internals import foreach_lerp_
 
 
+@torch.inference_mode(False)  # what is made in that mode can never be written to outside of it
 def new_state(param: Tensor, arguments: AveragingArguments) -> dict[str, Any]:
     """The state of a parameter that has not been looked at.
 

@@ -60,6 +60,19 @@ def test_ema_without_warm_up_equals_torch_averaged_model() -> None:
     assert_close(averaged(optimizer, params), list(stock.module.parameters()), atol=1e-14)
 
 
+@pytest.mark.parametrize(("method", "arguments"), [("ema", {"decay": 0.9}), ("lawa", {}), ("schedule_free", {})])
+def test_what_is_built_in_inference_mode_averages_outside_of_it(method: AveragingMethod, arguments: Any) -> None:
+    params, others = parameters([(4, 4)]), parameters([(4, 4)])
+    with torch.inference_mode():
+        optimizer = WeightAveraging(Shampoo(params), method, **arguments)
+    other = WeightAveraging(Shampoo(others), method, **arguments)
+    train(optimizer, params, range(3))
+    train(other, others, range(3))
+    optimizer.eval()
+    other.eval()
+    assert torch.equal(params[0], others[0])
+
+
 def test_lawa_is_the_mean_of_the_last_snapshots() -> None:
     params, plain = parameters(SHAPES), parameters(SHAPES)
     optimizer = WeightAveraging(torch.optim.AdamW(params), "lawa", num_snapshots=3, update_frequency=4)
