@@ -11,6 +11,7 @@ import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -201,6 +202,10 @@ class Newest:
                 waiter.set_result(None)
 
 
+def _is_there(job_id: str, session: Session) -> bool:
+    return JobRepository(session).project_of(job_id) is not None
+
+
 async def _stream(
     reader: StreamReader, after: int, newest: int, job_id: str | None, *, is_over: bool = False
 ) -> AsyncIterator[bytes]:
@@ -218,9 +223,12 @@ async def _stream(
         has_caught_up, newest = False, 0
         while not feed.events.closed:
             earlier, newest, recent = newest, feed.events.newest, feed.recent
-            if newest < earlier:
+            went_back = newest < earlier
+            if went_back:
                 after = min(after, newest)
             try:
+                if went_back and job_id is not None and not await feed.read(partial(_is_there, job_id)):
+                    return  # an older database does not have the job: its reader asks again, and is answered 404
                 if not await reader.is_let_in():
                     return
                 project = reader.project if job_id is None else None

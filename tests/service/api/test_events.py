@@ -102,9 +102,11 @@ def test_open_streams_go_on_in_an_older_database_that_takes_the_place_of_theirs(
     file, backup = str(make_url(sqlite_database.url).database), tmp_path / "backup.sqlite3"
     lease = claimed_job(sqlite_database)
     _copied(file, backup)
+    later_job = submit(sqlite_database)
     with (
         _open(impatient_http, "/v1/events") as all_jobs,
         _open(impatient_http, f"/v1/jobs/{lease.job_id}/events?after={_stored(sqlite_database)[-1]}") as one_job,
+        _open(impatient_http, f"/v1/jobs/{later_job}/events") as missing_job,
     ):
         run_trial(sqlite_database, lease, 0, 0.5)
         lost = _stored(sqlite_database)[-1]
@@ -113,6 +115,7 @@ def test_open_streams_go_on_in_an_older_database_that_takes_the_place_of_theirs(
                 pass
         _copied(backup, file)
         time.sleep(3 * events.POLL_SECONDS)  # until the service has looked
+        assert {event["job_id"] for event in missing_job} == {later_job}  # it has ended: there is no such job
         with _open(impatient_http, "/v1/events", last_event_id=lost) as late:
             told_before = _stored(sqlite_database)
             submit(sqlite_database)
