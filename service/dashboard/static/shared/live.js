@@ -1,6 +1,7 @@
 // Keeps a page true while things happen: listens to a stream of events and hands on what they said, at most twice a
 // second.
 
+import { keepFocus } from "./focus.js";
 import { hasEnded, onSession, request } from "./session.js";
 
 const KINDS = ["message", "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"];
@@ -149,10 +150,25 @@ export function follow(url, refresh, after = null) {
   open();
 }
 
-/** What is at an address of this site now, as a document; by default, the page that is open. Throws if it cannot. */
+/** Shows the page that says that there is no such thing: figures and buttons of what is gone would mislead. */
+function showGone(next) {
+  const section = next.querySelector("#main > section");
+  if (!section) throw new Error("this 404 is none of the service's own");
+  section.setAttribute("role", "alert");
+  keepFocus(() => document.getElementById("main").replaceChildren(document.importNode(section, true)));
+  document.title = next.title;
+}
+
+/**
+ * What is at an address of this site now, as a document; by default, the page that is open. Throws if it cannot; where
+ * there is nothing any more, the open page says so first.
+ */
 export async function fetchPage(address = location.href) {
   const response = await request(address, { headers: { Accept: "text/html" } });
-  if (response.status === 404) throw new Gone(`${address} is not there any more`);
+  if (response.status === 404) {
+    showGone(new DOMParser().parseFromString(await response.text(), "text/html"));
+    throw new Gone(`${address} is not there any more`);
+  }
   if (!response.ok) throw new Error(`${address}: ${response.status}`);
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
