@@ -51,6 +51,8 @@ const short = (value) => Number(value.toPrecision(7));
  */
 function drawnBars(bars, { hidden, picked }) {
   const shown = bars.filter(({ key }) => !hidden.has(key));
+  // From zero on, as the axis; a trial that began by another clock may lie before it.
+  const begin = shown.reduce((least, { span }) => Math.min(least, span[0]), 0);
   const end = shown.reduce((most, { span }) => Math.max(most, span[1]), 0);
   const isPicked = shown.some(({ trial }) => trial === picked);
   const data = [];
@@ -67,7 +69,7 @@ function drawnBars(bars, { hidden, picked }) {
     if (!own.length) continue;
     const found = { x: [], y: [], customdata: [], text: [] };
     for (const { span: [from, to], lane, trial, text } of own) {
-      const parts = Math.max(2, Math.ceil((VERTICES * (to - from)) / (end || 1)));
+      const parts = Math.max(2, Math.ceil((VERTICES * (to - from)) / (end - begin || 1)));
       for (let part = 0; part <= parts; part++) {
         found.x.push(from + ((to - from) * part) / parts);
         found.y.push(lane);

@@ -15,7 +15,7 @@ from playwright.sync_api import Page, Response, Route, expect
 from service.domain import TrialState
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_for_drawn, wait_until_live
-from tests.support.service.scenarios import begin_trial, claimed_job, fork_trial, measure_curve
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, fork_trial, measure_curve
 from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -114,6 +114,9 @@ def test_the_page_of_a_job_that_was_deleted_meanwhile_says_so_and_asks_no_more(
         client.delete(f"/v1/jobs/{running.job_id}").raise_for_status()
     page.evaluate(SET_HIDDEN, False)
     expect(page.locator("#stream")).to_have_text("deleted")
+    expect(page.get_by_role("alert")).to_contain_text("It may have been deleted")
+    expect(page.locator("main button")).to_have_count(0)
+    expect(page).to_have_title("Not found · shampoo-tuner")
     answers = Answers(page)
     page.wait_for_timeout(4000)
     assert answers.seen == []
@@ -153,7 +156,7 @@ def test_a_stream_that_has_long_been_silent_is_opened_anew(page: Page, running: 
 
 def test_the_timeline_and_the_forks_come_when_the_reader_does(page: Page, sqlite_database: Database) -> None:
     lease = claimed_job(sqlite_database)
-    begin_trial(sqlite_database, lease, 0)
+    begin_trial(sqlite_database, lease, 0, now=NOW - timedelta(days=36_500))  # by a clock that is far behind
     measure_curve(sqlite_database, lease, 0, {10: 3.0, 20: 2.0})
     fork_trial(sqlite_database, lease, 1, parent=0, step=20, lr=0.1)
     answers = Answers(page)
@@ -165,6 +168,7 @@ def test_the_timeline_and_the_forks_come_when_the_reader_does(page: Page, sqlite
     page.locator("#timeline").scroll_into_view_if_needed()
     wait_for_drawn(page, "timeline", {0, 1})
     wait_for_drawn(page, "forks", {0, 1})
+    assert page.evaluate("document.getElementById('timeline').data.flatMap(({ x }) => x).length") < 400
     section = page.get_by_role("region", name="Forks", exact=True)
     expect(section).to_be_visible()
     section.get_by_role("button", name="Forks: show as table").click()
