@@ -4,12 +4,14 @@ import { openDialog } from "../shared/dialogs.js";
 import { request, SessionEnded } from "../shared/session.js";
 import { chooseNone, chosenJobs, focusList } from "./choosing.js";
 
+/** `undo`: the action that takes it back; `isIdle(job)`: it changed nothing of a job as that was when it was chosen, so
+ * that there is nothing to take back. */
 const ACTIONS = {
-  pause: { verb: "Pause", done: "Paused", undo: "resume", told: "Trials keep their checkpoints, and go on from them." },
-  resume: { verb: "Resume", done: "Resumed", undo: "pause", told: "Paused jobs go on; finished ones, where budget is left." },
+  pause: { verb: "Pause", done: "Paused", undo: "resume", isIdle: ({ state }) => state === "paused", told: "Trials keep their checkpoints, and go on from them." },
+  resume: { verb: "Resume", done: "Resumed", undo: "pause", isIdle: ({ state }) => ["queued", "running"].includes(state), told: "Paused jobs go on; finished ones, where budget is left." },
   cancel: { verb: "Cancel", button: "Cancel jobs", done: "Cancelled", undo: null, told: "Running trials stop and end as cancelled. Finished trials stay.", isDanger: true },
-  archive: { verb: "Archive", done: "Archived", undo: "unarchive", told: "Lists leave them out; nothing else changes." },
-  unarchive: { verb: "Bring back", done: "Brought back", undo: "archive", told: "Lists show them again." },
+  archive: { verb: "Archive", done: "Archived", undo: "unarchive", isIdle: ({ isArchived }) => isArchived === true, told: "Lists leave them out; nothing else changes." },
+  unarchive: { verb: "Bring back", done: "Brought back", undo: "archive", isIdle: ({ isArchived }) => isArchived === false, told: "Lists show them again." },
 };
 const AT_ONCE = ["pause", "resume", "cancel"];
 /** The API does these to many jobs by one request. */
@@ -51,8 +53,9 @@ function tell(action, jobs, refused, shown) {
   note.querySelector("p").textContent = `${ACTIONS[action].done}: ${words}${told.length ? `; refused: ${told.length}` : ""}.`;
   note.querySelector("ul").replaceChildren(...items(told.map(([name, why]) => `${name}: ${why}`)));
   const undo = document.getElementById("undo");
-  undo.hidden = ACTIONS[action].undo === null || done.length === 0;
-  undo.onclick = () => act(ACTIONS[action].undo, done, shown);
+  const changed = ACTIONS[action].undo === null ? [] : done.filter((job) => !ACTIONS[action].isIdle(job));
+  undo.hidden = changed.length === 0;
+  undo.onclick = () => act(ACTIONS[action].undo, changed.map(({ id, name }) => ({ id, name })), shown);
   note.hidden = false;
 }
 

@@ -4,9 +4,9 @@ const bar = document.getElementById("chosen");
 const boxes = () => [...document.querySelectorAll('#jobs input[name="chosen"]')];
 const rows = () => boxes().filter((box) => box.checked).map((box) => box.closest("tr"));
 
-/** The chosen jobs of the page: id and name. */
+/** The chosen jobs of the page: id, name and, as the page shows them, state and whether they are archived. */
 export function chosenJobs() {
-  return rows().map((row) => ({ id: row.id, name: row.dataset.name }));
+  return rows().map(({ id, dataset }) => ({ id, name: dataset.name, state: dataset.state, isArchived: "archived" in dataset }));
 }
 
 /** Shows how many are chosen, and what can be done to them. */

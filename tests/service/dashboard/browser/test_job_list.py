@@ -46,9 +46,20 @@ def test_chosen_jobs_are_paused_brought_back_and_cancelled_after_a_question(
     expect(done.get_by_role("listitem")).to_contain_text("digits, first look: job")
     expect(page.locator(f"#{ids[0]}")).to_contain_text("paused")
     expect(chosen).to_be_hidden()
+    page.set_viewport_size({"width": 1280, "height": 300})
+    page.evaluate("scrollTo(0, 0)")
+    expect(done).to_be_in_viewport(ratio=1)  # however long the list is
+    page.set_viewport_size({"width": 1280, "height": 900})
     done.get_by_role("button", name="Undo").click()
     expect(done).to_contain_text("Resumed: 2 jobs.")
     expect(page.locator(f"#{ids[0]}")).to_contain_text("queued")
+    expect(done.get_by_role("button", name="Undo")).to_be_visible()
+
+    page.get_by_label("Choose <b>queued 0").check()
+    chosen.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog", name="Resume this job?").get_by_role("button", name="Resume").click()
+    expect(done).to_contain_text("Resumed: 1 job.")
+    expect(done.get_by_role("button", name="Undo")).to_be_hidden()  # it was in the queue already
 
     page.get_by_label("Choose digits, first look").check()
     chosen.get_by_role("button", name="Archive").click()
