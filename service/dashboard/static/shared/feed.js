@@ -1,6 +1,6 @@
 // What a chart has of the service: asked for whole, and then for what has come since.
 
-import { request } from "./session.js";
+import { refusal, request } from "./session.js";
 
 /**
  * `address(known)`: where to ask; with what is known, for what has come since; null: whole. `merge(known, answer)` gives
@@ -16,7 +16,7 @@ export function feed(address, merge) {
     const own = ++turn;
     isLoading ||= from === null;
     const response = await request(address(from));
-    if (!response.ok) throw new Error(`${response.url}: ${response.status}`);
+    if (!response.ok) throw new Error(`A chart could not be drawn: ${await refusal(response)}. Load the page again in a few seconds.`);
     const answer = await response.json();
     if (own !== turn) return false;
     isLoading = false;

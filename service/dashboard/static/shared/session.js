@@ -60,6 +60,12 @@ export async function request(address, options = {}) {
   return response;
 }
 
+/** Why the service refused what was asked of it, in its own words. */
+export async function refusal(response) {
+  const answer = await response.json().catch(() => ({}));
+  return answer.detail ?? answer.title ?? `the service answered ${response.status}`;
+}
+
 /** Finds out whether there is a session. */
 export async function look() {
   if (document.hidden) return;

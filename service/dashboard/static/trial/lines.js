@@ -2,7 +2,7 @@
 // searched here, and what is sought stands in the address.
 
 import { choose, chosen } from "../shared/address.js";
-import { hasEnded, look, onSession, request } from "../shared/session.js";
+import { hasEnded, look, onSession, refusal, request } from "../shared/session.js";
 
 const MOST = 2000;
 
@@ -70,9 +70,10 @@ export function lines(tell) {
     let response = null;
     try {
       response = await request(address, { headers: { Accept: "application/json" } });
-      if (!response.ok) throw new Error(response.status);
+      if (!response.ok) throw new Error(await refusal(response));
     } catch (error) {
-      found.textContent = `The search failed: ${error.message}.`;
+      const why = error.message.replace(/\.$/, "");
+      found.textContent = `Not all of it was looked through: ${why}. Ask again in a few seconds.`;
       return;
     }
     const { items } = await response.json();

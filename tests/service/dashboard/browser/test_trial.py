@@ -168,9 +168,14 @@ def test_a_variation_is_a_new_trial(page: Page, story: Story) -> None:
 
 
 @pytest.mark.usefixtures("address")
-def test_a_refused_variation_says_why(lenient_page: Page, story: Story) -> None:
+def test_a_refused_variation_and_search_say_why(lenient_page: Page, story: Story) -> None:
     page = lenient_page
     open_trial(page, story, 4)
+    page.route("**/logs?**", lambda route: route.fulfill(status=503, json={"detail": "others wait already"}))
+    page.get_by_label("Find").fill("loss")
+    page.get_by_role("button", name="Look through all of it").click()
+    told = "Not all of it was looked through: others wait already. Ask again in a few seconds."
+    expect(page.locator("#found")).to_have_text(told)
     page.get_by_role("button", name="Try a variation").click()
     page.get_by_role("dialog").get_by_label("lr", exact=True).fill("77")
     page.get_by_role("dialog").get_by_role("button", name="Try it").click()
