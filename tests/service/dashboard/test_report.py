@@ -103,7 +103,7 @@ def test_a_figure_is_drawn_in_the_coordinates_of_the_page() -> None:
     drawing = drawing_of({"data": [trace, dots], "layout": axes})
     assert drawing is not None
     steps, points = drawing.lines
-    assert steps.points == [(64.0, 278.0), (708.0, 278.0), (708.0, 10.0), (708.0, 10.0)]
+    assert steps.points == [(64.0, 278.0), (696.0, 278.0), (696.0, 10.0), (696.0, 10.0)]
     assert (points.points, points.is_dots) == ([(64.0, 144.0)], True)
     assert [key.name for key in drawing.keys] == ["a < b"]
     assert [tick.text for tick in drawing.y_ticks] == ["1", "1.5", "2", "2.5", "3"]
