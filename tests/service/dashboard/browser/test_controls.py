@@ -90,12 +90,12 @@ def test_a_running_job_is_paused_and_goes_on(page: Page, running: Story, sqlite_
     open_page(page, running)
     page.get_by_role("button", name="Pause", exact=True).click()
     expect(page.locator("#facts")).to_contain_text("pausing")
-    told = page.get_by_role("status").filter(has_text="The job is")  # for who does not see that the button changes
-    expect(told).to_have_text("The job is running, and is pausing. It can be resumed.")
+    told = page.get_by_role("status").filter(has_text="trials finished")  # for who does not see that the button changes
+    expect(told).to_have_text("running, pausing: 5 of 20 trials finished; it can be resumed")
     with sqlite_database.writing() as session:
         release_job(session, running.lease, now=datetime.now(UTC), crash=None)
     expect(page.locator("#facts")).to_contain_text("paused")
-    expect(told).to_have_text("The job is paused. It can be resumed.")
+    expect(told).to_have_text("paused: 5 of 20 trials finished; it can be resumed")
     expect(page.locator("#trial-5")).to_contain_text("queued")
     page.get_by_role("button", name="Resume").click()
     expect(page.locator("#facts")).to_contain_text("queued")
