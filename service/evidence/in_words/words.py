@@ -204,7 +204,7 @@ def _other_currency(comparison: CurrencyComparison, first: CurrencyComparison) -
     if comparison.value is None:
         return f"{where}: not known."
     if (comparison.value, comparison.baseline_value) == (first.value, first.baseline_value):
-        return f"{where}: the same."
+        return f"{where}: the same values and verdict."
     low, high = comparison.improvement_low, comparison.improvement_high
     told = f"{number(comparison.value)} against {number(comparison.baseline_value)} after {spending(comparison)}"
     if comparison.improvement is not None and low is not None and high is not None:

@@ -170,7 +170,7 @@ def test_the_other_currencies_stand_in_the_evidence_and_the_snippet() -> None:
     made = recommended(Currency.STEPS)
     lines = currency_lines(made.evidence)
     assert lines[0].startswith("In equal training time: worse, 0.5410 against 0.3070 after 3.0 s of training, -")
-    assert lines[1] == "At equal examples: the same."
+    assert lines[1] == "At equal examples: the same values and verdict."
     assert set(lines) <= set(evidence_lines(made.evidence))
     snippet = python_snippet(made).replace("\n#   ", " ")
     assert all(f"# {line}" in snippet for line in lines)
