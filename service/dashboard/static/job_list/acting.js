@@ -46,9 +46,15 @@ function items(texts) {
   return texts.map((text) => Object.assign(document.createElement("li"), { textContent: text }));
 }
 
+/** The names of jobs; where several have the same one, with the end of the id, as the list has it. */
+function namesOf(jobs) {
+  const isTwice = ({ id, name }) => jobs.some((other) => other.id !== id && other.name === name);
+  return jobs.map((job) => (isTwice(job) ? `${job.name} …${job.id.slice(-6)}` : job.name));
+}
+
 function tell(action, jobs, refused, shown) {
   const done = jobs.filter((_, index) => refused[index] === null);
-  const told = jobs.map(({ name }, index) => [name, refused[index]]).filter(([, why]) => why !== null);
+  const told = namesOf(jobs).map((name, index) => [name, refused[index]]).filter(([, why]) => why !== null);
   const words = `${done.length} ${done.length === 1 ? "job" : "jobs"}`;
   note.querySelector("p").textContent = `${ACTIONS[action].done}: ${words}${told.length ? `; refused: ${told.length}` : ""}.`;
   note.querySelector("ul").replaceChildren(...items(told.map(([name, why]) => `${name}: ${why}`)));
@@ -78,7 +84,7 @@ function ask(action) {
   const { verb, button, told, isDanger } = ACTIONS[action];
   document.getElementById("sure-title").textContent = `${verb} ${jobs.length === 1 ? "this job" : `these ${jobs.length} jobs`}?`;
   document.getElementById("sure-told").textContent = told;
-  dialog.querySelector(".names").replaceChildren(...items(jobs.map(({ name }) => name)));
+  dialog.querySelector(".names").replaceChildren(...items(namesOf(jobs)));
   const go = document.getElementById("go");
   go.textContent = button ?? verb;
   go.classList.toggle("danger", isDanger === true);
