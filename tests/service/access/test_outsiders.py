@@ -71,6 +71,7 @@ def test_an_address_is_what_a_proxy_may_name_and_nothing_else(
     assert entry.address == noted
 
 
+@pytest.mark.slow
 def test_who_only_reads_is_not_told_all_of_a_webhooks_address(sqlite_database: Database) -> None:
     """What follows the host is what lets anybody post there, of Slack's and many others."""
     ada, bob = (

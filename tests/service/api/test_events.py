@@ -96,6 +96,7 @@ def _copied(source: str | Path, target: str | Path) -> None:
         read.backup(written)
 
 
+@pytest.mark.slow
 def test_open_streams_go_on_in_an_older_database_that_takes_the_place_of_theirs(
     impatient_http: httpx.Client, sqlite_database: Database, tmp_path: Path
 ) -> None:
@@ -127,6 +128,7 @@ def test_open_streams_go_on_in_an_older_database_that_takes_the_place_of_theirs(
             assert [next(one_job)["id"] for _ in new[1:]] == new[1:]
 
 
+@pytest.mark.slow
 def test_a_stream_is_told_nothing_of_a_database_that_was_replaced_while_nobody_listened(
     impatient_http: httpx.Client, sqlite_database: Database, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_what_is_not_taken_is_refused_with_the_reason(sent: bytes, why: str) -> 
         taken(sent)
 
 
+@pytest.mark.slow
 def test_more_members_than_a_directory_of_code_has_are_refused() -> None:
     with pytest.raises(UnusableCode, match="beside the content"):
         taken(tar(*((f"d{number}", b"") for number in range(20_000)), kind=tarfile.DIRTYPE))

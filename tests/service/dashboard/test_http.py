@@ -281,6 +281,7 @@ def test_an_unknown_state_in_the_filter_is_refused(address: str) -> None:
     assert get(f"{address}/", params={"state": "asleep"}).status_code == 422
 
 
+@pytest.mark.slow
 def test_plotly_is_compressed_and_cached_for_good(address: str) -> None:
     url = f"{address}{PLOTLY_PATH}/{PLOTLY_FILE}"
     packed = get(url)

@@ -294,6 +294,7 @@ def test_the_snippet_runs_with_exactly_the_recommended_arguments(
 
 
 @pytest.mark.parametrize("optimizer", ["shampoo", "adamw", "muon"])
+@pytest.mark.slow
 def test_the_snippet_averages_weights_as_the_trial_did(optimizer: OptimizerName) -> None:
     averaging = AveragingConfig("ema", {"decay": 0.9})
     config = _config(optimizer, {"lr": 0.01}, averaging=averaging, precision="bfloat16", accumulation_steps=4)

@@ -149,6 +149,7 @@ def test_refreshing_in_threads_touches_no_process_global_state(name: str) -> Non
     name=st.sampled_from(sorted(MEMBERS)),
     max_dim=st.sampled_from([2, 3, 8, 16, 64]),
 )
+@pytest.mark.slow
 def test_parameters_of_any_shape_take_finite_steps(name: str, shapes: list[tuple[int, ...]], max_dim: int) -> None:
     params = parameters([*shapes, (3, 4)])
     before = snapshot(params)

@@ -49,6 +49,7 @@ def largest_deviation(
     [{}, {"clip_unmagnified_grad": None}, {"betas": (0.0, 0.9)}, {"betas": (0.9, 0.0)}, {"eps": 0.1}],
     ids=lambda changed: ", ".join(changed) or "as they are",
 )
+@pytest.mark.slow
 def test_steps_are_the_references(changed: dict[str, Any], zero: bool) -> None:
     # Rounding alone: about a hundred operations on numbers of one size.
     assert largest_deviation(pairs(*SHAPES, zero=zero), {**SETTINGS, **changed}) < 1e-10

@@ -51,6 +51,7 @@ def _adamw(params: list[Tensor]) -> Optimizer:
 
 
 @pytest.mark.parametrize("zero", [True, False])
+@pytest.mark.slow
 def test_the_path_of_the_product_does_not_depend_on_how_a_pair_is_turned_and_adamws_does(zero: bool) -> None:
     def deviation(make: Callable[[list[Tensor]], Optimizer]) -> float:
         given = pairs(*SHAPES, zero=zero)
@@ -65,6 +66,7 @@ def test_the_path_of_the_product_does_not_depend_on_how_a_pair_is_turned_and_ada
     assert deviation(_adamw) > 0.1
 
 
+@pytest.mark.slow
 def test_a_badly_scaled_pair_is_trained_as_well_as_a_good_one_and_further_than_by_adamw() -> None:
     # A is a thousand times as large as usual, and B as much smaller: AdamW's steps then hardly move one of the two.
     def loss(kind: type[LoraRite | AdamW], lr: float, scale: float) -> float:

@@ -94,6 +94,7 @@ def test_links_that_lead_nowhere_or_in_a_circle_are_passed_over(tmp_path: Path) 
     assert digest(path=str(linked)) == digest(path=str(without)) is not None
 
 
+@pytest.mark.slow
 def test_of_many_files_all_names_and_some_contents_count(tmp_path: Path) -> None:
     files = {f"{number:05d}": b"x" for number in range(2 * MAX_FILES)}
     before = digest(path=str(written(tmp_path / "a", files)))

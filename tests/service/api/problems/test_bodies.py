@@ -80,6 +80,7 @@ def test_unreadable_bodies_are_refused(http: httpx.Client) -> None:
         _assert_names(answer, 422, field)
 
 
+@pytest.mark.slow
 def test_half_a_surrogate_pair_in_a_name_is_refused_by_every_address_that_takes_json(
     sqlite_http: httpx.Client, sqlite_database: Database
 ) -> None:

@@ -208,6 +208,7 @@ def assert_scalable(config: dict[str, Any], unsaid: list[str]) -> None:
 
 @pytest.mark.parametrize("form", [Format.TORCH_MUON, Format.PYTORCH_OPTIMIZER])
 @pytest.mark.parametrize("beta3", [None, 0.81])
+@pytest.mark.slow
 def test_muon_takes_the_same_steps_up_to_bfloat16(form: Format, beta3: float | None) -> None:
     config = {"preconditioner": "spectral", "beta3": beta3, "weight_decay": 0.1, "product_dtype": "bfloat16"}
     cannot_say, ours, theirs = both(config, form)
