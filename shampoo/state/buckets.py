@@ -31,7 +31,7 @@ _MIN_CHUNK_BLOCKS = 4
 _MIN_GROUP_CHUNKS = 8
 """Into so many chunks a group is cut on the CPU even if that makes them smaller, for threads to share out."""
 _MIN_CHUNK_OPERATIONS = 150_000_000
-"""But not below these, about 4 ms of a thread: of smaller ones, threads wait for the interpreter (an MLP of 669,706
+"""But not below these, about 6 ms of a thread: of smaller ones, threads wait for the interpreter (an MLP of 669,706
 parameters took 0.96 of the time in chunks of 180 to 270 million, and 1.1 in such of half the size)."""
 _CACHE_LINE_ELEMENTS = 16
 """Of float32; of float64 two lines."""

@@ -1,16 +1,13 @@
 // Requests to the API, and the dialogs before them. What is refused is told where it was asked for.
 
 import { openDialog } from "../shared/dialogs.js";
-import { request, SessionEnded } from "../shared/session.js";
+import { refusal, request, SessionEnded } from "../shared/session.js";
 
 /** Sends a request to the API, and gives the JSON of its answer (null: it has none); what it refuses is thrown. */
 export async function ask(method, url, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
   const response = await request(url, { method, headers, body: body && JSON.stringify(body) });
-  if (!response.ok) {
-    const answer = await response.json().catch(() => ({}));
-    throw new Error(answer.detail ?? answer.title ?? `the service answered ${response.status}`);
-  }
+  if (!response.ok) throw new Error(await refusal(response));
   return response.status === 204 ? null : response.json();
 }
 
