@@ -64,8 +64,9 @@ def test_steps_on_the_device_are_the_references(zero: bool) -> None:
 
 @pytest.mark.parametrize("shape", [(2, 6, 3), (6, 2, 3)])
 def test_a_rank_above_a_side_leaves_a_direction_out(shape: tuple[int, int, int]) -> None:
-    # Null eigenvalues of V are rounding, which the root enlarges to its square root: 1e-8 of the step.
-    assert largest_deviation(pairs(shape), {**SETTINGS, "eps": 1e-6}) < 1e-6
+    # Null eigenvalues of V are rounding, which the root enlarges to its square root: 1e-8 of the step. Ten steps: where
+    # a side is short, training itself enlarges rounding, by up to a million within thirty.
+    assert largest_deviation(pairs(shape), {**SETTINGS, "eps": 1e-6}, num_steps=10) < 1e-7
 
 
 def test_the_escaped_mass_damps_a_direction_that_was_left() -> None:

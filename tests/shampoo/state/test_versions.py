@@ -24,9 +24,13 @@ def test_an_optimizer_goes_on_from_a_state_of_an_earlier_version(name: str, vers
     expected_params, expected = new_optimizer(name)
     for number in range(NUM_STEPS):
         step(expected, expected_params, number)
+    starts = [
+        (param.detach().clone(), other.detach().clone()) for param, other in zip(params, expected_params, strict=True)
+    ]
     for number in range(NUM_STEPS, NUM_STEPS + 4):
         step(resumed, params, number)
         step(expected, expected_params, number)
-    # Bit-identical on the machine that saved it; others round eigenvectors otherwise.
-    for param, other in zip(params, expected_params, strict=True):
-        torch.testing.assert_close(param, other, rtol=0, atol=1e-5)
+    # Bit-identical on the machine that saved it. Others round the eigenvectors of first gradients otherwise, by which
+    # the moves differ by up to 4e-5; without its state an optimizer moves otherwise by 2e-3 to 4e-2.
+    for param, other, (start, other_start) in zip(params, expected_params, starts, strict=True):
+        torch.testing.assert_close(param - start, other - other_start, rtol=0, atol=1e-4)
