@@ -7,18 +7,19 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 from pydantic.dataclasses import dataclass
 
+from service.described_model import DescribedModel
 from service.domain import WeightsOf
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.types import Evidence, EvidenceStatus, Verdict
 
 
-class PasteableConfig(BaseModel):
+class PasteableConfig(DescribedModel):
     """A trial's config as another training script needs it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     workload: str
     """The name of the workload."""
@@ -34,7 +35,7 @@ class PasteableConfig(BaseModel):
     `precision`, `averaging` and `compression`."""
     workload_options: dict[str, Any]
     """Arguments of the workload."""
-    parameter_groups: list[OwnSettings] = []
+    parameter_groups: list[OwnSettings] = Field(default=[])
     """The settings that some parameters had in place of `config`, which alone does not train as was measured: which
     parameters, by rules, and their settings."""
 

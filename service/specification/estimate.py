@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
+from service.described_model import DescribedModel
 from service.domain import Phase, Side
 from service.specification.job import EarlierWinner
 
@@ -92,10 +93,10 @@ class MemoryEstimate:
     config and one of the baselines' best. 0: the job keeps none; null: not known."""
 
 
-class Estimate(BaseModel):
+class Estimate(DescribedModel):
     """The most that a job would cost."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     num_trials: Mapping[Phase, int]
     """Trials by phase."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
+
+from service.described_model import DescribedModel
 
 Item = TypeVar("Item")
 
 
-class ReadModel(BaseModel):
+class ReadModel(DescribedModel):
     """A response. A client reads it with `extra="ignore"`, so that fields can be added."""
 
-    model_config = ConfigDict(
-        frozen=True, extra="ignore", use_attribute_docstrings=True, from_attributes=True, defer_build=True
-    )
+    model_config = ConfigDict(frozen=True, extra="ignore", from_attributes=True, defer_build=True)
 
 
 class Health(ReadModel):
@@ -64,10 +64,10 @@ class FieldError(ReadModel):
     """The kinds of value that the field takes, where what was given is of none of them."""
 
 
-class Problem(BaseModel):
+class Problem(DescribedModel):
     """An error (RFC 9457, `application/problem+json`)."""
 
-    model_config = ConfigDict(extra="allow", use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
     type: str = "about:blank"
     """Names the situation for programs; stays the same over versions."""
@@ -85,9 +85,6 @@ class Problem(BaseModel):
 
 class Page(ReadModel, Generic[Item]):
     """A page of a list; `next_page_token` is null on the last one."""
-
-    # Each kind of page is a class without source text, for which pydantic would look through every module loaded.
-    model_config = ConfigDict(use_attribute_docstrings=False)
 
     items: list[Item] = Field(description="In the order of the list.")
     next_page_token: str | None = Field(description="`page_token` of the next page; null: this is the last one.")

@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import Any
 
 import yaml
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import ConfigDict, Field, JsonValue
 
+from service.described_model import DescribedModel
 from service.evidence.formats.constructor import Constructor, unsaid_of_groups
 from service.evidence.formats.distributed_shampoo import distributed_shampoo
 from service.evidence.formats.family import Family, family_of
@@ -72,12 +73,10 @@ _EXAMPLE: dict[str, JsonValue] = {
 }
 
 
-class Written(BaseModel):
+class Written(DescribedModel):
     """A recommended config in a format."""
 
-    model_config = ConfigDict(
-        frozen=True, use_attribute_docstrings=True, defer_build=True, json_schema_extra={"examples": [_EXAMPLE]}
-    )
+    model_config = ConfigDict(frozen=True, defer_build=True, json_schema_extra={"examples": [_EXAMPLE]})
 
     format: Format
     """The format."""
@@ -85,7 +84,7 @@ class Written(BaseModel):
     """Its name for people."""
     text: str | None
     """The config in it; null: it cannot be said in this format, and `cannot_say` has the reason."""
-    cannot_say: list[str] = []
+    cannot_say: list[str] = Field(default=[])
     """What of the config the text leaves out or says otherwise, a sentence each. Empty: whoever runs it takes the
     steps that were measured."""
 

@@ -1,0 +1,51 @@
+"""Models whose fields are described by the docstrings below them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from service.described_model import DescribedModel
+
+
+@dataclass(frozen=True)
+class Inner:
+    size: int
+    """In bytes."""
+
+
+class First(DescribedModel):
+    limit: ClassVar[int] = 3
+    """Of the class, which no schema has."""
+    name: str
+    """For people,
+    and long."""
+    kept: int = Field(1, description="Said with the field.")
+    """Said below it."""
+    undescribed: int = 0
+    inner: Inner
+    """A dataclass."""
+
+
+class Second(First):
+    name: str
+    """Said anew."""
+    number: int = Field(alias="no")
+    """Of the list."""
+
+
+def _descriptions(kind: type[DescribedModel]) -> dict[str, Any]:
+    return {name: each.get("description") for name, each in kind.model_json_schema()["properties"].items()}
+
+
+def test_a_field_is_described_by_the_docstring_below_it() -> None:
+    expected = {"name": "For people,\nand long.", "kept": "Said with the field.", "undescribed": None}
+    assert _descriptions(First) == {**expected, "inner": "A dataclass."}
+    assert First.model_json_schema()["$defs"]["Inner"]["properties"]["size"]["description"] == "In bytes."
+
+
+def test_a_subclass_has_its_own_docstrings_and_those_that_it_inherits() -> None:
+    found = _descriptions(Second)
+    assert found == {**_descriptions(First), "name": "Said anew.", "no": "Of the list."}
