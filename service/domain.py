@@ -61,7 +61,7 @@ class OutputStream(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """What became of a message to a webhook."""
+    """The state of a message to a webhook."""
 
     WAITING = "waiting"
     """To be sent, or to be sent again."""
@@ -94,13 +94,13 @@ class CutShort(StrEnum):
     BUDGET = "budget"
     """Its time, device-hours or cost are over."""
     TIME_NEARLY_OVER = "time nearly over"
-    """What was left of its time went to the trials that had begun, and to the confirmation of the best."""
+    """The rest of its time went to the trials that had begun, and to the confirmation of the best."""
     QUOTA = "quota"
     """The device-hours of its project are spent."""
 
 
 class Currency(StrEnum):
-    """What two configs have spent equally much of when they are compared."""
+    """The currency: what two configs have spent equally much of when they are compared."""
 
     STEPS = "steps"
     SECONDS = "seconds"

@@ -47,8 +47,8 @@ def address_of_peer(text: str) -> str | None:
 
 
 def holder_of(address: str) -> str:
-    """What of a peer's IP address tells one holder from others: of IPv6 the network of 64 bits, all addresses of which
-    are free to whoever has one."""
+    """The part of a peer's IP address that tells one holder from others: of IPv6 the network of 64 bits, all of whose
+    addresses are free to whoever has one."""
     return str(IPv6Network((address, 64), strict=False)) if ":" in address else address
 
 

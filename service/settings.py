@@ -25,7 +25,7 @@ LONGEST_SECONDS = 1e9
 
 
 def _secret(file: Path) -> str:
-    """What the file holds, without the newline at its end.
+    """Reads the content of a file, without the newline at its end.
 
     Raises:
         ValueError: it cannot be read, or is empty.
@@ -67,7 +67,7 @@ class Settings(BaseSettings):
     `s3://bucket/prefix?region=eu-west-1`, with its credentials in the environment of workers and of the Ray cluster;
     None: `checkpoints` in `data_dir`."""
     tracker_directory: Path | None = None
-    """What experiment trackers are told of jobs that ask for it, a directory for each tracker; None: `trackers` in
+    """The stores of experiment trackers for jobs that ask for them, a directory for each tracker; None: `trackers` in
     `data_dir`. With MLFLOW_TRACKING_URI in the environment of a worker, `mlflow` writes there instead."""
     database_url: str | None = None
     """SQLAlchemy URL, `sqlite:///...` or `postgresql+psycopg://...`; None: a SQLite file in `data_dir`."""

@@ -162,7 +162,7 @@ class Allocation:
             del self.frozen[param]
 
     def snapshot(self, held: Mapping[int, tuple[Tensor, dict[str, Any]]]) -> dict[int, dict[str, Any]]:
-        """What a checkpoint holds of parameters that are not frozen, in memory of its own, under the same keys.
+        """Copies the state of parameters that are not frozen, for a checkpoint, under the same keys.
 
         Args:
             held: parameters with their states, by their keys.

@@ -22,8 +22,8 @@ KEYS_OF_SCHEDULES = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr", "base
 KEYS_OF_WRAPPERS = frozenset(
     {"lr_scale", "lr_mult", "wd_mult", "lr_multiplier", "wd_multiplier", "is_last_layer", "rho", "adaptive"}
 )
-"""What others give a group for themselves before the optimizer is built: timm, Megatron and DINOv2 factors of their
-schedules, SAM the radius of its ascent."""
+"""Keys that others give a group for themselves before the optimizer is built: timm, Megatron and DINOv2 factors of
+their schedules, SAM the radius of its ascent."""
 _OTHER_OPTIMIZERS: Mapping[str, str] = {
     "amsgrad": "torch.optim.AdamW or Adam",
     "dampening": "torch.optim.SGD",

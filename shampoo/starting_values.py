@@ -11,7 +11,7 @@ LR_OF_ONE_STEP = 0.125
 """Of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
 (`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power, made little difference."""
 LARGEST_LR = 0.016
-"""What that gives for the shortest runs that were tried, of 60 steps."""
+"""The result of that for the shortest runs that were tried, of 60 steps."""
 AVERAGES: Mapping[Preconditioner, Mapping[str, Any]] = {
     "soap": {"betas": (0.95, 0.95)},
     "kl": {"betas": (0.9, 0.95)},

@@ -1,4 +1,4 @@
-"""What `.ci/run` runs of the tests, and failures: a few are run once more, and it says which passed only then."""
+"""The tests that `.ci/run` runs, and failures: a few are run once more, and it says which passed only then."""
 
 from __future__ import annotations
 

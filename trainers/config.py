@@ -263,7 +263,7 @@ class Measurement:
     """Training time so far, without evaluation and checkpoints; continues over a resume."""
     metrics: Mapping[str, float]
     remarks: tuple[str, ...] = ()
-    """What a person should know of the data, as the workload says it (`HasRemarks`); of all ranks, each once."""
+    """Remarks for a person on the data, as the workload makes them (`HasRemarks`); of all ranks, each once."""
 
 
 class Diverged(Exception):

@@ -80,7 +80,7 @@ class Interval:
 
     @classmethod
     def of_state(cls, state: Any) -> Interval:
-        """What `state` gave."""
+        """Restores what `state` gave."""
         first_step, *sums = state
         return cls(int(first_step), *map(float, sums))
 

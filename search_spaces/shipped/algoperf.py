@@ -30,7 +30,7 @@ COMMON: Mapping[str, FixedValue] = {
 """Arguments of all five points."""
 
 NOT_SAID = "tensors with a side of 1,000,000 or more stay on the grafted method for ever"
-"""What the submission does beside, and no argument says."""
+"""Doings of the submission that no argument says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class PublishedPoint:
     number: int
     """As the submission counts them."""
     searched: Mapping[str, Scalar]
-    """What presets search, as an assignment; with classic momentum where that is all the momentum there is."""
+    """The parameters of presets, as an assignment; with classic momentum where that is all the momentum there is."""
     own: Mapping[str, FixedValue]
     """Arguments beside those and `COMMON`, or in place of them."""
     label_smoothing: float

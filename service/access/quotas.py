@@ -89,7 +89,7 @@ def hours_are_spent(session: Session, name: str) -> bool:
 
 
 def quota_spent(project: str) -> str:
-    """What cut off a job whose project has spent its device-hours, for a person."""
+    """Tells what cut off a job whose project has spent its device-hours, for a person."""
     return f"project {project} has spent the device-hours of its quota (max_device_hours)"
 
 

@@ -23,7 +23,7 @@ LIFETIME = timedelta(hours=12)
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a cookie says."""
+    """The content of a session's cookie."""
 
     prefix: str
     """Of the token that it stands for."""

@@ -178,7 +178,7 @@ def store_file_token(session: Session, text: TokenText, *, now: datetime) -> boo
 
 @dataclass(frozen=True, slots=True)
 class KnownToken:
-    """What the database knows of a token that was not revoked."""
+    """A token that was not revoked, as the database knows it."""
 
     prefix: str
     digest: str

@@ -109,7 +109,7 @@ def holder_of_address(request: Request) -> str | None:
 
 @dataclass(slots=True)
 class Deed:
-    """What a request that writes does, for the audit trail; an endpoint that makes something says what."""
+    """The deed of a request that writes, for the audit trail; an endpoint that makes something says what."""
 
     target: str | None
     """E.g. a job's id; None: nothing is done."""

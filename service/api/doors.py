@@ -25,7 +25,7 @@ from service.store.repositories import JobRepository, SigningKeyRepository, Toke
 from service.store.session import DATABASE_ERRORS, Database, Session
 
 FRESH = timedelta(seconds=2)
-"""What the database said of a token holds for so long: a revoked one is let in no longer than that."""
+"""The database's answer about a token holds for so long: a revoked one is let in no longer than that."""
 USE_NOTED = timedelta(minutes=10)
 """The use of a token is written no more often."""
 MAX_REMEMBERED = 10_000

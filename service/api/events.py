@@ -127,7 +127,7 @@ class EventFeed:
         self.metrics.event_lag_seconds.observe(max(0.0, (self._clock() - event.created_at).total_seconds()))
 
     async def read(self, look: Callable[[Session], Found]) -> Found:
-        """What `look` finds in a reading session, when it is its turn."""
+        """Returns what `look` finds in a reading session, when it is its turn."""
 
         def read() -> Found:
             with self._database.reading() as session:

@@ -1,4 +1,4 @@
-"""What is answered of jobs: their rows with their progress, and why they wait."""
+"""The API's reader of jobs: their rows with their progress, and why they wait."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class MinMax(Generic[Point]):
                     self._kept[key] = value, step, point
 
     def points(self) -> Sequence[Point]:
-        """What is left of them, in order of steps; all, if they were not too many."""
+        """The points that are left, in order of steps; all, if they were not too many."""
         if self._all is not None:
             return [point for _, point in self._all]
         found = {step: point for _, step, point in self._kept.values()} | dict(self._ends)

@@ -189,7 +189,7 @@ class Prepared:
     body: JobCreate
     plan: JobPlan
     model: ModelOfJob | None
-    """What it trains, for the configs of earlier ones that the job asks for; None: it asks for none."""
+    """The model that it trains, for the configs of earlier ones that the job asks for; None: it asks for none."""
     memory: MemoryEstimate | None
     """Of a dry run."""
     price: Price | None
@@ -307,7 +307,7 @@ async def permitted_job(
     database: DatabaseDependency,
     turns: TurnsDependency,
 ) -> _Stored:
-    """What a stored job is, for who has it run again: code that it names must be allowed now, and to the caller.
+    """A stored job as a new one, for who has it run again: code that it names must be allowed now, and to the caller.
 
     Raises:
         InvalidInput: the service allows no code any more.

@@ -151,7 +151,7 @@ class Spot:
     """Where it is, as a JSON Pointer (RFC 6901). Half a surrogate pair in a name, which no answer can hold, is escaped
     there as in JSON: `\\ud800`."""
     value: JsonValue
-    """What stands there, if it is small; None: nothing, or too much."""
+    """The value there, if it is small; None: nothing, or too much."""
 
 
 def spot_of(body: object, field: str) -> Spot:

@@ -77,7 +77,7 @@ def _hint(error: ServiceError) -> str:
 
 
 def _line_of(error: OSError) -> str:
-    """What the system refused, and of which file; of none: of what is printed."""
+    """A line on what the system refused, and of which file; of none: of what is printed."""
     return f"shampoo-tuner: {error.filename or 'standard output'}: {error.strerror}"
 
 

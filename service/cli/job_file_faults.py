@@ -91,7 +91,7 @@ def _told(job_file: JobFile, errors: Sequence[FieldError], settings: Sequence[st
 
 
 def _way_out(fault: FieldError) -> str:
-    """What to write in a file's place of a value of another kind, where that is known."""
+    """Advice on what to write instead of a value of another kind, where that is known."""
     if fault.expected == ["string"] and isinstance(fault.value, int | float):
         return ": in quotes it is one"
     if fault.expected == ["object"] and fault.field in _NAMED and isinstance(fault.value, str):

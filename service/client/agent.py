@@ -122,7 +122,7 @@ def _train(trial: ExternalTrial, command: Sequence[str], ending_seconds: float, 
 
 
 class _Output:
-    """What a trial's command has printed."""
+    """The output of a trial's command."""
 
     def __init__(self, trial: ExternalTrial) -> None:
         self._trial = trial
@@ -132,7 +132,7 @@ class _Output:
         self._fault = ""
         """Of the latest line that could not be used."""
         self._divergence = ""
-        """What was not finite in the latest measurement."""
+        """The values that were not finite in the latest measurement."""
 
     def is_awaited(self) -> bool:
         """True unless the trial was stopped or paused; a command that has trained it to its last step may finish."""

@@ -278,7 +278,7 @@ class AsyncClient(AsyncRequests):
     def follow_logs(
         self, job_id: str, number: int, *, give_up_seconds: float = 60.0, **asked: str | int
     ) -> AsyncIterator[OutputRead]:
-        """What the ranks of a trial print, as it comes; as `Client.follow_logs`."""
+        """The output of the ranks of a trial, as it comes; as `Client.follow_logs`."""
         path = declared.logs_path(job_id, number)
         return followed_later(
             lambda last: self._stream(OutputRead, path, last, params=asked),

@@ -84,7 +84,7 @@ class Attempts:
 
 
 def read_answer(call: Call[Any], response: httpx.Response, base_url: str) -> Any:
-    """What a successful answer holds.
+    """Reads the content of a successful answer.
 
     Raises:
         ServiceUnreachable: it is not one of the service.

@@ -124,7 +124,7 @@ class Client(Requests):
     def follow_logs(
         self, job_id: str, number: int, *, give_up_seconds: float = 60.0, **asked: str | int
     ) -> Iterator[OutputRead]:
-        """What the ranks of a trial print, as it comes, until the trial ends; as `events` and `logs`."""
+        """The output of the ranks of a trial, as it comes, until the trial ends; as `events` and `logs`."""
         path = declared.logs_path(job_id, number)
         return followed(
             lambda last: self._stream(OutputRead, path, last, params=asked),

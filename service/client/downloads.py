@@ -15,7 +15,7 @@ TRIES = 5
 
 
 class DamagedDownload(ServiceError):
-    """What came is not what was to come."""
+    """A download is not what was to come."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} does not have its checksum; it was not kept")

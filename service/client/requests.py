@@ -1,4 +1,4 @@
-"""What all requests of the client have in common: the connection, errors, pages, streams."""
+"""Common to all requests of the client: the connection, errors, pages, streams."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Tuned:
         return table
 
     def curve(self, number: int) -> DataFrame:
-        """What a trial measured, a row a measurement by step: seconds and every metric.
+        """The curve of a trial, a row a measurement by step: seconds and every metric.
 
         Raises:
             ApiError: 404: there is no such trial.

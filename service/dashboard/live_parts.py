@@ -12,7 +12,7 @@ from service.dashboard.rendering import HEADERS, page
 
 
 def live_parts(request: Request, template: str, context: Mapping[str, Any], known: str | None) -> Response:
-    """What a template gives, or 304 if the browser has just that.
+    """Answers with what a template gives, or 304 if the browser has just that.
 
     Args:
         known: what `If-None-Match` says.

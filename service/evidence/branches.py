@@ -1,4 +1,4 @@
-"""What a search found with each choice of the parameter that its space branches by, as each member of a family."""
+"""The best of each choice of the parameter that a space branches by, as each member of a family."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class BranchBest:
-    """What a search found with one choice of the parameter that its space branches by, as a member of a family."""
+    """The best with one choice of the parameter that a space branches by, as a member of a family."""
 
     choice: str | int | float | bool | None
     """The value that opens the branch."""

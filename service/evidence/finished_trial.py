@@ -32,7 +32,7 @@ class FinishedTrial:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """{parameter name: sampled value}"""
     remarks: str | None = None
-    """What its measurements remarked of its data, if it completed."""
+    """The remarks of its measurements on its data, if it completed."""
 
     @property
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""What a job's trials tell of its hyperparameters: importance, direction, safe ranges, maps; plain values, stored as
+"""Insights into a job's hyperparameters: importance, direction, safe ranges, maps; plain values, stored as
 JSON.
 
 Trials are compared by their *standing*: 1 is the best of a side, 0 the worst. Completed trials stand by their value;
@@ -99,7 +99,7 @@ class ChoiceInsight:
 
 @dataclass(frozen=True, slots=True)
 class ParameterInsight:
-    """What the trials of a side tell of one parameter."""
+    """Insights into one parameter, from the trials of a side."""
 
     name: str
     """Of the parameter."""
@@ -196,7 +196,7 @@ class EarlyLate:
 
 @dataclass(frozen=True, slots=True)
 class SideInsights:
-    """What the trials of the search, or of one baseline, tell."""
+    """Insights from the trials of the search, or of one baseline."""
 
     side: Side
     """`search`, or a baseline by its optimizer's name."""
@@ -235,7 +235,7 @@ class SideInsights:
 
 @dataclass(frozen=True, slots=True)
 class JobInsights:
-    """What the trials of a job tell of its hyperparameters, side by side."""
+    """Insights from the trials of a job, side by side."""
 
     metric: str
     """Of the objective that counts first; the others are not looked at."""

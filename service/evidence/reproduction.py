@@ -50,7 +50,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Reproduction:
-    """What came of training a recommendation again."""
+    """The outcome of training a recommendation again."""
 
     metric: str
     trials: Sequence[Repeated]
@@ -60,7 +60,7 @@ class Reproduction:
 
 
 def reproduction(evidence: Evidence, trials: Sequence[Repeated]) -> Reproduction:
-    """What the trials that were trained again say."""
+    """Judges a recommendation by the trials that were trained again."""
     band = band_of(evidence)
     return Reproduction(evidence.metric, trials, band, all(band.holds(one.value) for one in trials))
 
@@ -95,12 +95,12 @@ def _confirmed(evidence: Evidence) -> ConfirmedConfig | None:
 
 
 def other_versions(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What is another version now, a sentence each; what is not in use now is left out."""
+    """Versions that are others now, a sentence each; what is not in use now is left out."""
     return [f"{name} is {now[name]}, and was {then[name]}" for name in then if name in now and now[name] != then[name]]
 
 
 def outcome_lines(found: Reproduction) -> list[str]:
-    """What came of it: a line for each trial, and the answer."""
+    """The outcome: a line for each trial, and the answer."""
     lines = []
     for one in found.trials:
         was = f"seed {one.repeat.seed}: {found.metric} {number(one.value)}, was {number(one.repeat.value)} in trial"

@@ -15,7 +15,7 @@ class MovedStart:
     """A config of a tuned model like the job's, moved to it, with which its search began."""
 
     source: str
-    """What it was tuned for, for a person."""
+    """The model that it was tuned for, for a person."""
     distance: float
     """Octaves between the two models."""
     parameters: Mapping[str, Any]
@@ -24,10 +24,10 @@ class MovedStart:
 
 @dataclass(frozen=True, slots=True)
 class TransferResult:
-    """What became of a config that was moved from another model."""
+    """The result of a config that was moved from another model."""
 
     source: str
-    """What it was tuned for, for a person."""
+    """The model that it was tuned for, for a person."""
     distance: float
     """Octaves between the two models."""
     number: int
@@ -42,7 +42,7 @@ class TransferResult:
 def transfer_results(
     starts: Sequence[MovedStart], trials: Sequence[FinishedTrial], direction: Direction
 ) -> list[TransferResult]:
-    """What became of the configs with which a search began, in their order, without those that were never tried."""
+    """The results of the configs with which a search began, in their order, without those that were never tried."""
     searched = [trial for trial in trials if trial.phase is Phase.SEARCH]
     values = [trial.value for trial in searched if trial.state is TrialState.COMPLETED and trial.value is not None]
     best = (min if direction is Direction.MINIMIZE else max)(values, default=None)

@@ -341,7 +341,7 @@ class Evidence:
     search_interval: tuple[float, float] | None = None
     """The interval of `improvement` that covers, beside seeds, the luck of a search of this size; None: unknown."""
     currency: Currency = Currency.STEPS
-    """What the two had spent equally much of where the verdict compares them."""
+    """The currency that the two had spent equally much of where the verdict compares them."""
     comparisons: list[CurrencyComparison] = field(default_factory=list)
     """The comparison in this currency and in two others, its own first. Empty: the two were not compared."""
     baselines: list[BaselineBest] = field(default_factory=list)
@@ -351,7 +351,7 @@ class Evidence:
     """Seconds that the trials of search and of each baseline trained, without those of the confirmation. Empty: the job
     ended before these were kept."""
     transfers: list[TransferResult] = field(default_factory=list)
-    """What became of configs that were moved from other tuned models, with which the search began."""
+    """The results of configs that were moved from other tuned models, with which the search began."""
     branches: Branches | None = None
     """Of the search's space, by the first parameter whose choices open others; None: it has none."""
 

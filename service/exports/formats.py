@@ -135,6 +135,6 @@ class _Pieces(io.RawIOBase):
         return self._position
 
     def taken(self) -> bytes:
-        """What was written since this was called before."""
+        """Takes out what was written since this was called before."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)

@@ -48,7 +48,7 @@ class LeftOut(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What there was in a study, or in a table."""
+    """The content of a study, or of a table."""
 
     name: str
     """For people: what was read."""
@@ -65,7 +65,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What becomes of the trials that were found."""
+    """The outcome for the trials that were found."""
 
     pinned: Sequence[dict[str, Any]]
     """The best, to be trained first; what they do not say takes its default."""
@@ -76,7 +76,7 @@ class Imported:
 
 
 def check_direction(found: Found, objective: Objective, metrics: Mapping[str, str]) -> None:
-    """What was found is better in the direction of the job's objective, as far as it says.
+    """Checks that values found are better in the direction of the job's objective, as far as is said.
 
     Args:
         metrics: of the job's workload, with their directions.

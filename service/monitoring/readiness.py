@@ -41,7 +41,7 @@ def check_files(
 
 
 def why_no_room(settings: Settings, *, data_are_here: bool) -> str | None:
-    """What `check_files` finds wrong with the places that are written to, each named; None: nothing."""
+    """Tells what `check_files` finds wrong with the places that are written to, each named; None: nothing."""
     checks = check_files(settings, data_are_here=data_are_here)
     return "; ".join(f"{check.name}: {check.why_not}" for check in checks if check.why_not) or None
 

@@ -38,7 +38,7 @@ def directions(study: JobStudy) -> list[StudyDirection]:
 
 
 def user_attributes(study: JobStudy) -> dict[str, Any]:
-    """What the service knows of a study: its job, the part of it, its objectives and its model."""
+    """A study's attributes in the service: its job, the part of it, its objectives and its model."""
     job = study.job
     return _known(
         job=job.id,

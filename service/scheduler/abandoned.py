@@ -1,4 +1,4 @@
-"""What workers on this machine that were killed have left: runs, and the directories of those."""
+"""Leavings of workers on this machine that were killed: runs, and the directories of those."""
 
 from __future__ import annotations
 

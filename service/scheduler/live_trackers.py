@@ -144,7 +144,7 @@ class LiveTrackers:
 
 
 def parameters_of(config: TrialConfig) -> dict[str, Json]:
-    """What a trial's config says of the training, flat, by the names that search spaces have."""
+    """Settings of the training in a trial's config, flat, by the names that search spaces have."""
     given: dict[str, Json] = {
         "optimizer": config.optimizer.name,
         **config.optimizer.arguments,

@@ -1,4 +1,4 @@
-"""What a run asks a process of its own about a job's data and the memory of its trials, before it trains."""
+"""Questions of a run to a process of its own, about a job's data and the memory of its trials, before it trains."""
 
 from __future__ import annotations
 

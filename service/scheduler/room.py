@@ -21,7 +21,7 @@ class Room:
         """As it was told in the log last."""
 
     def why_none(self) -> str | None:
-        """What `/readyz` says of the disks of a service that trains on this machine; None: they have room."""
+        """The words of `/readyz` on the disks of a service that trains on this machine; None: they have room."""
         # Checkpoints on a path are seen by a worker, wherever the ranks are that write them.
         return why_no_room(self._settings, data_are_here=True)
 

@@ -42,7 +42,7 @@ class CodeChoice(StrictModel):
     """Code that was sent with `POST /v1/code`, and the environment that it runs in."""
 
     sha256: Sha256 = Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"])
-    """What the service answered to it. It is of the job's project, and kept for as long as a job names it."""
+    """The service's answer to it. It is of the job's project, and kept for as long as a job names it."""
     requirements: list[Requirement] = Field(
         default_factory=list, max_length=MAX_REQUIREMENTS, examples=[["einops>=0.8"]]
     )

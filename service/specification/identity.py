@@ -19,7 +19,7 @@ from trainers.workload.description import OptionRole
 
 @dataclass(frozen=True, slots=True)
 class StoredIdentity:
-    """What a trial trained, on what, and where."""
+    """The identity of a trial: what it trained, on what, and where."""
 
     fingerprint: str
     """Of the model."""

@@ -34,7 +34,7 @@ class ImportedTrial(StrictModel):
 
 @dataclass(frozen=True, slots=True)
 class KnownPoint:
-    """What an imported trial tells a sampler."""
+    """An imported trial, as a sampler sees it."""
 
     parameters: dict[str, Scalar]
     value: float

@@ -45,7 +45,7 @@ class MovedConfig(StrictModel):
     """A config of a tuned model like this job's, moved to it by scaling rules: what becomes of `nearest`."""
 
     source: str = Field(max_length=500)
-    """What it was tuned for, and by whom; for people."""
+    """The model that it was tuned for, and by whom; for people."""
     distance: float = Field(ge=0)
     """Octaves between the two models: the farther, the wider the search looks around it."""
     recommendation_id: str | None = Field(default=None, max_length=40)

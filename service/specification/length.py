@@ -94,7 +94,7 @@ def searches_batch_size(spaces: Mapping[Side, SearchSpace]) -> bool:
 
 
 def currency_of(specification: JobSpecification, spaces: Mapping[Side, SearchSpace]) -> Currency:
-    """What the configs that a job's verdict compares have spent equally much of."""
+    """The currency in which the configs that a job's verdict compares have spent equally much."""
     if specification.currency is not None:
         return specification.currency
     if not searches_batch_size(spaces):

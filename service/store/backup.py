@@ -129,7 +129,7 @@ def _part_of(file: Path) -> Iterator[Path]:
 
 
 def _check(path: Path) -> Backup:
-    """What the file holds, if it is a whole database of ours."""
+    """Checks that the file is a whole database of ours, and reads what it says of itself."""
     with closing(_open(path, "ro")) as connection:
         [(verdict,), *_] = connection.execute("PRAGMA integrity_check")
         if verdict != "ok" or connection.execute("PRAGMA foreign_key_check").fetchone() is not None:

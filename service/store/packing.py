@@ -29,5 +29,5 @@ def value_at(packed: bytes, index: int) -> float | None:
 
 
 def digest_of(names: Sequence[str]) -> str:
-    """What tells these names, in this order, from all others."""
+    """A digest that tells these names, in this order, from all others."""
     return hashlib.sha256(json.dumps(list(names)).encode()).hexdigest()

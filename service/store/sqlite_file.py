@@ -93,9 +93,9 @@ class SqliteFile:
         self.path = path
         self._lock = threading.Lock()
         self._file: _Pin | None = None
-        """What connections were opened on last."""
+        """The file that connections were opened on last."""
         self._logs: dict[Path, _Pin] = {}
-        """What is known of its logs."""
+        """Its logs, as far as they are known."""
 
     def make(self) -> None:
         """Makes the file, for its user alone, and its directory, where they are not there. SQLite gives what it puts

@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 def why_not_written(error: DBAPIError) -> str | None:
-    """What keeps the database from writing, for anybody to read: no path and no password. None: the error tells nothing
+    """Tells what keeps the database from writing, for anybody: no path and no password. None: the error tells nothing
     of that, as where others hold a lock, or a statement breaks a constraint."""
     cause = error.orig
     if isinstance(cause, sqlite3.Error):
@@ -50,7 +50,7 @@ def why_not_written(error: DBAPIError) -> str | None:
 
 
 def why_it_fails(error: Exception) -> str:
-    """What the database failed of, for anybody to read, also where it only had to be read."""
+    """Tells what the database failed of, for anybody to read, also where it only had to be read."""
     why_not = why_not_written(error) if isinstance(error, DBAPIError) else None
     return why_not or "the database is unavailable"
 
@@ -71,7 +71,7 @@ def is_full(error: BaseException) -> bool:
 
 
 class Writes:
-    """What became of the last write. May be used by several threads."""
+    """The outcome of the last write. May be used by several threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -79,7 +79,7 @@ class Writes:
 
     @property
     def why_not(self) -> str | None:
-        """What the last write failed of; None: it succeeded, or there was none."""
+        """The reason why the last write failed; None: it succeeded, or there was none."""
         return self._why_not
 
     def failed(self, error: DBAPIError) -> None:

@@ -63,7 +63,7 @@ class Candidate:
     training: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the training beside its length, e.g. `gradient_clip_norm`."""
     remarks: Sequence[str] = ()
-    """What belongs to the config, and no argument says; for a person."""
+    """Remarks that belong to the config, and that no argument says; for a person."""
 
 
 @dataclass(frozen=True, slots=True)

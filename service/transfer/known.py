@@ -33,7 +33,7 @@ class KnownOfSpace:
 
 
 def known_of(space: SearchSpace, candidates: Sequence[Candidate], target: Situation) -> list[KnownOfSpace]:
-    """What tuned models say of a space, the nearest first: up to `MAX_KNOWN` different configs of its optimizer and
+    """Known configs of a space, the nearest first: up to `MAX_KNOWN` different configs of its optimizer and
     member of the family, none of them refuted, none farther than `FARTHEST`."""
     found: list[KnownOfSpace] = []
     for candidate in candidates:

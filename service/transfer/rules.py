@@ -207,7 +207,7 @@ class _Mover:
         return self._source, self._target
 
     def move_weight_decay(self) -> None:
-        """What a step takes off the weights, lr times decay where it is decoupled, goes with 1/width.
+        """Moves the part that a step takes off the weights, lr times decay where it is decoupled, with 1/width.
 
         By the length of the training it goes as the learning rate does: sources that move the decay, too, disagree.
         """

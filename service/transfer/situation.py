@@ -16,7 +16,7 @@ OTHER_WORKLOAD = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What a config is for."""
+    """The situation that a config is for."""
 
     features: Features
     batch_size: int

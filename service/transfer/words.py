@@ -25,7 +25,7 @@ class UntunedAnswer:
 
     @property
     def says(self) -> str:
-        """What the answer rests on, for a person."""
+        """The grounds of the answer, for a person."""
         if self.proxy is not None:
             source, tuned = self.proxy.source, self.proxy.situation
             length = "" if tuned is None else f" and {tuned.num_steps} steps"
@@ -37,7 +37,7 @@ class UntunedAnswer:
 
 
 def header_of(found: Transferred) -> list[str]:
-    """What is known of a config, in lines."""
+    """A config's header, in lines: all that is known of it."""
     source = found.origin.source
     lines = ["Never tried on this model.", f"From {source.name}" + (f", job {source.job_id}" if source.job_id else "")]
     if found.distance is None:

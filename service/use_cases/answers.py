@@ -40,13 +40,13 @@ def find_answers(session: Session, query: RecommendationQuery, *, limit: int, of
 
 
 def values_elsewhere(session: Session, query: RecommendationQuery) -> list[KnownValues]:
-    """What a query that found nothing could have asked for: of each of its filters, the values that answers with its
-    names have; none of these where there is no answer at all."""
+    """Values for a query that found nothing: of each of its filters, those that answers with its names have;
+    none of these where there is no answer at all."""
     return RecommendationRepository(session).known_values(query, limit=MAX_VALUES)
 
 
 def field_named(session: Session, name: str, *, project: str | None) -> NamedField:
-    """What a name names, by which answers can be asked for: a model before a workload before a fingerprint.
+    """The field of a name by which answers can be asked for: a model before a workload before a fingerprint.
 
     Raises:
         UnknownName: none of them; names the models and workloads there are.

@@ -14,7 +14,7 @@ from service.use_cases.budgets import SECONDS_PER_HOUR, device_hours, running_se
 STOPPED = "stopped by a user"
 """Detail of a trial that was cancelled alone."""
 BUDGET_SPENT = "the budget was spent"
-"""What cut off a job whose time, device-hours or cost are over, and its trials."""
+"""The reason of a job that was cut off as its time, device-hours or cost were over, and of its trials."""
 
 
 class IllegalTransition(RuntimeError):

@@ -44,7 +44,7 @@ FAILURES_UNTIL_DISABLED = 30
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is to be sent now."""
+    """A message that is to be sent now."""
 
     id: str
     webhook_id: str

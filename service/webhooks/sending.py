@@ -18,7 +18,7 @@ ANSWER_BYTES = 1000
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came of a request."""
+    """The outcome of a request."""
 
     status: int | None
     """None: none came."""

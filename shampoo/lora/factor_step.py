@@ -123,6 +123,6 @@ def _symmetric(stack: Tensor) -> Tensor:
 
 
 def clip_factor(squared_norms: list[Tensor], limit: float) -> Tensor:
-    """What unmagnified gradients of these squared norms are multiplied by to have at most the norm `limit` together."""
+    """The factor by which unmagnified gradients of these squared norms have at most the norm `limit` together."""
     total = torch.cat([norms.double() for norms in squared_norms]).sum().sqrt()
     return (limit / total).clamp(max=1.0)

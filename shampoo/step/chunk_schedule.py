@@ -93,7 +93,7 @@ def step_chunks(work: Sequence[ChunkStep], h: Hyperparameters, update: Update, s
 
 
 def _solve_together(work: Sequence[ChunkStep], h: Hyperparameters, update: Update) -> dict[int, Solved]:
-    """What refreshes solve, by the identity of the chunk's work; empty, and nothing done, where that gains nothing."""
+    """Solutions of refreshes by the identity of the chunk's work; empty, and nothing done, where it gains nothing."""
     ahead = _solved_ahead(work, h)
     if sum(len(item.due) for item in ahead) < 2:
         return {}
@@ -179,6 +179,6 @@ def _solved_ahead(work: Sequence[ChunkStep], h: Hyperparameters) -> list[ChunkSt
 
 
 def _calls(item: ChunkStep, h: Hyperparameters) -> dict[int, Call]:
-    """What the refreshes of a chunk solve, by side."""
+    """The problems that the refreshes of a chunk solve, by side."""
     calls = {mode: solver_call(item.chunk.state.rows(start, stop), mode, h, item.at) for mode, start, stop in item.due}
     return {mode: call for mode, call in calls.items() if call is not None}

@@ -1,4 +1,4 @@
-"""What several GPUs or nodes show of the optimizer: one command for each node, one report to send.
+"""The optimizer on several GPUs or nodes: one command for each node, one report to send.
 
     torchrun --nproc-per-node 2 -m tests.gpu.kit
     torchrun --nnodes 2 --nproc-per-node 1 --rdzv-backend c10d --rdzv-endpoint HOST:29500 -m tests.gpu.kit

@@ -69,7 +69,7 @@ class HostReads:
 
 @dataclass(frozen=True, slots=True)
 class Launches:
-    """What the profiler saw of a step of a small model."""
+    """Launches of kernels that the profiler saw in a step of a small model."""
 
     device: str
     ordinary: int
@@ -87,7 +87,7 @@ class Launches:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What became of an optimizer whose state does not fit."""
+    """The refusal of an optimizer whose state does not fit."""
 
     message: str | None
     """That of its MemoryError; None: it was not refused."""
@@ -107,7 +107,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class LostRank:
-    """What a rank saw of the other's end."""
+    """The end of a rank, as the other one saw it."""
 
     told: str | None
     """Its error; None: it saw nothing."""

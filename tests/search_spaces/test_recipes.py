@@ -26,7 +26,7 @@ BRIEF = (
     "training.evaluate_every=2",
     "training.compile=false",
 )
-"""What every recipe is shortened by; all else of its training stays."""
+"""The settings by which every recipe is shortened; all else of its training stays."""
 SMALL_IMAGES = ("workload.options.image_size=16", "workload.options.num_workers=0")
 SMALL_RESNET = (*SMALL_IMAGES, "workload.options.architecture=resnet20")
 SMALL_TEXT = ("workload.options.tokenizer=byte", "workload.options.size=tiny")

@@ -167,7 +167,7 @@ def _warm_process() -> Iterator[WarmProcess]:
 
 @pytest.fixture
 def warm_process(_warm_process: WarmProcess) -> Iterator[None]:
-    """What this test asks processes of their own about models is asked of forks of one, as in a running service.
+    """Answers this test's questions about models by forks of one process, as in a running service.
 
     One that starts by itself imports for four core-seconds. Forks see the variables and the import path that the first
     of these tests had.

@@ -1,4 +1,4 @@
-"""What the service keeps is for its user alone."""
+"""All that the service keeps is for its user alone."""
 
 from __future__ import annotations
 

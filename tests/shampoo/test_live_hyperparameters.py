@@ -150,7 +150,7 @@ def _changed(argument: str, value: Any, present: Any) -> Any:
 
 @functools.cache
 def _resolved(name: str) -> dict[str, Any]:
-    """What a member uses where its group says None."""
+    """Settings that a member uses where its group says None."""
     h = Hyperparameters.of_group(_trained(name)[1].param_groups[0])
     return {"solver": h.solver_on("cpu"), "grafting": h.grafting_method}
 

@@ -92,11 +92,11 @@ class TrialIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What is known of a model before it is trained: enough to find tuned ones like it."""
+    """A model as it is known before it is trained: enough to find tuned ones like it."""
 
     shape: ModelShape
     source: str
-    """What told it, for a person: a file's name, `module:Class` or a workload with its options."""
+    """Where it is known from, for a person: a file's name, `module:Class` or a workload with its options."""
     workload: str | None = None
     """The name of the workload that builds it; None: it is no workload's."""
     digest: str | None = None

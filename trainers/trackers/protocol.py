@@ -1,4 +1,4 @@
-"""What trackers are told: a run, which is a trial, what it measures, and how it ended."""
+"""The words to trackers: a run, which is a trial, what it measures, and how it ended."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TrackedTrial:
     """As a person called it; any text."""
     number: int
     parameters: Mapping[str, Json]
-    """What tells it from other trials: values by name."""
+    """The parameters that tell it from other trials: values by name."""
     tags: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -45,7 +45,7 @@ MAX_ERROR_LENGTH = 500
 """Characters of an error that are shown: a few lines in a terminal or on a page."""
 
 REFERENCE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*"
-"""What a `module:Class` of ASCII letters looks like, for a schema: no regular expression that every reader of one
+"""A `module:Class` of ASCII letters, for a schema: no regular expression that every reader of one
 understands has all of Python's names."""
 _DEFAULT_NUMBERS = ("default_num_steps", "default_evaluate_every", "default_batch_size")
 _ATTRIBUTES = ("title", "metrics", "default_objective", *_DEFAULT_NUMBERS)

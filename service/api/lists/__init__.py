@@ -1,1 +1,1 @@
-"""What lists of the API are asked for: filters, times, and how much of each row they tell. Never the query itself."""
+"""The questions to lists of the API: filters, times, and how much of each row they tell. Never the query itself."""

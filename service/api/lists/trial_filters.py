@@ -153,7 +153,7 @@ def _range(field: str, text: str) -> Range:
 
 
 def _read(field: str, text: str) -> _Wanted:
-    """What is wanted by a text. Raises: InvalidInput: it is a range with impossible ends."""
+    """Reads a filter's text. Raises: InvalidInput: it is a range with impossible ends."""
     low_text, separator, high_text = text.partition("..")
     if not separator:
         number = _number(text)

@@ -107,7 +107,7 @@ def invalid(
     slug: str = "invalid-input",
     title: str = NOT_VALID,
 ) -> JSONResponse:
-    """What was sent is at fault, in these fields; the first few are told."""
+    """The problem of a request that is at fault in these fields; the first few are told."""
     detail = ", ".join(f"{error.field}: {error.message}" for error in errors[:3])
     if len(errors) > 3:
         detail += f", and {len(errors) - 3} more"

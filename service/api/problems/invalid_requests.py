@@ -1,4 +1,4 @@
-"""What a request holds that no endpoint takes: pydantic's errors as fields with messages in the project's own words."""
+"""Requests that no endpoint takes: pydantic's errors as fields with messages in the project's own words."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ SAYS_WHAT_STANDS_THERE = ("missing", "value_error", *UNKNOWN_FIELD)
 """The names of errors whose messages need no value beside them: there is none, or it is the field's name."""
 _QUOTED = re.compile("'([^']*)'")
 _CHOICES = re.compile("must be '[^']*'((, | or )'[^']*')*")
-"""What is said of a value that is none of those there are."""
+"""The message on a value that is none of those there are."""
 
 
 class InvalidClone(RequestValidationError):
-    """What a patch makes of another job is none."""
+    """A patch makes of another job something that is none."""
 
 
 async def invalid_request(request: Request, error: Exception) -> Response:
@@ -116,7 +116,7 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
 
 
 def _kind_of_body(request: Request, error: RequestValidationError) -> Any:
-    """What the body was to be; None: there is to be none."""
+    """The kind of body that was to come; None: there is to be none."""
     if isinstance(error, InvalidClone):
         return JobCreate
     body = request.scope["route"].body_field

@@ -1,4 +1,4 @@
-"""What else is wrong with a job some of whose fields cannot be read: the names in the others, and training settings
+"""Further faults of a job some of whose fields cannot be read: names in the others, and training settings
 that do not go with each other."""
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def _is_apart(place: Names, removed: Names, rest: JsonValue) -> bool:
 
 
 def _at(body: JsonValue, place: Names) -> JsonValue:
-    """What stands at a place; None: nothing."""
+    """The value at a place; None: nothing."""
     for name in place:
         if isinstance(body, list) and name.isdecimal() and int(name) < len(body):
             body = body[int(name)]

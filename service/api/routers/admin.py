@@ -1,4 +1,4 @@
-"""What is for those alone who look after the service: the audit trail."""
+"""For those alone who look after the service: the audit trail."""
 
 from __future__ import annotations
 

@@ -36,13 +36,13 @@ class TokenCreate(StrictModel):
     project: Name = DEFAULT_PROJECT
     """In which its jobs are made, and which it sees."""
     scopes: Annotated[list[Annotated[Scope, Field(strict=False)]], Field(min_length=1, max_length=len(Scope))]
-    """What it may do; nothing that whoever asks may not do."""
+    """The scopes of its rights; none that whoever asks lacks."""
     expires_at: Moment | None
     """When it ends; null: never."""
 
 
 class TokenRead(ReadModel):
-    """What is known of a token, never its secret."""
+    """A token, but never its secret."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TOKEN]})
 
@@ -53,7 +53,7 @@ class TokenRead(ReadModel):
     project: str
     """In which its jobs are made, and which it sees."""
     scopes: list[Scope]
-    """What it may do."""
+    """The scopes of its rights."""
     state: TokenState
     """Whether it is let in now."""
     created_at: datetime
@@ -116,7 +116,7 @@ class ProjectCreate(ProjectChange):
 
 
 class UsageRead(ReadModel):
-    """What the jobs of a project take."""
+    """The usage of a project: all that its jobs take."""
 
     running_jobs: int
     """Now."""
@@ -144,7 +144,7 @@ class ProjectRead(ReadModel):
     max_stored_bytes: int | None
     """Of checkpoints, temporary files, logs and code of all its jobs; null: no limit."""
     usage: UsageRead
-    """What its jobs take of that."""
+    """The part of it that its jobs take."""
 
     @classmethod
     def of(cls, project: Project, usage: Usage) -> ProjectRead:

@@ -26,7 +26,7 @@ class SuggestionCreate(Suggest):
 
 
 class ReportCreate(Report):
-    """What a client has measured of its trial since it last said anything; empty: it is still there."""
+    """Measurements of a client's trial since it last said anything; empty: it is still there."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.REPORT_CREATE]})
 

@@ -10,7 +10,7 @@ from service.evidence.health.cards import HealthCard
 
 
 class JobHealth(ReadModel):
-    """What is found about a job; nothing where nothing is wrong."""
+    """Findings about a job; none where nothing is wrong."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_HEALTH]})
 

@@ -220,7 +220,7 @@ class JobRead(ReadModel):
     failure: str | None
     """Why the job failed, for a person."""
     cut_off: str | None = None
-    """What ended it before its trials had, for a person: its budget, time that was nearly over, or its project's
+    """The reason why it ended before its trials, for a person: its budget, time that was nearly over, or its project's
     quota of device-hours."""
     workload: str
     """The workload's name."""

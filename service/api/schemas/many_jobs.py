@@ -33,7 +33,7 @@ class JobIds(StrictModel):
 
 
 class JobOutcome(ReadModel):
-    """What became of one job."""
+    """The outcome for one job."""
 
     job_id: str
     """The id that was given."""
@@ -44,7 +44,7 @@ class JobOutcome(ReadModel):
 
 
 class JobOutcomes(ReadModel):
-    """What became of each job, in the order in which they were given."""
+    """The outcome for each job, in the order in which they were given."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_OUTCOMES]})
 

@@ -29,7 +29,7 @@ class OutputRead(ReadModel):
 
 
 class OutputPage(ReadModel):
-    """What ranks printed, the oldest first."""
+    """Lines that ranks printed, the oldest first."""
 
     items: list[OutputRead]
     """In the order in which they were printed."""

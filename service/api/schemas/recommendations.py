@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RecommendationKey(ReadModel):
-    """What a recommendation holds for; null: that was not known when it was made."""
+    """The key: all that a recommendation holds for; null: not known when it was made."""
 
     fingerprint: str | None
     """Of the model: a digest of its parameters' shapes and kinds, its other modules, and the workload with the options

@@ -58,7 +58,7 @@ class FingerprintGiven(StrictModel):
     """A model, as `shampoo-tuner fingerprint` prints it."""
 
     source: str = Field(default="", max_length=1000)
-    """What told it, for people."""
+    """Where it is known from, for people."""
     workload: str | None = Field(default=None, min_length=1, max_length=200)
     """The name of the workload that builds it; null: it is none's, or of unknown data."""
     digest: str | None = Field(default=None, min_length=1, max_length=64)
@@ -68,7 +68,7 @@ class FingerprintGiven(StrictModel):
 
 
 class TransferBudget(StrictModel):
-    """What may be tried."""
+    """The trials that may be spent."""
 
     num_trials: Annotated[int, Field(ge=1, le=MAX_CONFIGS)] = 5
     """Configs that are wanted."""
@@ -91,7 +91,7 @@ class UntunedQuestion(StrictModel):
 
     @property
     def wanted(self) -> ConfigsWanted:
-        """What is asked, of the model with the length of its training."""
+        """The question: a model with the length of its training."""
         given = self.fingerprint
         parameters = (ParameterShape(one.kind, tuple(one.shape), one.count) for one in given.parameters)
         target = Situation.of(
@@ -194,7 +194,7 @@ class UntunedConfigRead(ReadModel):
     origin: OriginRead
     """Where it comes from."""
     remarks: list[str]
-    """What belongs to it, and no argument says."""
+    """Remarks that belong to it, and that no argument says."""
     python: str
     """The same as Python to paste."""
 
@@ -237,7 +237,7 @@ class UntunedAnswerRead(ReadModel):
     basis: Literal["store", "built_in"]
     """`store`: tuned models of this service are among the sources; `built_in`: there is none."""
     says: str
-    """What it rests on, for people."""
+    """Its grounds, for people."""
     items: list[UntunedConfigRead]
     """The config to try first at the front."""
 

@@ -1,4 +1,4 @@
-"""What commands that run a part of the service have in common: the settings, their options, and the database."""
+"""Common to commands that run a part of the service: the settings, their options, and the database."""
 
 from __future__ import annotations
 

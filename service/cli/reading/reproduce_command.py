@@ -62,7 +62,7 @@ def reproduce(
 
 
 def _differences(found: RecommendationRead) -> list[str]:
-    """What is not here as it was where the config was found."""
+    """Differences between this installation and that where the config was found."""
     from service.evidence.reproduction import other_versions
     from trainers.installation.commit import commit
     from trainers.installation.distribution import DISTRIBUTION, version

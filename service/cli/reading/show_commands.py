@@ -156,7 +156,7 @@ def _say_health(client: Client, job: JobRead) -> None:
 
 
 def _account(job: JobRead, trial: TrialRead) -> list[str]:
-    """What became of a trial, why, and what to do."""
+    """Tells what became of a trial, why, and what to do."""
     from service.evidence.in_words.trial_words import account_of, facts_of
 
     account = account_of(facts_of(trial, job.state))

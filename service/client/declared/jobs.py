@@ -280,12 +280,12 @@ def written_recommendation(recommendation_id: str, form: str) -> Call[Written]:
 
 
 def insights(job_id: str) -> Call[InsightsRead]:
-    """What the trials of a job tell of its hyperparameters. Raises: ApiError (404: nothing yet)."""
+    """Insights of a job into its hyperparameters. Raises: ApiError (404: nothing yet)."""
     return Call(reading(InsightsRead), "GET", f"{_job_path(job_id)}/insights")
 
 
 def health(job_id: str) -> Call[list[HealthCard]]:
-    """What is found about a job, warnings first. Raises: ApiError (404)."""
+    """Findings about a job, warnings first. Raises: ApiError (404)."""
     return Call(lambda content: JobHealth.model_validate_json(content).items, "GET", f"{_job_path(job_id)}/health")
 
 
@@ -354,7 +354,7 @@ def measurements(
 
 
 def logs(job_id: str, number: int, **asked: str | int) -> Pages[OutputRead]:
-    """What the ranks of a trial have printed, the oldest first.
+    """Lines that the ranks of a trial have printed, the oldest first.
 
     Args:
         asked: parameters of `GET /v1/jobs/{job_id}/trials/{number}/logs`: `rank`, `stream`, `since`, `contains`,

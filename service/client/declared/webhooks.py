@@ -43,7 +43,7 @@ def remove_webhook(webhook_id: str) -> Call[None]:
 
 
 def deliveries(webhook_id: str) -> Pages[DeliveryRead]:
-    """What a webhook was sent, newest first. Raises: ApiError (404)."""
+    """Messages that a webhook was sent, newest first. Raises: ApiError (404)."""
     return Pages(page_of(Page[DeliveryRead]), f"{_path_of(webhook_id)}/deliveries")
 
 

@@ -41,7 +41,7 @@ class Moment:
 
 
 def moment_of(session: Session, job: Job) -> Moment:
-    """What is to be read before all else: what happens meanwhile is then read again."""
+    """The moment, read before all else: what happens meanwhile is then read again."""
     last_event = EventRepository(session).last_id(job.id)
     thinned = "" if job.thinned_at is None else f"-{job.thinned_at.timestamp():.0f}"
     return Moment(last_event, f'"{last_event}{thinned}-{_version()}"')

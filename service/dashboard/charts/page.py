@@ -1,4 +1,4 @@
-"""What the charts of a job's page ask for: its curves and its best values, whole or as what has come since."""
+"""Data of the charts of a job's page: its curves and its best values, whole or as what has come since."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Since = Annotated[int | None, Query(ge=0, le=LARGEST_BIGINT)]
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What has happened to the trials of a job since an event."""
+    """Changes of the trials of a job since an event."""
 
     first_steps: dict[int, int]
     """Trials that were measured, and the first step of it."""
@@ -212,7 +212,7 @@ def read_timeline(
     known: IfNoneMatch = None,
     first: Annotated[int, Query(ge=0, le=LARGEST_BIGINT)] = 0,
 ) -> Response:
-    """What ran when, and the tree of forks.
+    """Reads what ran when, and the tree of forks.
 
     Args:
         first: the first stretch that may have changed since the reader asked; those before stay as they were.

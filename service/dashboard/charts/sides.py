@@ -1,4 +1,4 @@
-"""What trials are drawn as: by side, those of the confirmation by the side that they repeat, and apart those that ended
+"""Groups that trials are drawn in: by side, in the confirmation by the side they repeat, and apart those that ended
 early. Pure functions."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What ran when, and beside what, and which trial was forked from which. Pure functions.
+"""The timeline: which trials ran when, beside what, and which one was forked from which. Pure functions.
 
 Nothing stores on which device a trial ran. So trials are laid into lanes: each takes the first one that is free when it
 begins, and keeps it until it pauses or ends. There are as many lanes as trials ran at once.
@@ -21,7 +21,7 @@ from service.store.repositories.of_trials.chart_rows import LaneTrial, Turn
 
 
 class Ending(StrEnum):
-    """What a stretch of training led to; also the order of the legend."""
+    """The ending of a stretch of training; also the order of the legend."""
 
     COMPLETED = "completed"
     RUNNING = "running"
@@ -110,7 +110,7 @@ def idle_share(stretches: Sequence[Stretch], num_lanes: int) -> float | None:
 
 
 def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes: int) -> list[str]:
-    """What the timeline shows, in sentences."""
+    """The timeline in sentences."""
     if not stretches:
         return []
     at_once = f"Up to {num_lanes} trials ran at once" if num_lanes > 1 else "One trial ran at a time"

@@ -31,7 +31,7 @@ def cluster_page(
     now: Now,
     why_no_room: WhyNoRoom,
 ) -> HTMLResponse:
-    """What runs now, what waits for what, and which workers there are; of other projects numbers alone."""
+    """Shows what runs now, what waits for what, and which workers there are; of other projects numbers alone."""
     state = cluster_state(
         session,
         sees=caller.sees,

@@ -29,7 +29,7 @@ def headline(state: ClusterState) -> str:
 
 
 def others_words(others: Others) -> str:
-    """What is told of running jobs of other projects."""
+    """Words on running jobs of other projects."""
     training = f"{count(others.num_trials, 'trial')} in training"
     ranks = f", {count(others.num_ranks, 'rank')}" if others.num_ranks else ""
     return f"{count(others.num_jobs, 'job')} of other projects: {training}{ranks}"

@@ -65,7 +65,7 @@ def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
 
 
 def _names(entries: Sequence[Mapping[str, Any]]) -> list[str] | None:
-    """What names the entries of a list; None: nothing does."""
+    """The field that names the entries of a list; None: nothing does."""
     for field in NAMING:
         names = [entry.get(field) for entry in entries]
         if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):

@@ -52,7 +52,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is said of a job in a row: a text, and a smaller one below."""
+    """A cell of a job in a row: a text, and a smaller one below."""
 
     text: str
     note: str = ""
@@ -67,7 +67,7 @@ class Fact:
 
 
 def facts(jobs: Sequence[Compared]) -> list[Fact]:
-    """What the jobs found and what it cost, row by row."""
+    """Rows that say what the jobs found and what it cost."""
     rows: list[tuple[str, Callable[[Compared], Cell]]] = [
         ("Verdict", lambda one: Cell(one.answer.headline)),
         ("Objective", lambda one: Cell(one.job.metric, one.job.direction)),
@@ -99,7 +99,7 @@ def obstacle(jobs: Sequence[Compared]) -> str | None:
 
 
 def cautions(jobs: Sequence[Compared]) -> list[str]:
-    """What stands in the way of a fair comparison of jobs with the same objective, a sentence each."""
+    """All that stands in the way of a fair comparison of jobs with the same objective, a sentence each."""
     found = []
     workloads = _groups(jobs, lambda one: one.job.workload)
     if len(workloads) > 1:

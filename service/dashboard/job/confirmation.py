@@ -16,7 +16,7 @@ from service.evidence.types import ConfirmationResult, ConfirmedConfig, Evidence
 from service.store.repositories import ListedTrial
 
 Role: TypeAlias = Literal["compares", "chose", "aside", "found"]
-"""What a value was for: one of a seed that compares or that chose, of a seed that takes no part, or of the search."""
+"""The purpose of a value: one of a seed that compares or that chose, of a seed that takes no part, or of the search."""
 HEIGHT = 44.0
 """Of a lane, in pixels."""
 EDGE = 9.0
@@ -125,7 +125,7 @@ class Differences:
     zero: float
     """Where they are level, in percent of the lane's width."""
     level: Span
-    """What counts as equal."""
+    """The span of differences that count as equal."""
     ticks: list[Tick]
 
 

@@ -73,7 +73,7 @@ class SidePanel:
     early_late: str
     """How well early values tell the last ones; empty: there is no telling."""
     cheaper_than: str
-    """What the prices are told against; empty: there are none."""
+    """The values that the prices are told against; empty: there are none."""
     prices: list[Price]
 
     @property

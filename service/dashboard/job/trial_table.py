@@ -105,7 +105,7 @@ class Address:
 
     @property
     def filters(self) -> list[tuple[str, str]]:
-        """What leaves trials out."""
+        """The filters that leave trials out."""
         return [(name, value) for name, value in self.asked if name in FILTERS and value]
 
     @property
@@ -115,7 +115,7 @@ class Address:
 
 
 def filters_of(query: TrialQuery, *, metric: str) -> list[Filter]:
-    """What leaves trials out, in words."""
+    """The filters that leave trials out, in words."""
     found = [Filter("state", state, state) for state in query.states]
     found += [] if query.phase is None else [Filter("phase", "", query.phase)]
     found += [] if query.value is None else [Filter("value", "", f"{metric} {_range_words(query.value)}")]

@@ -47,7 +47,7 @@ router = APIRouter(route_class=OneThreadRoute)
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a reader asks of the table, as the query of the page's address says it."""
+    """The reader's choices for the table, as the query of the page's address says them."""
 
     query: TrialQuery
     order: TrialOrder
@@ -181,7 +181,7 @@ def parallel_columns(
     job_id: str,
     first: Annotated[int, Query(ge=0, le=LARGEST_INT)] = 0,
 ) -> Response:
-    """What the parallel coordinates of a job's page are drawn from: its axes, and of its trials from number `first` on
+    """Columns for the parallel coordinates of a job's page: its axes, and of its trials from number `first` on
     a column for each."""
     job = JobRepository(session).get(job_id)
     columns = TrialColumnsRepository(session)

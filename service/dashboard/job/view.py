@@ -22,7 +22,7 @@ class Figure:
     """A number of the answer's card."""
 
     term: str
-    """What it is of."""
+    """The thing that it is of."""
     value: str
     spread: str = ""
     """Beside the value: over seeds."""

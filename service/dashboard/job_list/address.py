@@ -21,7 +21,7 @@ class ListAddress:
 
     @property
     def others(self) -> list[tuple[str, str]]:
-        """What the search form keeps as it is: all that it has no field for."""
+        """The filters that the search form keeps as they are: all that it has no field for."""
         tags = [pair for pair in self.asked if pair[0] == "tag"][1:]
         return self._without(*PLACES, *OWN_FIELDS) + tags
 

@@ -12,7 +12,7 @@ Schema: TypeAlias = Mapping[str, Any]
 Kind: TypeAlias = Literal[
     "integer", "number", "text", "long_text", "flag", "choice", "several", "pairs", "value", "json", "space"
 ]
-"""What a field takes: the name by which `static/new_job/kinds.js` reads and writes it."""
+"""The kind of value that a field takes: the name by which `static/new_job/kinds.js` reads and writes it."""
 
 ROW = "#"
 """In a pointer: the index of a row that is not there yet."""
@@ -29,7 +29,7 @@ class FormField:
     """For people; `code` stands between backticks."""
     kind: Kind
     default: JsonValue = None
-    """What the document means where it has no such value."""
+    """The meaning of a document that has no such value."""
     required: bool = False
     choices: tuple[str, ...] = ()
     takes_more: bool = False
@@ -37,7 +37,7 @@ class FormField:
     minimum: float | None = None
     maximum: float | None = None
     when_empty: str = ""
-    """What an empty field means, where that is no value."""
+    """The meaning of an empty field, where that is no value."""
 
     @property
     def told(self) -> str:
@@ -130,7 +130,7 @@ class FormSchema:
         return found
 
     def _alternatives(self, node: Schema) -> list[Schema]:
-        """What a value may be, each resolved, but for null."""
+        """The kinds of value that a schema allows, each resolved, but for null."""
         whole = self._resolved(node)
         return [part for one in whole.get("anyOf", [whole]) if (part := self._resolved(one)).get("type") != "null"]
 

@@ -13,7 +13,7 @@ from service.api.schemas.jobs import JobCreate
 from service.dashboard.new_job.fields import ROW, FormField, FormSchema, Schema
 
 NOT_ASKED = frozenset({"/budget/extra_search_trials", f"/baselines/{ROW}/extra_trials"})
-"""What a job says that grows with trials which users propose to it: a new one has none."""
+"""Fields of a job that grow with trials which users propose to it: a new one has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class PartState:
 
     label: str
     value: JsonValue
-    """What stands in the document; an object is filled by the fields of the part."""
+    """The value in the document; an object is filled by the fields of the part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class FormRows:
     label: str
     help: str
     one: str
-    """What a row is called."""
+    """The name of a row."""
     default: Sequence[JsonValue]
     max_rows: int
     fields: Sequence[FormField]
@@ -72,7 +72,7 @@ class FormSection:
     is_closed: bool = False
     """True if it is for who wants to know more: it is opened first."""
     hint: str = ""
-    """What it is about, beside its title."""
+    """Its subject, beside its title."""
 
     @property
     def id(self) -> str:
@@ -230,7 +230,7 @@ def search_space() -> FormField:
 
 @cache
 def job_defaults() -> dict[str, JsonValue]:
-    """What a job is where its document says nothing, but for the workload."""
+    """The defaults of a job whose document says nothing, but for the workload."""
     values: dict[str, JsonValue] = JobCreate.model_validate({"workload": {"name": "any"}}).model_dump(mode="json")
     del values["workload"]
     return values

@@ -22,7 +22,7 @@ class WorkloadForm:
     required: Sequence[FormField]
     others: Sequence[FormField]
     metrics: Sequence[str]
-    """What trials measure, its default objective first."""
+    """The metrics that trials measure, its default objective first."""
 
 
 def workload_form(description: WorkloadDescription) -> WorkloadForm:

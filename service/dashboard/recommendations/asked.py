@@ -1,4 +1,4 @@
-"""What a reader asks of the recommendations: the fields of the page's form, and addresses that ask for something else.
+"""The reader's choices among recommendations: fields of the page's form, and addresses that ask for something else.
 
 They are the filters of `GET /v1/recommendations`; a form sends its empty fields, too, which here are no filters.
 """

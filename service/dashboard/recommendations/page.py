@@ -49,7 +49,7 @@ def recommendations_page(
     name: Annotated[str, Query(max_length=200)] = "",
     number: Annotated[int, Query(alias="page", ge=1, le=MAX_PAGE)] = 1,
 ) -> Response:
-    """What was found out, the best evidence first; `name` is one of a model, a workload or a fingerprint."""
+    """Lists recommendations, the best evidence first; `name` is one of a model, a workload or a fingerprint."""
     address = Address(request.query_params.multi_items())
     try:
         if name.strip():

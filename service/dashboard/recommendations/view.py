@@ -31,12 +31,12 @@ class Listed:
 
     @property
     def title(self) -> str:
-        """What it is for: the user's own name of the model, or the workload's."""
+        """The user's own name of the model, or the workload's."""
         return self.row.model or self.row.workload
 
     @property
     def answer(self) -> Answer:
-        """What was found out in comparison with the baseline."""
+        """The answer in comparison with the baseline."""
         return answer_of(self.evidence) or NOT_COMPARED
 
     @property
@@ -59,7 +59,7 @@ class Copy:
     text: str | None
     """None: it cannot be said so."""
     cannot_say: Sequence[str] = ()
-    """What of it is not said so, or otherwise."""
+    """The parts of it that are not said, or otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _json(content: Mapping[str, Any]) -> str:
 
 
 def held_for(row: RecommendationRow) -> list[tuple[str, object]]:
-    """What a recommendation holds for, by its name for people; None: that was not known when it was made."""
+    """The model that a recommendation is for, by its name for people; None: not known when it was made."""
     return [
         ("Model", row.model),
         ("Workload", row.workload),

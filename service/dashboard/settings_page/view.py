@@ -20,7 +20,7 @@ SCOPES: dict[Scope, str] = {
     Scope.METRICS: "to read /metrics, for a Prometheus",
     Scope.ADMIN: "to see and steer the jobs of every project, and to change all that is on this page",
 }
-"""What each allows, for people."""
+"""The rights that each gives, for people."""
 NUM_ENDED = 50
 """Tokens that have ended, of which so many are listed, the newest."""
 _SIZES = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
@@ -61,7 +61,7 @@ def tokens_of(found: Sequence[Token], now: datetime) -> Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a project takes of one quota."""
+    """The part of one quota that a project takes."""
 
     used: str
     limit: str | None

@@ -18,7 +18,7 @@ MAX_POINTS = 80
 
 
 class Group(StrEnum):
-    """What a metric is about."""
+    """The subject of a metric."""
 
     QUALITY = "quality"
     OPTIMIZER = "optimizer"
@@ -70,7 +70,7 @@ class Tile:
     title: str
     """The name in words, without what the title of its group says."""
     sentence: str
-    """What it says; empty: nothing is known of it."""
+    """Its text; empty: nothing is known of it."""
     last: str
     """Its newest value, for a person."""
     lines: Sequence[str]
@@ -88,7 +88,7 @@ class TileGroup:
 
 
 def group_of(metric: str) -> Group:
-    """What a metric is about."""
+    """The subject of a metric."""
     if metric in _COSTS:
         return Group.COST
     return Group.OPTIMIZER if metric in _OF_OPTIMIZER or metric.startswith("optimizer_") else Group.QUALITY

@@ -111,7 +111,7 @@ def position(parameter: Parameter | None, value: Any) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class CostRow:
-    """What a trial took of something, beside what others took."""
+    """The cost of a trial in one respect, beside the cost of others."""
 
     title: str
     own: str

@@ -20,7 +20,7 @@ COSTS = {
     "peak_memory_bytes": "{share:.0%} less memory at the peak",
     "optimizer_state_bytes": "{share:.0%} less optimizer state",
 }
-"""What is said of a config that takes less of a metric."""
+"""The words on a config that takes less of a metric."""
 
 
 def alternatives_of(
@@ -67,7 +67,7 @@ def alternatives_of(
 def _advantages(
     config: ConfirmedConfig, other: ConfirmedConfig, trials: Sequence[FinishedTrial], space: SearchSpace | None
 ) -> list[str]:
-    """What speaks for `config` beside its value, in words."""
+    """Tells what speaks for `config` beside its value, in words."""
     found = []
     for metric, words in COSTS.items():
         own, theirs = _mean(metric, config, trials), _mean(metric, other, trials)

@@ -100,7 +100,7 @@ def _meeting(pair: Pair, metric: str, currency: Currency) -> _Meeting | None:
 
 
 def _curve(trial: FinishedTrial, metric: str, currency: Currency) -> list[tuple[float, float]]:
-    """What was spent, and the value there, at each finite measurement; empty: it was not counted."""
+    """Spending, and the value there, at each finite measurement; empty: it was not counted."""
     per_step = _per_step(trial, currency)
     if per_step is None:
         return []
@@ -112,7 +112,7 @@ def _curve(trial: FinishedTrial, metric: str, currency: Currency) -> list[tuple[
 
 
 def _per_step(trial: FinishedTrial, currency: Currency) -> float | None:
-    """What a step spends of a currency; None: it was not counted."""
+    """The amount of a currency that a step spends; None: it was not counted."""
     match currency:
         case Currency.STEPS | Currency.SECONDS:
             return 1.0

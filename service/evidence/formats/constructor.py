@@ -20,7 +20,7 @@ class Constructor:
     makes_several: bool = False
     """True if it makes `optimizers`, a list."""
     cannot_say: Sequence[str] = field(default_factory=list)
-    """What of the config the lines leave out or say otherwise, a sentence each; empty: they take the same steps."""
+    """Parts of the config that the lines omit or say otherwise, a sentence each; empty: they take the same steps."""
 
 
 def split(groups: str) -> list[str]:
@@ -75,6 +75,6 @@ SETTINGS_OF_GROUPS = ("preconditioner", "weight_decay", "lr")
 
 
 def unsaid_of_groups(settings: Sequence[Mapping[str, Any] | None]) -> list[str]:
-    """What groups of parameters say with a word that other packages do not have."""
+    """Settings of parameter groups for which other packages have no word."""
     names = {name for one in settings for name in one or () if name not in SETTINGS_OF_GROUPS}
     return [f"{name} of a group of parameters: has no word there" for name in sorted(names)]

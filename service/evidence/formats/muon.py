@@ -64,7 +64,7 @@ def is_nesterov(f: Family) -> bool:
 
 
 def momentum_unsaid(f: Family, *, is_muon_of: str) -> list[str]:
-    """What Muon's momentum cannot say: it is an average, with the look ahead of β1², or none."""
+    """Settings that Muon's momentum cannot say: it is an average, with the look ahead of β1², or none."""
     found = []
     if not is_nesterov(f) and f.beta3 != f.betas[0]:
         found.append(f"beta3={f.beta3!r}: {is_muon_of} the look ahead is betas[0]², or none")

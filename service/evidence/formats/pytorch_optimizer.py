@@ -97,7 +97,7 @@ def _soap(f: Family) -> Constructor:
 
 
 def soap_unsaid(f: Family) -> list[str]:
-    """What no SOAP of another package says."""
+    """Settings that no SOAP of another package has."""
     found = []
     if f.solver not in ("qr", "cholesky_qr"):
         found.append("solver='eigh': there a refresh is one step of subspace iteration")

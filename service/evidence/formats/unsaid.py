@@ -42,7 +42,7 @@ def look_ahead(f: Family) -> list[str]:
 
 
 def of_adamw(f: Family) -> list[str]:
-    """What AdamW cannot say that steps for vectors, or for everything with preconditioner="none"."""
+    """Settings that AdamW lacks where it steps for vectors, or for everything with preconditioner="none"."""
     found = []
     if f.plain_method != "adam":
         found.append(f"grafting={f.plain_method!r}: vectors, which it steps for here, have AdamW there")

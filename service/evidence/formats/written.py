@@ -85,7 +85,7 @@ class Written(DescribedModel):
     text: str | None
     """The config in it; null: it cannot be said in this format, and `cannot_say` has the reason."""
     cannot_say: list[str] = Field(default=[])
-    """What of the config the text leaves out or says otherwise, a sentence each. Empty: whoever runs it takes the
+    """Parts of the config that the text leaves out or says otherwise, a sentence each. Empty: whoever runs it takes the
     steps that were measured."""
 
 

@@ -17,7 +17,7 @@ from service.evidence.types import Evidence
 
 
 class HealthKind(StrEnum):
-    """What was found."""
+    """The kind of finding."""
 
     BASELINE_NOT_REPRODUCED = "baseline_not_reproduced"
     """The baseline's best config failed with new seeds, or fell behind the value that it was found with."""
@@ -30,7 +30,7 @@ class HealthKind(StrEnum):
     MANY_DIVERGED = "many_diverged"
     """The loss of many trials was not finite."""
     EARLY_VALUES_MISLEAD = "early_values_mislead"
-    """What trials have early says little of what they have in the end."""
+    """Early values of trials say little of what they have in the end."""
     STILL_IMPROVING = "still_improving"
     """The budget ended while better configs were still being found."""
     DEVICES_IDLE = "devices_idle"
@@ -51,13 +51,13 @@ class HealthCard:
     """A finding about a job, for a person."""
 
     kind: HealthKind
-    """What was found; more kinds may come."""
+    """The kind of finding; more kinds may come."""
     severity: Severity
     """`warning`: the answer may be another one; `hint`: the same budget could give more."""
     sentence: str
     """The finding, with its numbers."""
     advice: str
-    """What to do about it."""
+    """Advice: what to do about it."""
 
 
 @plain(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class TrialOutcome:
 
 @plain(frozen=True, slots=True)
 class SearchedJob:
-    """What is known of a job that has ended, or still runs."""
+    """A job that has ended, or still runs, as the checks of its health see it."""
 
     direction: Direction
     outcomes: Sequence[TrialOutcome]

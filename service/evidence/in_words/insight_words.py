@@ -1,4 +1,4 @@
-"""What trials tell of a parameter, in words: one way for pages and commands."""
+"""The insights into a parameter, in words: one way for pages and commands."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def _by_reaching(reached: ReachedBaseline) -> OnTheClock:
 
 
 def but_on_the_clock(evidence: Evidence) -> str | None:
-    """What a headline about equal steps must add, so that nobody takes fewer steps for a gain; None: nothing."""
+    """Words that a headline about equal steps must add, so that nobody takes fewer steps for a gain; None: none."""
     if evidence.baseline is None or evidence.currency is Currency.SECONDS:
         return None
     clock, ratio = on_the_clock(evidence), step_time_ratio(evidence.best, evidence.baseline)
@@ -152,7 +152,7 @@ def _never_words(evidence: Evidence, baseline: Winner) -> str:
 
 
 def _worth_words(evidence: Evidence, baseline: Winner) -> str:
-    """What speaks on the clock against fewer steps, or against needing no more of them; empty: nothing."""
+    """Words on what the clock says against fewer steps, or against needing no more of them; empty: nothing."""
     reached, ratio = evidence.reached_baseline, step_time_ratio(evidence.best, baseline)
     assert reached is not None
     if reached.seconds_ratio is None:

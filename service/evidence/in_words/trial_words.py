@@ -1,4 +1,4 @@
-"""What became of a trial, in words, with what to do: pure functions of typed values, for the terminal and the page."""
+"""The end of a trial in words, with what to do: pure functions of typed values, for the terminal and the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RETRY_TRAINS_TO_THE_END = "To see how it would have ended, retry it: it then tra
 
 @dataclass(frozen=True, slots=True)
 class TrialFacts:
-    """What is told of a trial's end."""
+    """Facts of a trial's end."""
 
     state: TrialState
     reason: FailureReason | None
@@ -89,17 +89,17 @@ class Repeated:
 
 @dataclass(frozen=True, slots=True)
 class TrialAccount:
-    """What became of a trial."""
+    """An account of a trial's end."""
 
     headline: str
     why: Sequence[str]
     """A sentence each."""
     advice: Sequence[str]
-    """What a person may do, a sentence each."""
+    """Advice: what a person may do, a sentence each."""
 
 
 def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
-    """What is told of the end of a trial."""
+    """The facts of the end of a trial."""
     return TrialFacts(
         state=trial.state,
         reason=trial.reason,
@@ -117,7 +117,7 @@ def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
 
 
 def account_of(trial: TrialFacts, standing: Standing | None = None, repeated: Repeated | None = None) -> TrialAccount:
-    """What became of a trial, why, and what to do.
+    """Tells what became of a trial, why, and what to do.
 
     Args:
         standing: of a trial that was pruned or completed; None: nothing is known of it.

@@ -126,7 +126,7 @@ def time_left(seconds: float) -> str:
 
 
 def cost_words(cost: float | None, currency: str | None, limit: float | None) -> str:
-    """What a job has cost so far, and may cost; empty: there is no price."""
+    """Words on what a job has cost so far, and may cost; empty: there is no price."""
     if cost is None or currency is None:
         return ""
     return f"{cost:.2f} {currency}" if limit is None else f"{cost:.2f} of {limit:.2f} {currency}"

@@ -191,7 +191,7 @@ def currency_lines(evidence: Evidence) -> list[str]:
 
 
 def spending(comparison: CurrencyComparison) -> str:
-    """What was spent where two configs were compared: `40 steps`, `12 s of training`."""
+    """Words for the spending at which two configs were compared: `40 steps`, `12 s of training`."""
     if comparison.spent is None:
         return DASH
     if comparison.currency is Currency.SECONDS:
@@ -213,7 +213,7 @@ def _other_currency(comparison: CurrencyComparison, first: CurrencyComparison) -
 
 
 def _theirs(evidence: Evidence) -> str:
-    """What the search was compared with, where it was."""
+    """Words for what the search was compared with, where it was."""
     assert evidence.baseline is not None
     return rivals_title([best.optimizer for best in evidence.baselines] or [evidence.baseline.optimizer])
 

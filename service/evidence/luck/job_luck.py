@@ -1,4 +1,4 @@
-"""What the models of luck say of a job: its trials as they see them, and their answers in its confirmation."""
+"""The models of luck applied to a job: its trials as they see them, and their answers in its confirmation."""
 
 from __future__ import annotations
 

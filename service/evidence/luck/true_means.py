@@ -41,7 +41,7 @@ class Draw:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What is known of a search, its trials by rank; smaller is better."""
+    """A search as its model sees it, trials by rank; smaller is better."""
 
     numbers: Sequence[int]
     found: Sequence[float]

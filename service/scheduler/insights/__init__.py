@@ -1,2 +1,2 @@
-"""What the trials of a job tell of its hyperparameters: computed from stored rows beside the job's run, by pure
+"""Insights into a job's hyperparameters: computed from stored rows beside the job's run, by pure
 functions, and stored for those who look. Never what a search decides."""

@@ -32,7 +32,7 @@ MIN_FREEDOM = 2
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """What a trial measured on its way and at its end."""
+    """The measurements of a trial, on its way and at its end."""
 
     parameters: Mapping[str, Scalar]
     points: Sequence[tuple[float, float]]

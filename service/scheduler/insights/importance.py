@@ -79,7 +79,7 @@ def _beyond_chance(raw: NDArray[np.float64], dealt: NDArray[np.float64]) -> NDAr
 
 
 def _shares(excess: NDArray[np.float64], counts: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """What each makes of the sum, 0 for those that do not count."""
+    """The share of each in the sum, 0 for those that do not count."""
     kept = np.where(counts, np.maximum(excess, 0.0), 0.0)
     whole = kept.sum()
     found: NDArray[np.float64] = kept / whole if whole else kept
@@ -118,7 +118,7 @@ class _Study:
         return found
 
     def raw(self, standing: Standings) -> Mapping[str, float]:
-        """What Optuna finds of each parameter, where the trials have this standing; not finite: it is left out."""
+        """Optuna's importance of each parameter, where the trials have this standing; not finite: it is left out."""
         counted = standing[np.isfinite(standing)]
         num_better = int((counted > counted.min()).sum()) if len(counted) else 0
         if not num_better:

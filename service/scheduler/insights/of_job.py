@@ -1,4 +1,4 @@
-"""What the stored trials of a job tell, side by side: what is read for it, and what is made of that."""
+"""Insights from the stored trials of a job, side by side: what is read for them, and what is made of that."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _to_follow(trials: Sequence[EndedTrial]) -> list[EndedTrial]:
 
 
 def insights_of(ended: EndedTrials) -> JobInsights:
-    """What the trials tell."""
+    """The insights from the trials."""
     sides = [
         insights_of_side(side, space, ended.by_side[side], ended.direction, ended.curves, ended.models.get(side))
         for side, space in ended.spaces.items()

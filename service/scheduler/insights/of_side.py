@@ -1,4 +1,4 @@
-"""What the trials of one side tell: importance, direction, safe ranges, maps."""
+"""Insights from the trials of one side: importance, direction, safe ranges, maps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def insights_of_side(
     curves: Mapping[str, Curve],
     model: Sequence[GroupShapes] | None = None,
 ) -> SideInsights:
-    """What the ended trials of a side tell.
+    """The insights from the ended trials of a side.
 
     Args:
         curves: of those that completed, or some of them, by the id of the trial.
@@ -130,7 +130,7 @@ def _of_parameter(
     direction: Direction,
     importance: Importance | None,
 ) -> ParameterInsight:
-    """What trials tell of one parameter, which may stand under several conditions."""
+    """The insights into one parameter, which may stand under several conditions."""
     parameter, own = group[0], np.flatnonzero(had).tolist()
     found = ParameterInsight(
         name=parameter.name,

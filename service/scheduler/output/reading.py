@@ -45,7 +45,7 @@ class Piece:
 
 
 def read_output(directory: Path, kept: Mapping[str, int]) -> list[Piece]:
-    """What the files of a directory have beyond `kept`, in the order in which they were begun.
+    """Reads what the files of a directory have beyond `kept`, in the order in which they were begun.
 
     Args:
         kept: {file name: the place up to which it is kept}; others are read from their beginnings.

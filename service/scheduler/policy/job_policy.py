@@ -120,7 +120,7 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
 
 
 def _known(plan: JobPlan, side: Side) -> list[KnownConfig]:
-    """What the job was told of models like its own, when it was submitted."""
+    """Configs of models like the job's own, told when it was submitted."""
     specification, space = plan.specification, plan.spaces[side]
     asked = [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
     pinned = next(entries for own, entries in zip(plan.spaces, asked, strict=True) if own == side)

@@ -67,7 +67,7 @@ LeaseName = Annotated[str, Field(min_length=1, max_length=40, examples=["lease_0
 
 
 class Report(StrictModel):
-    """What a client has measured of its trial since it last said anything; empty: it is still there."""
+    """Measurements of a client's trial since it last said anything; empty: it is still there."""
 
     lease: LeaseName
     """As the suggestion gave it: it says that the trial is still this client's."""

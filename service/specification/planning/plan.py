@@ -33,7 +33,7 @@ class JobPlan:
     pruner: Literal["auto"] | PrunerName
     """`auto`: the sampler of that name pauses trials itself."""
     first_judged_at: int
-    """What a trial has done, in steps or where those differ in examples, before a pruner judges it."""
+    """How far a trial is, in steps or where those differ in examples, before a pruner judges it."""
     population: PopulationPlan | None
     """With the pruner `pbt`, and only then."""
     spaces: dict[Side, SearchSpace]
@@ -45,7 +45,7 @@ class JobPlan:
     pinned: dict[Side, tuple[dict[str, Scalar], ...]]
     """Assignments that a side tries first, after the defaults."""
     imported: tuple[KnownPoint, ...]
-    """What the search's sampler is told before the first trial."""
+    """Points that the search's sampler is told before the first trial."""
 
     @property
     def num_steps(self) -> int:

@@ -11,7 +11,7 @@ from trainers.config import InvalidConfig
 from trainers.workloads.describe import DescriptionKilled, ask_process
 
 CHECK_MODULE = "service.scheduler.policy.searching.sampling.user_sampler"
-"""What the process runs: it needs Optuna, which the API does not."""
+"""The module that the process runs: it needs Optuna, which the API does not."""
 
 
 def check_sampler(choice: SamplerChoice) -> None:

@@ -1,4 +1,4 @@
-"""What all tables share: times are aware UTC; ids are opaque, sortable and prefixed; JSON columns hold plain values."""
+"""Rules of all tables: times are aware UTC; ids are opaque, sortable and prefixed; JSON columns hold plain values."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class ExternalRequest(Base):
 
     @property
     def content(self) -> Suggest | Report | End:
-        """What was asked."""
+        """The content of the request."""
         match RequestKind(self.kind):
             case RequestKind.SUGGEST:
                 return Suggest.model_validate(self.stored_content)

@@ -12,7 +12,7 @@ from service.store.models.base import Base
 
 
 class JobInsightsRow(Base):
-    """What the trials of a job told when its run last looked."""
+    """The insights into a job when its run last looked."""
 
     __tablename__ = "job_insights"
 

@@ -90,7 +90,7 @@ class Job(Base):
     failure: Mapped[str | None]
     """Why the job failed, for a person."""
     cut_off: Mapped[str | None]
-    """What ended it before its trials had, for a person; None: nothing did."""
+    """The reason why it ended before its trials had, for a person; None: it did not."""
     stored_specification: Mapped[dict[str, Any]] = mapped_column("specification")
     """As JSON; `specification` is what it says."""
     workload: Mapped[str] = mapped_column(String(200), index=True)

@@ -1,4 +1,4 @@
-"""What workers, runs and the queue tell of the cluster, of all projects together."""
+"""The cluster as workers, runs and the queue show it, of all projects together."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ClusterRepository:
         return self._session.scalar(select(func.count()).where(Worker.heartbeat_at >= heard_since)) or 0
 
     def shares(self, *, now: datetime) -> list[tuple[ClusterShare, Job]]:
-        """What living runs have of clusters that jobs share, each with its job."""
+        """The shares that living runs have of clusters that jobs share, each with its job."""
         own = and_(Job.id == ClusterShare.job_id, Job.attempt == ClusterShare.attempt)
         statement = (
             select(ClusterShare, Job)

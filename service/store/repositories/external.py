@@ -1,4 +1,4 @@
-"""What clients ask of the runs of jobs whose trials they train, and which trials they have."""
+"""Requests of clients to the runs of jobs whose trials they train, and the trials that they have."""
 
 from __future__ import annotations
 

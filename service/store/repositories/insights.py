@@ -1,4 +1,4 @@
-"""What the trials of jobs tell of their hyperparameters, as a job's run last found it."""
+"""Insights into the hyperparameters of jobs, as a job's run last found them."""
 
 from __future__ import annotations
 

@@ -63,12 +63,12 @@ class TagFilter:
 
 
 _UNREAD = defer(Job.parameter_groups)
-"""What no list shows; it is read when it is asked for."""
+"""Columns that no list shows; each is read when it is asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobQuery:
-    """What is asked of jobs; a field that is None, or empty, leaves them all."""
+    """A question about jobs; a field that is None, or empty, leaves them all."""
 
     states: Sequence[JobState] = ()
     sees: str | None

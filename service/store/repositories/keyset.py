@@ -17,7 +17,7 @@ class Place:
     """The place of a row in an order."""
 
     value: Sortable | None
-    """What it is ordered by; None: it has none, and so comes last whatever the direction."""
+    """The value that it is ordered by; None: it has none, and so comes last whatever the direction."""
     tie: str | int
     """Tells it from others with the same value."""
 
@@ -37,14 +37,14 @@ class Keyset:
 
     @property
     def order_by(self) -> list[SQLColumnExpression[Any]]:
-        """What statements order by."""
+        """Columns that statements order by."""
         column, tie = (self.column.desc(), self.tie.desc()) if self.descending else (self.column, self.tie)
         # Where nothing is null, an index can give the order.
         return [column.nulls_last() if self.nullable else column, tie]
 
     @property
     def order_by_backwards(self) -> list[SQLColumnExpression[Any]]:
-        """What statements order by that look for the rows before a place, the nearest first."""
+        """Columns that statements order by which look for the rows before a place, the nearest first."""
         column, tie = (self.column.asc(), self.tie.asc()) if self.descending else (self.column.desc(), self.tie.desc())
         return [column.nulls_first() if self.nullable else column, tie]
 

@@ -22,7 +22,7 @@ _RANKS = {EvidenceStatus.CONFIRMED: 0, EvidenceStatus.PROVISIONAL: 1, EvidenceSt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecommendationQuery:
-    """What is asked of recommendations; a field that is None leaves them all."""
+    """A question about recommendations; a field that is None leaves them all."""
 
     project: str | None
     workload: str | None = None

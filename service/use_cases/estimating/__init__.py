@@ -1,1 +1,1 @@
-"""What a job will take, foretold: time, memory, and which model it is. Never what it has taken."""
+"""Estimates of what a job will take: time, memory, and which model it is. Never what it has taken."""

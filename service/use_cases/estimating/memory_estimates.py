@@ -232,7 +232,7 @@ def _refusal(
 def _with_activations(
     predictor: MemoryPredictor, plan: JobPlan, spaces: Mapping[Side, SpaceMemory]
 ) -> tuple[dict[Side, SpaceMemory], str | None]:
-    """What is known of the spaces, and their activations as far as they can be measured; why the first could not."""
+    """Adds activations to what is known of the spaces, as far as they can be measured; why the first could not."""
     deadline = time.monotonic() + STEP_SECONDS
     known: dict[Side, SpaceMemory] = {}
     problem: str | None = None

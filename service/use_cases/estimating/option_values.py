@@ -32,13 +32,13 @@ class OptionValue:
 
 
 def option_values(space: SearchSpace) -> Iterator[OptionValue]:
-    """What a space searches of its workload, value by value."""
+    """The options that a space searches of its workload, value by value."""
     options = _of_section(space, "workload")
     return _each_beside_others(space, options, options)
 
 
 def argument_choices(space: SearchSpace) -> Iterator[OptionValue]:
-    """What a space lets its optimizer choose from, choice by choice. Of ranges none: a part of one that goes with no
+    """Choices that a space leaves its optimizer, choice by choice. Of ranges none: a part of one that goes with no
     other value is searched little, and says nothing of the rest."""
     arguments = _of_section(space, "")
     tried = {index: parameter for index, parameter in arguments.items() if isinstance(parameter, Categorical)}

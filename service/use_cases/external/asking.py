@@ -96,7 +96,7 @@ def report(session: Session, job_id: str, number: int, told: Report, *, key: str
 
 
 def decision(session: Session, job_id: str, number: int, *, lease: str) -> Answer:
-    """What a client is to do that has nothing to report, by what is stored.
+    """Decides by what is stored what a client is to do that has nothing to report.
 
     Raises:
         NotFound, TrialsTrainedHere: as `report`.
@@ -131,7 +131,7 @@ def _stop(job: Job, trial: Trial) -> Answer:
 
 
 def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked) -> Asked:
-    """What was asked, with the answer that a client gets at once whose job is paused: its run takes the report in when
+    """The request, with the answer that a client gets at once whose job is paused: its run takes the report in when
     it goes on, and the trial, which its client then has left, without a loss. A client that no longer has the trial
     changes nothing."""
     if asked.answer is not None or not _is_pausing(job):

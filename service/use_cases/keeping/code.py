@@ -55,7 +55,7 @@ def use_code(session: Session, sha256: str, *, project: str, now: datetime) -> N
 
 
 def unknown_code(sha256: str) -> InvalidInput:
-    """What whoever names code that the project does not have is told."""
+    """The error for whoever names code that the project does not have."""
     return InvalidInput("code.sha256", f"this project has no code {sha256!r}: send it with POST /v1/code first")
 
 

@@ -69,7 +69,7 @@ class PhaseCount:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a job that has ended found out, in words."""
+    """The finding of a job that has ended, in words."""
 
     answer: Answer | None
     """None: there is no baseline to compare with."""

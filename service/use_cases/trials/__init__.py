@@ -1,1 +1,1 @@
-"""What is read of one trial: its curve, its output, its config to paste. Never a change of it."""
+"""Readings of one trial: its curve, its output, its config to paste. Never a change of it."""

@@ -44,7 +44,7 @@ def kept_up_to(session: Session, job_id: str, numbers: Collection[int]) -> dict[
 
 
 def bytes_per_rank_of(session: Session, job_id: str, *, bytes_per_rank: int) -> int:
-    """What is kept of each rank of a job, at most: less than asked for where its trials have many.
+    """The bytes that are kept of each rank of a job, at most: less than asked for where its trials have many.
 
     Raises:
         NotFound: there is no such job any more.

@@ -1,4 +1,4 @@
-"""What searching the whole family costs, and how well it tells the member that suits best, on learning curves.
+"""The cost of a search of the whole family, and how well it tells the member that suits best, on learning curves.
 
     python -m tests.benchmarks.answers.family_cost
 
@@ -108,7 +108,7 @@ def course_of(landscape: Landscape, search: SimulatedSearch, *, before: float) -
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What the family needed, over what it is compared with; with `is_more`, more than that."""
+    """The need of the family, over that of what it is compared with; with `is_more`, more than that."""
 
     ratio: float
     is_more: bool
@@ -146,7 +146,7 @@ def costs(family: Sequence[Course], alone: Mapping[str, Sequence[Course]], budge
 
 
 def costs_of_all(family: Sequence[Course], alone: Mapping[str, Sequence[Course]], each: float) -> Need:
-    """What the family needs to be as good as the best of searches of all presets, over what those took together."""
+    """The family's need to be as good as the best of searches of all presets, over what those took together."""
     searches = zip(*alone.values(), strict=True)
     found = [min((course.after(each) for course in own), key=lambda point: point.value) for own in searches]
     return needed(family, statistics.fmean(point.mean for point in found), each * len(alone))
@@ -199,7 +199,7 @@ def winners_alone(landscape: TableFamily, search: str, size: Size, num: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a job says of members."""
+    """A job's answer about members."""
 
     winner: str
     said: Mapping[str, float]
@@ -209,7 +209,7 @@ class Told:
 
 
 def told(landscape: TableFamily, search: str, size: Size, number: int) -> Told | None:
-    """What the job with that number says; None: nothing was confirmed."""
+    """The answer of the job with that number; None: nothing was confirmed."""
     landscapes: dict[Phase, Landscape] = {Phase.SEARCH: landscape}
     trials, result = searched_and_confirmed(landscapes, search, size, number)
     if result is None or not result.candidates:

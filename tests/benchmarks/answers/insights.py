@@ -1,4 +1,4 @@
-"""What it costs to find out what mattered in a job, how often that is said of noise, and how often prices hold.
+"""The cost of finding out what mattered in a job, how often that is said of noise, and how often prices hold.
 
     python -m tests.benchmarks.answers.insights --trials 40,2000,10000 --sides 200 --searches 30
 

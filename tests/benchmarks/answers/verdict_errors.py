@@ -100,7 +100,7 @@ BETTER_BY = (2.0, 4.0)
 
 @dataclass(slots=True)
 class Shares:
-    """What became of simulated jobs."""
+    """Shares of simulated jobs, by outcome."""
 
     better: float
     by_t_alone: float

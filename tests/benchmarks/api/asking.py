@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 PATIENCE_SECONDS = 300.0
 
 Paths = Callable[[int], str]
-"""What the request of this number asks for."""
+"""The path that the request of this number asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Series:
         return sum(answer.status != 200 for answer in self.answers)
 
     def milliseconds(self, percentile: int) -> float:
-        """What so many percent of the requests took at most."""
+        """The time that so many percent of the requests took at most."""
         return 1000 * statistics.quantiles([answer.seconds for answer in self.answers], n=100)[percentile - 1]
 
 

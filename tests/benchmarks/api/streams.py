@@ -19,7 +19,7 @@ QUIET_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """What the readers of streams were told."""
+    """Events that the readers of streams heard."""
 
     lags: list[float]
     """Seconds from when an event was stored until a reader had it, of each reader and event."""

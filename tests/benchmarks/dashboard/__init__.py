@@ -1,1 +1,1 @@
-"""What `dashboard_page` measures with: a job as large as wanted, and a browser that looks at its page."""
+"""Tools of `dashboard_page`: a job as large as wanted, and a browser that looks at its page."""

@@ -20,7 +20,7 @@ TASK = "ThreadControllerImpl::RunTask"
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What a person waited for."""
+    """The waits of a person."""
 
     first_paint_milliseconds: float
     longest_task_milliseconds: float

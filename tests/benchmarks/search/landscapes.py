@@ -19,7 +19,7 @@ NUM_FOR_MEAN = 48
 
 
 class Landscape(Protocol):
-    """What one side of a job trains; smaller is better."""
+    """The landscape that one side of a job searches; smaller is better."""
 
     space: SearchSpace
     num_units: int

@@ -1,4 +1,4 @@
-"""What an `auto` search may know before it, for benchmarks: from shipped tables, a store, or on purpose wrong."""
+"""Priors of an `auto` search, for benchmarks: from shipped tables, a store, or on purpose wrong."""
 
 from __future__ import annotations
 

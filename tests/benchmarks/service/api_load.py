@@ -72,7 +72,7 @@ class Cost:
 
 
 def kinds_of(job_ids: Sequence[str], sizes: Sizes) -> dict[str, Paths]:
-    """What is asked for, by name; each request for another job or trial."""
+    """The kinds of request, by name; each request for another job or trial."""
 
     def job(number: int) -> str:
         return f"/v1/jobs/{job_ids[number % len(job_ids)]}"

@@ -1,4 +1,4 @@
-"""What a process takes until it answers: the API its first request, the command line `--version` and `--help`.
+"""The time until a process answers: the API its first request, the command line `--version` and `--help`.
 
     python -m tests.benchmarks.service.api_start
 

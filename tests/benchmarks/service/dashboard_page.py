@@ -1,4 +1,4 @@
-"""What a job's page costs: bytes, processor time of the server, and the patience of whoever looks.
+"""The cost of a job's page: bytes, processor time of the server, and the patience of whoever looks.
 
     python -m tests.benchmarks.service.dashboard_page
     python -m tests.benchmarks.service.dashboard_page --sizes 40x20,200x20 --visits 2
@@ -139,7 +139,7 @@ def patience_of(name: str, first: Look, again: Look) -> dict[str, float]:
 
 
 def paths_of(job_id: str) -> list[str]:
-    """What a browser asks for that opens the page of a job."""
+    """Paths that a browser asks for which opens the page of a job."""
     return [f"/jobs/{job_id}", f"/jobs/{job_id}/charts/best", f"/jobs/{job_id}/charts/curves"]
 
 

@@ -1,4 +1,4 @@
-"""What a dry run takes: the first of an API process, which its warm process has to import for, and those after it.
+"""The time of a dry run: the first of an API process, which its warm process has to import for, and those after it.
 
     python -m tests.benchmarks.service.dry_run --workload digits-mlp --busy 4
 

@@ -1,4 +1,4 @@
-"""What a search gains from a first trial that follows the length of the training: `preset(name, num_steps=...)`.
+"""The gain of a search from a first trial that follows the length of the training: `preset(name, num_steps=...)`.
 
     python -m tests.benchmarks.training.first_values --log searches.jsonl    # hours on two cores; goes on from the log
     python -m tests.benchmarks.training.first_values --presets shampoo adamw --trials 8

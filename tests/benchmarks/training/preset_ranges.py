@@ -1,4 +1,4 @@
-"""What a preset's ranges are worth: paired searches in the ranges that stand and in others.
+"""The worth of a preset's ranges: paired searches in the ranges that stand and in others.
 
     python -m tests.benchmarks.training.preset_ranges --preset shampoo --other "lr=1e-4:3e-2" "betas[0]=0.85:0.99"
     python -m tests.benchmarks.training.preset_ranges --preset adamw --other "betas[0]=0.5:0.98" \\

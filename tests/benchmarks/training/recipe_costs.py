@@ -1,4 +1,4 @@
-"""What the recipes of `search_spaces/recipes/` cost, from shapes alone: memory of a rank, device-hours of a trial.
+"""The cost of the recipes of `search_spaces/recipes/`, from shapes alone: memory of a rank, device-hours of a trial.
 
     python -m tests.benchmarks.training.recipe_costs
     python -m tests.benchmarks.training.recipe_costs --recipes gpt2-124m --products 250 --optimizer-products 25

@@ -1,4 +1,4 @@
-"""What a config that nobody tuned costs by the length of the training: the defaults, and `shampoo.starting_values`.
+"""The cost of a config that nobody tuned by the length of the training: the defaults, and `shampoo.starting_values`.
 
     python -m tests.benchmarks.training.starting_values --log runs.jsonl    # an hour on two cores; goes on from the log
     python -m tests.benchmarks.training.starting_values --workloads digits-mlp --num-steps 60 240

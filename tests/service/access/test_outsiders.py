@@ -1,4 +1,4 @@
-"""What those try who have no token, or no right: to spend the database's time, to name an address, to run code."""
+"""Attempts of those who have no token, or no right: to spend the database's time, to name an address, to run code."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_an_address_is_what_a_proxy_may_name_and_nothing_else(
 
 @pytest.mark.slow
 def test_who_only_reads_is_not_told_all_of_a_webhooks_address(sqlite_database: Database) -> None:
-    """What follows the host is what lets anybody post there, of Slack's and many others."""
+    """The part after the host is what lets anybody post there, of Slack's and many others."""
     ada, bob = (
         give_token(sqlite_database, name, scope) for name, scope in (("ada", Scope.SUBMIT), ("bob", Scope.READ))
     )

@@ -1,4 +1,4 @@
-"""What a job may name: code, and paths, wherever in the job they stand."""
+"""Names in a job that must be allowed: code, and paths, wherever in the job they stand."""
 
 from __future__ import annotations
 

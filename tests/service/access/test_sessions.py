@@ -30,7 +30,7 @@ class World:
 
     @property
     def page(self) -> dict[str, str]:
-        """What a browser sends with a change that a page of the service asks for."""
+        """Headers that a browser sends with a change that a page of the service asks for."""
         return {"Origin": self.asked.url, "Sec-Fetch-Site": "same-origin"}
 
     @property

@@ -44,7 +44,7 @@ def _commands(command: Any, *words: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def _answered(*arguments: str) -> Any:
-    """What a command prints with `--json`, which is nothing else."""
+    """Parses the output of a command with `--json`, which holds nothing else."""
     result = run(*arguments, "--json")
     assert (result.exit_code, result.stderr) == (0, ""), result.output
     return json.loads(result.stdout)

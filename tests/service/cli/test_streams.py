@@ -24,7 +24,7 @@ NAME = "日本 é ✓"
 
 
 def printed(encoding: str, *arguments: str) -> str:
-    """What a command prints, with exit status 0 and no complaint."""
+    """The output of a command, with exit status 0 and no complaint."""
     shown = subprocess.run(
         [sys.executable, "-m", "service", *arguments],
         env={**os.environ, "PYTHONIOENCODING": encoding},

@@ -1,4 +1,4 @@
-"""What a job's page asks for to draw its charts: chosen, rounded and thinned, whole and as what has come since."""
+"""Data of the charts of a job's page: chosen, rounded and thinned, whole and as what has come since."""
 
 from __future__ import annotations
 

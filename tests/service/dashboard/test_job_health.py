@@ -1,4 +1,4 @@
-"""What is found about a job: the same on its page, over HTTP and in the terminal."""
+"""Findings about a job: the same on its page, over HTTP and in the terminal."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from tests.support.service.scenarios import submit
 from trainers.workload.description import WorkloadDescription, WorkloadOption
 
 ELSEWHERE = ("/workload", "/search_space")
-"""What the page itself has a place for."""
+"""Fields that the page itself has a place for."""
 
 
 def _field(pointer: str) -> FormField:

@@ -1,4 +1,4 @@
-"""What is cut from Plotly: what is wanted and all that it asks for, and nothing else; the installed one can be cut."""
+"""The part of Plotly: what is wanted and all that it asks for, and nothing else; the installed one can be cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What trials tell of a parameter reads as a person would say it, and says when there is no telling."""
+"""Insights into a parameter read as a person would say them, and say when there is no telling."""
 
 from __future__ import annotations
 

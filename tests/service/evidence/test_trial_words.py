@@ -1,4 +1,4 @@
-"""What became of a trial, in words."""
+"""The end of a trial, in words."""
 
 from __future__ import annotations
 

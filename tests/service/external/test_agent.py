@@ -96,7 +96,7 @@ class MidTrial:
 def in_mid_trial(
     database: Database, tmp_path: Path, work: Callable[[str, str], Any], **fields: Any
 ) -> Iterator[MidTrial]:
-    """What `work` makes of a service's address and a job, at the moment at which its program calls `begin`."""
+    """Gives what `work` makes of a service's address and a job, at the moment at which its program calls `begin`."""
     job = submit_external(database, **{**SHORT_LEASE, **fields})
     with running(database) as url, Client(url) as client, beside(lambda: work(url, job)) as future:
         with served(database) as run:

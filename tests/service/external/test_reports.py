@@ -1,4 +1,4 @@
-"""What clients report: how long they trained, objectives that are not finite, and trials that are no longer theirs."""
+"""Reports of clients: how long they trained, objectives that are not finite, and trials that are no longer theirs."""
 
 from __future__ import annotations
 

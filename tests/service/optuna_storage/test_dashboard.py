@@ -1,4 +1,4 @@
-"""What `shampoo-tuner optuna-dashboard` says where it cannot start; what it shows, `browser.test_optuna` sees."""
+"""The words of `shampoo-tuner optuna-dashboard` where it cannot start; what it shows, `browser.test_optuna` sees."""
 
 from __future__ import annotations
 

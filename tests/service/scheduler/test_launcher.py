@@ -59,7 +59,7 @@ class Started:
             )
 
     def told(self) -> dict[str, Any]:
-        """What it tells of itself."""
+        """Its report of itself."""
         wait_until(lambda: "an error" in self.log.read_text(), "the run's log")
         told: dict[str, Any] = json.loads(self.log.read_text().splitlines()[0])
         return told

@@ -49,7 +49,7 @@ def _connect(url: str) -> socket.socket:
 
 
 def _rest(connection: socket.socket) -> bytes:
-    """What still comes until the service closes the connection."""
+    """Reads what still comes until the service closes the connection."""
     found = b""
     with connection:
         try:

@@ -27,7 +27,7 @@ class Mine:
 
     def __init__(self, *, scale: float = 1.0) -> None: ...
 """
-"""What can be described. Without torch: a process that describes it would import that for two core-seconds."""
+"""Describable workloads. Without torch: a process that describes it would import that for two core-seconds."""
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What is known of the last write: its failures are the database's own, and told once, in words for anybody."""
+"""Readiness to write, by the last write: its failures are the database's own, and told once, in words for anybody."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is known of tuned models, moved to others."""
+"""Knowledge of tuned models, moved to others."""

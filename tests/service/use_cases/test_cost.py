@@ -1,4 +1,4 @@
-"""What jobs cost: told before, while they run and after, and limited by the budget."""
+"""The cost of jobs: told before, while they run and after, and limited by the budget."""
 
 from __future__ import annotations
 

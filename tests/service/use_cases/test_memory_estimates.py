@@ -178,7 +178,7 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit_and_activat
 
 @pytest.mark.slow
 def test_activations_grow_as_a_few_examples_tell(data: dict[str, dict[str, Any]]) -> None:
-    """What autograd keeps of a whole batch, measured, is what is told from two and four examples."""
+    """The bytes that autograd keeps of a whole batch, measured, are those told from two and four examples."""
     for name in ("digits-convnet", "text-lm", "image-folder", "click-log", "huggingface"):
         options = {**data.get(name, {}), **({"num_workers": 0} if name == "image-folder" else {})}
         found = plan(workload={"name": name, "options": options}, training={"num_steps": 40, "batch_size": 32})

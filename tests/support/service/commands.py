@@ -18,5 +18,5 @@ typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined] # 
 
 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
-    """What a command printed, and its exit status."""
+    """Runs a command: its output, and its exit status."""
     return typer.testing.CliRunner().invoke(app, arguments, input=stdin)

@@ -1,4 +1,4 @@
-"""What a process runs that only migrates: it loads nothing else of the service, nor of its tests."""
+"""A process that only migrates: it loads nothing else of the service, nor of its tests."""
 
 from __future__ import annotations
 

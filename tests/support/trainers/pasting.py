@@ -17,7 +17,7 @@ from trainers.workloads.registry import describe, load
 
 
 def snippet_of(config: TrialConfig) -> str:
-    """What is pasted of a trial."""
+    """The snippet of a trial."""
     return trial_snippet(pasteable(config.to_json(), describe(config.workload).parameter_groups), header=["pasted"])
 
 

@@ -1,4 +1,4 @@
-"""What every rank imports, for the process that ranks are copies of; left out of their garbage collections.
+"""The imports of every rank, for the process that ranks are copies of; left out of their garbage collections.
 
 Each of those would look at all modules for a third of a second, and during the imports they take a quarter of the time.
 """

@@ -1,4 +1,4 @@
-"""What can be said of the paths that a job names before anything is read."""
+"""Remarks on the paths that a job names, before anything is read."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ class FoundImages:
     classes: tuple[str, ...]
     """Names of the classes; a label is a place in here."""
     left_aside: str | None = None
-    """What of the path is not read, for a person."""
+    """Remarks on the part of the path that is not read, for a person."""
 
 
 class StampedFile(NamedTuple):

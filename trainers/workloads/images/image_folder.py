@@ -126,7 +126,7 @@ class ImageFolder:
         }
 
     def remarks(self) -> Sequence[str]:
-        """What of the path is not read, and the first images that could not be."""
+        """Remarks on the part of the path that is not read, and the first images that could not be."""
         aside = self.images.left_aside
         return [*([] if aside is None else [aside]), *self._unreadable.remarks]
 

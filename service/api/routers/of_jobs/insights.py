@@ -1,4 +1,4 @@
-"""What the trials of a job tell of its hyperparameters, and its charts."""
+"""Insights of a job, which its trials give into its hyperparameters, and their charts."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 
 @router.get("/{job_id}/health", summary="Read a job's health", responses=problems.documented(404, 422, 503))
 def read_job_health(session: ReadSession, now: Now, memory: TrialMemoryDependency, job_id: JobId) -> JobHealth:
-    """What is found about a job, in words and each with what to do: an under-tuned baseline, a noisy metric, values at
+    """Findings about a job, in words and each with what to do: an under-tuned baseline, a noisy metric, values at
     the edge of their ranges, ... Nothing where nothing is wrong."""
     job = JobRepository(session).get(job_id)
     progress = progress_of(session, [job], now=now, memory=memory)[job.id]

@@ -1,4 +1,4 @@
-"""What the ranks of a trial print: pages of it, and a stream that follows it."""
+"""The output of the ranks of a trial: pages of it, and a stream that follows it."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class Wanted:
         return found[::-1]
 
     def held(self, chunk: StoredChunk) -> StoredChunk | None:
-        """What a chunk has of the lines that are asked for; None: nothing."""
+        """The part of a chunk that holds lines that are asked for; None: nothing."""
         if self.contains is None:
             return chunk
         sought = self.contains.casefold()
@@ -120,7 +120,7 @@ def read_logs(
     after: AfterOutput = None,
     last_event_id: LastEventId = None,
 ) -> Response:
-    """What the ranks of a trial wrote to standard output and error, in all its runs: the oldest first, in pages, or the
+    """All that the ranks of a trial wrote to standard output and error in all runs: the oldest first, in pages, or the
     last lines of it.
 
     Of each rank the beginning and the end are kept (`log_bytes_per_rank` of the settings), and what is missing between
@@ -170,7 +170,7 @@ def _last_lines(chunk: StoredChunk, count: int) -> StoredChunk:
 async def _stream(
     reader: StreamReader, wanted: Wanted, after: int, first: list[StoredChunk], *, job_id: str, number: int
 ) -> AsyncIterator[bytes]:
-    """What is printed after `after` and, if there is any, `first`, until the trial has ended."""
+    """Streams what is printed after `after` and, if there is any, `first`, until the trial has ended."""
     feed = reader.feed
     with feed.metrics.event_streams.track_inprogress():
         yield format_sse_event(retry=RETRY_MS)

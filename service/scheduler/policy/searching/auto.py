@@ -164,7 +164,7 @@ class AutoSearch:
         return next(untried, near if place % 2 else self._design[place])
 
     def _bonus(self, view: View) -> Callable[[Array], Array] | None:
-        """What the prior adds to the score of a proposal; None: nothing."""
+        """The bonus that the prior adds to the score of a proposal; None: nothing."""
         if self._prior is None:
             return None
         expected, _ = view.posterior.final(self._prior.centres)

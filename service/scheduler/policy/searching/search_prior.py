@@ -1,4 +1,4 @@
-"""What is known of a space before its search: good configs of models like this one, and how far to trust them.
+"""The prior of a search: good configs of models like this one, and how far to trust them.
 
 The density is of Gaussians around these configs, wider the farther away they were tuned, mixed with the uniform one.
 Its logarithm is added to the score of a proposal with a weight that falls with what is measured, as in piBO (Hvarfner

@@ -1,4 +1,4 @@
-"""What the charts of a job's page read: columns of trials, and points of some curves with every axis they can have."""
+"""Rows for the charts of a job's page: columns of trials, and points of some curves with every axis they can have."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ChartTrial:
 
 @dataclass(frozen=True, slots=True)
 class ChartConfig:
-    """What a curve tells of its trial's config."""
+    """The part of a trial's config that its curve tells."""
 
     optimizer: str
     batch_size: int
@@ -117,7 +117,7 @@ class ChartRepository:
         return [ChartTrial(*row) for row in self._session.execute(statement.order_by(Trial.number))]
 
     def configs(self, job_id: str, numbers: Collection[int]) -> dict[int, ChartConfig]:
-        """What curves tell of the configs of some trials, by number."""
+        """The parts that curves tell of the configs of some trials, by number."""
         statement = select(
             Trial.number,
             Trial.config["optimizer"]["name"].as_string(),

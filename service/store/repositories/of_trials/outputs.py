@@ -1,4 +1,4 @@
-"""What ranks printed: chunks of lines, bounded for each rank."""
+"""The output of ranks: chunks of lines, bounded for each rank."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class ListedTrial:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What a trial remarked of its data."""
+    """A remark of a trial on its data."""
 
     number: int
     detail: str
@@ -108,7 +108,7 @@ class TrialColumnsRepository:
         return {row[0]: ListedTrial(*row) for row in self._session.execute(statement)}
 
     def remarked(self, job_id: str, *, among: int) -> Remark | None:
-        """What the newest completed trial of the newest `among` remarked of the data; None: nothing."""
+        """The remarks of the newest completed trial of the newest `among` on the data; None: nothing."""
         newest = select(Trial.number, Trial.state, Trial.detail).where(Trial.job_id == job_id)
         trials = newest.order_by(Trial.number.desc()).limit(among).subquery()
         told = select(trials.c.number, trials.c.detail).where(

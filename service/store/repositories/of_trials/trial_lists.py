@@ -20,7 +20,7 @@ PARAMETER_PREFIX = "parameter."
 
 
 class TrialKey(StrEnum):
-    """What trials can be ordered by, beside their parameters."""
+    """The orders of trials, beside those by their parameters."""
 
     NUMBER = "number"
     VALUE = "value"
@@ -86,7 +86,7 @@ class ParameterFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialQuery:
-    """What is asked of a job's trials; a field that is None, or empty, leaves them all."""
+    """A question about a job's trials; a field that is None, or empty, leaves them all."""
 
     states: Sequence[TrialState] = ()
     phase: Phase | None = None

@@ -1,4 +1,4 @@
-"""What the schema says is what the service does, by every check of schemathesis, on both databases: no server error, no
+"""The service does what its schema says, by every check of schemathesis, on both databases: no server error, no
 answer that the schema does not know, no input refused or taken against it."""
 
 from __future__ import annotations

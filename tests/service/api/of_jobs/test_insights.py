@@ -1,4 +1,4 @@
-"""What a job's trials tell, over HTTP and by both clients, and the charts of it."""
+"""Insights of a job over HTTP and by both clients, and the charts of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ranks print, over HTTP: pages, the last lines, and a stream that ends with the trial."""
+"""The output of ranks, over HTTP: pages, the last lines, and a stream that ends with the trial."""
 
 from __future__ import annotations
 

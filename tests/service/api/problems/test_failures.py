@@ -1,4 +1,4 @@
-"""What fails in the service itself: an answer without internals, and never one of success."""
+"""Failures of the service itself: an answer without internals, and never one of success."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SET_HIDDEN = """(hidden) => {
 
 
 class Answers:
-    """What a page was answered since."""
+    """Answers that a page has got since."""
 
     def __init__(self, page: Page) -> None:
         self.seen: list[Response] = []

@@ -27,7 +27,7 @@ from tests.support.service.scenarios import NOW
 from tests.support.service.stories.jobs import Story
 
 _COLUMNS: dict[str, Any] = {"state": JobState.QUEUED, "num_trials": 1, "num_steps": 1}
-"""What a row must have, whatever the job says."""
+"""The columns that a row must have, whatever the job says."""
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def asking(address: str, lenient_page: Page) -> Page:  # noqa: ARG001 # the serv
 
 
 def _typed(page: Page, tmp_path: Path) -> dict[str, object]:
-    """What the shown YAML says, as the command line reads it."""
+    """The shown YAML, as the command line reads it."""
     file = tmp_path / "job.yaml"
     file.write_text(page.locator("#yaml").text_content() or "", encoding="utf-8")
     return read_job_file(file).content

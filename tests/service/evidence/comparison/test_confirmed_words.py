@@ -1,4 +1,4 @@
-"""What is said of configs that were trained again with new seeds: of luck, and how sure a comparison is."""
+"""Words on configs that were trained again with new seeds: of luck, and how sure a comparison is."""
 
 from __future__ import annotations
 

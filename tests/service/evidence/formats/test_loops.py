@@ -1,4 +1,4 @@
-"""What is pasted, in the training loops of others: the manual's code gives the weights that `training_step` gives."""
+"""Pasted configs in the training loops of others: the manual's code gives the weights that `training_step` gives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOOPS = {
     "accelerate": "import Accelerator",
     "lightning": "import pytorch_lightning",
 }
-"""What tells the manual's block of a library from others."""
+"""A line that tells the manual's block of a library from others."""
 
 
 class Model(nn.Module):
@@ -44,7 +44,7 @@ class Model(nn.Module):
 
 @pytest.fixture
 def python() -> str:
-    """What is pasted, of a config that clips no gradients, as each library does that in its own way."""
+    """The pasted Python of a config that clips no gradients, as each library does that in its own way."""
     recommended = recommendation_with({"precondition_frequency": 2})
     training = {**recommended.training, "gradient_clip_norm": None}
     text = written(recommended.model_copy(update={"training": training}), Format.PYTHON).text
@@ -111,7 +111,7 @@ def test_torchtitans_containers_give_the_weights_of_the_training_step_with_a_che
     exec(compile(block_with("from torchtitan"), "manual", "exec"), {"config": config})
 
     def begin() -> dict[str, Any]:
-        """What a checkpoint of torchtitan's holds, built as its `Trainer` builds it."""
+        """The content of a checkpoint of torchtitan's, built as its `Trainer` builds it."""
         model = Model()
         optimizers = config.optimizer.build(model_parts=[model])
         schedulers = config.lr_scheduler.build(optimizers=optimizers, training_steps=NUM_STEPS)

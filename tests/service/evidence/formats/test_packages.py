@@ -1,4 +1,4 @@
-"""What is written for other packages takes the steps that ours takes, but for what is said: against the package where
+"""Formats for other packages take the steps that ours takes, but for what is said: against the package where
 the tests install it, else against a float64 transcription of its recurrence (`tests.support.service.packages`).
 
 Gradients are given, the same to both whatever the weights are, so that a difference of one parameter stays its own.
@@ -93,7 +93,7 @@ def changes(python: str, given: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 def both(
     config: dict[str, Any], form: Format, optimizer: str = "shampoo"
 ) -> tuple[list[str], dict[str, Tensor], dict[str, Tensor]]:
-    """What the format cannot say, and the changes with our Python and with its."""
+    """The things that the format cannot say, and the changes with our Python and with its."""
     recommended = recommendation_with(config, optimizer)
     ours, theirs = written(recommended, Format.PYTHON), written(recommended, form)
     assert ours.text is not None

@@ -1,4 +1,4 @@
-"""What repeated searches would find, and which config is in truth the best: the models, against simulated searches."""
+"""The finds of repeated searches, and which config is in truth the best: the models, against simulated searches."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _start(
 
 
 def _told(start: subprocess.Popen[str]) -> dict[str, Any]:
-    """What the worker tells of itself; its streams end with it."""
+    """The worker's report of itself; its streams end with it."""
     output, errors = start.communicate(timeout=PATIENCE_SECONDS)
     assert errors == "an error\n"
     told: dict[str, Any] = json.loads(output)

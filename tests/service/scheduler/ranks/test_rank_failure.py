@@ -1,4 +1,4 @@
-"""What an exception says of the trial that it ended, and of the ranks that trained it."""
+"""The reading of an exception: of the trial that it ended, and of the ranks that trained it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a deleted job has left is removed a little at a time, and again from where it ended."""
+"""The remains of a deleted job are removed a little at a time, and again from where it ended."""
 
 from __future__ import annotations
 

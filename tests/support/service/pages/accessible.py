@@ -1,4 +1,4 @@
-"""What axe-core finds wrong with a page for people who read it by keyboard or screen reader."""
+"""Faults that axe-core finds in a page for people who read it by keyboard or screen reader."""
 
 from __future__ import annotations
 

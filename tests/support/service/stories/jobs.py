@@ -77,7 +77,7 @@ class Story:
         self.database = database
         self.now = now
         self.identity: StoredIdentity | None = None
-        """What trials tell of model, data and place when they first measure; None: nothing."""
+        """The identity that trials tell of model, data and place when they first measure; None: nothing."""
         self.job_id = submit_digits(database, now=now, name=name, tags={"team": "vision"}, **fields)
         lease = claim(database, add_worker(database, now=now), now=self.later(2), lease_seconds=86_400)
         assert lease is not None

@@ -1,4 +1,4 @@
-"""What one trial of a story goes through: all that the training loop measures, what it prints, how it breaks."""
+"""The course of one trial of a story: all that the training loop measures, what it prints, how it breaks."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def loss(parameters: Mapping[str, Scalar]) -> float:
 
 
 def searched(num_trials: int, *known: KnownConfig, seed: int = 0) -> list[Mapping[str, Scalar]]:
-    """What a search of whole trainings tries."""
+    """The configs that a search of whole trainings tries."""
     search = AutoSearch(SPACE, direction=Direction.MINIMIZE, max_steps=10, pauses=False, seed=seed, known=known)
     tried = []
     for number in range(num_trials):
