@@ -12,7 +12,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache
 from typing import TypeAlias
 
@@ -70,17 +70,26 @@ def solve(call: Call) -> tuple[Tensor, ...]:
 
 
 def single_threads(num_threads: int) -> ThreadPoolExecutor:
-    """Threads that compute with one thread each and without gradients; kept, because each costs a setting that must be
-    put back."""
+    """Threads that compute with one thread each and without gradients, all of them started; kept, because each costs a
+    setting that must be put back."""
     return _threads(os.getpid(), num_threads)
 
 
 @cache
 def _threads(process_id: int, num_threads: int) -> ThreadPoolExecutor:  # noqa: ARG001
     """The process is part of the key: a forked child inherits the pool but none of its threads."""
-    return ThreadPoolExecutor(
+    pool = ThreadPoolExecutor(
         num_threads, "shampoo-matrices", initializer=_compute_with_one_thread, initargs=(threading.Lock(),)
     )
+    # All start here: one that started beside later work would change, for a moment, what others' threads begin with.
+    all_started = threading.Barrier(num_threads)
+    try:
+        started = [pool.submit(all_started.wait) for _ in range(num_threads)]
+    except RuntimeError:  # there is no room for so many
+        all_started.abort()
+        raise
+    wait(started)
+    return pool
 
 
 def _compute_with_one_thread(one_at_a_time: threading.Lock) -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.linalg.per_matrix import per_matrix
+from shampoo.linalg.per_matrix import per_matrix, single_threads
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -73,6 +73,13 @@ def test_each_share_has_one_thread_and_no_gradients_while_all_others_keep_theirs
     assert set(outside) == {3}
     assert torch.get_num_threads() == 3
     assert _num_threads_of_a_new_thread() == 3
+
+
+def test_all_threads_have_started_before_any_computes() -> None:
+    # One that starts later sets the number that new threads of the process begin with, and puts it back.
+    before = threading.active_count()
+    single_threads(11)
+    assert threading.active_count() == before + 11
 
 
 def test_with_one_thread_the_calling_one_does_it() -> None:
