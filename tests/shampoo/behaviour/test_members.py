@@ -95,6 +95,8 @@ def _threads_of_a_new_thread() -> int:
 
 
 def _process_state() -> dict[str, Any]:
+    import torch._dynamo  # as the first optimizer does; it changes warning filters
+
     return {
         "random numbers": torch.get_rng_state().tolist(),
         "threads": torch.get_num_threads(),
