@@ -32,7 +32,7 @@ from trainers.ranks.context import (
     synchronise_buffers,
 )
 from trainers.schedule import set_learning_rates
-from trainers.stopwatch import Interval, Stopwatch, extra_measurements, next_measurement
+from trainers.stopwatch import StepInterval, Stopwatch, extra_measurements, next_measurement
 from trainers.trial import RunningTrial, build_trial
 from trainers.workload.batches import BatchesEnded, train_batches, with_tensors
 from trainers.workload.description import LOOP_METRICS, MAX_METRIC_NAME, is_metric_name
@@ -86,7 +86,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
     directions = describe(config.workload).metrics
     curve = Curve(summaries=config.summaries, target=config.target, directions=directions, num_steps=config.num_steps)
     step, seconds = 0, 0.0
-    interval: Interval | None = None
+    interval: StepInterval | None = None
     remarks: tuple[str, ...] = ()
     randomness = None
 
@@ -100,7 +100,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             curve.load_state_dict(restored.progress)
             step, seconds = restored.measurement.step, restored.measurement.seconds
             begun = restored.progress.get("interval")
-            interval = None if begun is None else Interval.of_state(begun)
+            interval = None if begun is None else StepInterval.of_state(begun)
             randomness = restored.random_state
             yield restored.measurement
     if step < context.begins_at_step:
@@ -126,7 +126,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
         while step < config.num_steps:
             set_random_state(randomness, context)
             trial.parallel.model.train()
-            interval = interval or Interval(step)
+            interval = interval or StepInterval(step)
             loss_sum, time_is_up = interval.loss_sum, False
             regular_step = following(step)
             last_step = min((extra for extra in extras if step < extra < regular_step), default=regular_step)
@@ -152,7 +152,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
                 gathered = gather_over_ranks(list(own_remarks), context)
                 remarks = tuple(dict.fromkeys(remark for of_rank in gathered for remark in of_rank))
             seconds += elapsed
-            whole = Interval(
+            whole = StepInterval(
                 interval.first_step,
                 loss_sum,
                 interval.seconds + elapsed,

@@ -61,7 +61,7 @@ def extra_measurements(pause_step: int | None, following: Callable[[int], int]) 
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class StepInterval:
     """The steps since the last measurement of the config's own: means are taken over all of them.
 
     Equal on all ranks.
@@ -79,7 +79,7 @@ class Interval:
         return [self.first_step, self.loss_sum, self.seconds, self.optimizer_seconds]
 
     @classmethod
-    def of_state(cls, state: Any) -> Interval:
+    def of_state(cls, state: Any) -> StepInterval:
         """Restores what `state` gave."""
         first_step, *sums = state
         return cls(int(first_step), *map(float, sums))

@@ -9,7 +9,7 @@ from starlette.concurrency import run_in_threadpool
 
 from service.api.capacity import Turns
 from service.errors import ServiceBusy
-from service.specification.external.messages import Answer
+from service.specification.external.messages import RunAnswer
 from service.store.repositories import ExternalRequestRepository
 from service.store.session import DATABASE_ERRORS, Database
 
@@ -26,11 +26,11 @@ class Answers:
     def __init__(self, database: Database, turns: Turns) -> None:
         self._database = database
         self._turns = turns
-        self._waiting: dict[int, set[asyncio.Future[Answer]]] = {}
+        self._waiting: dict[int, set[asyncio.Future[RunAnswer]]] = {}
         self._num_waiting = 0
         self._reader: asyncio.Task[None] | None = None
 
-    async def wait(self, request_id: int, *, seconds: float) -> Answer | None:
+    async def wait(self, request_id: int, *, seconds: float) -> RunAnswer | None:
         """The answer to a request; None: there was none in time.
 
         Raises:
@@ -38,7 +38,7 @@ class Answers:
         """
         if self._num_waiting >= MAX_WAITING:
             raise ServiceBusy(MAX_WAITING, 0.0, what="requests that wait for the runs of jobs")
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[RunAnswer] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(request_id, set()).add(future)
         self._num_waiting += 1
         if self._reader is None or self._reader.done():
@@ -67,6 +67,6 @@ class Answers:
                         future.set_result(answer)
             await asyncio.sleep(POLL_SECONDS)
 
-    def _look(self, request_ids: list[int]) -> dict[int, Answer]:
+    def _look(self, request_ids: list[int]) -> dict[int, RunAnswer]:
         with self._database.reading() as session:
             return ExternalRequestRepository(session).answers(request_ids)

@@ -40,7 +40,7 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class EventStretch:
     """The next events of a stream."""
 
     messages: Sequence[Message]
@@ -61,7 +61,7 @@ class RecentEvents:
         """All events with ids above the one, up to the other, are kept."""
         self._reading = asyncio.Lock()
 
-    async def after(self, seen: int, newest: int, *, job_id: str | None, project: str | None) -> Stretch:
+    async def after(self, seen: int, newest: int, *, job_id: str | None, project: str | None) -> EventStretch:
         """The next events of one job, of one project, or of all.
 
         Args:
@@ -77,7 +77,7 @@ class RecentEvents:
             messages = await self._read(lambda session: _stored(session, seen, job_id=job_id, project=project))
             is_all = len(messages) < BATCH
             last = messages[-1].event.id if messages else seen
-            return Stretch(messages, max(last, newest) if is_all else last, is_all)
+            return EventStretch(messages, max(last, newest) if is_all else last, is_all)
         messages = [
             each
             for each in self._kept
@@ -85,7 +85,7 @@ class RecentEvents:
             and (job_id is None or each.event.job_id == job_id)
             and (project is None or each.project == project)
         ]
-        return Stretch(messages, max(seen, self._until), is_all=True)
+        return EventStretch(messages, max(seen, self._until), is_all=True)
 
     async def _read_on(self, newest: int) -> None:
         messages = await self._read(lambda session: _newer(session, self._until))

@@ -46,7 +46,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 """Of the endpoints that make jobs."""
 
 
-class Submission:
+class JobSubmission:
     """Makes the job of a request, or tells what it would cost."""
 
     def __init__(
@@ -108,4 +108,4 @@ class Submission:
         return self._reader.one(self._session, job)
 
 
-SubmissionDependency = Annotated[Submission, Depends(Submission, scope="function")]
+SubmissionDependency = Annotated[JobSubmission, Depends(JobSubmission, scope="function")]

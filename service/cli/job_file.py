@@ -51,7 +51,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _integer)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """A place in a file; the first line and the first column are 1."""
 
     line: int
@@ -67,12 +67,12 @@ class JobFile:
     content: dict[str, Any]
     _text: str
 
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, FilePlace]:
         """Where in it each value stands, by its JSON Pointer."""
-        found: dict[str, Place] = {}
+        found: dict[str, FilePlace] = {}
 
         def look(node: yaml.Node, pointer: str, mark: yaml.Mark) -> None:
-            found[pointer] = Place(mark.line + 1, mark.column + 1)
+            found[pointer] = FilePlace(mark.line + 1, mark.column + 1)
             if isinstance(node, yaml.MappingNode):
                 for key, value in node.value:
                     look(value, f"{pointer}/{_escaped(str(key.value))}", key.start_mark)
@@ -109,7 +109,7 @@ _NOTHING = ("", "~", "null")
 _STDIN = "<stdin>"
 
 
-def place_of(pointer: str, places: Mapping[str, Place]) -> Place | None:
+def place_of(pointer: str, places: Mapping[str, FilePlace]) -> FilePlace | None:
     """The place of a value, or of the nearest object that is there and should have it."""
     while pointer and pointer not in places:
         pointer = pointer.rpartition("/")[0]

@@ -29,7 +29,7 @@ from service.client.downloads import fetch_later
 from service.client.errors import ApiError, ServiceUnreachable
 from service.client.requests import GIVE_UP_SECONDS, STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Connecting
 from service.client.stream import SseParser, StreamOver, followed_later
-from service.client.waiting import Waiting
+from service.client.waiting import JobWait
 from service.domain import WeightsOf
 from service.hosts import DEFAULT_URL
 
@@ -261,7 +261,7 @@ class AsyncClient(AsyncRequests):
         progress: bool | Callable[[JobRead], object] = False,
     ) -> JobRead:
         """The job, once it has ended; as `Client.wait`."""
-        waiting = Waiting(timeout_seconds=timeout_seconds, progress=progress)
+        waiting = JobWait(timeout_seconds=timeout_seconds, progress=progress)
         while waiting.goes_on(job := await self.job(job_id)):
             await asyncio.sleep(poll_seconds)
         return job

@@ -25,7 +25,7 @@ from service.client.downloads import fetch
 from service.client.errors import ApiError, ServiceUnreachable
 from service.client.requests import STREAM_TIMEOUT_SECONDS, TIMEOUT_SECONDS, Requests, answered, listed
 from service.client.stream import followed
-from service.client.waiting import Waiting
+from service.client.waiting import JobWait
 from service.domain import WeightsOf
 
 
@@ -99,7 +99,7 @@ class Client(Requests):
         Raises:
             WaitedTooLong: it has not after `timeout_seconds`.
         """
-        waiting = Waiting(timeout_seconds=timeout_seconds, progress=progress)
+        waiting = JobWait(timeout_seconds=timeout_seconds, progress=progress)
         while waiting.goes_on(job := self.job(job_id)):
             time.sleep(poll_seconds)
         return job

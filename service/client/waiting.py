@@ -13,7 +13,7 @@ from service.evidence.in_words.wording import counted
 from service.inert import one_line
 
 
-class Waiting:
+class JobWait:
     """Decides after each look at a job whether to look again, and tells of what has changed."""
 
     def __init__(self, *, timeout_seconds: float | None, progress: bool | Callable[[JobRead], object]) -> None:

@@ -25,7 +25,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class AxisScale:
     """An axis from `low` to `high`."""
 
     low: float
@@ -33,7 +33,7 @@ class Scale:
     is_log: bool = False
 
     @classmethod
-    def of(cls, values: Sequence[float], ends: Sequence[float] = (), *, furthest: float = 1.0) -> Scale:
+    def of(cls, values: Sequence[float], ends: Sequence[float] = (), *, furthest: float = 1.0) -> AxisScale:
         """The axis that holds all values, and ends of intervals as far as that leaves room for the values.
 
         Args:

@@ -19,7 +19,7 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RelativeChange:
     """The change of a measured value with a setting, as shares of the value with the best config: 0.01 is 1% more."""
 
     share: float
@@ -52,11 +52,11 @@ class CheaperSetting:
     like: int | None = None
     """The number of the trial whose whole config stands for a choice that opens other parameters: the best with that
     choice. Null: the best config with this one value changed."""
-    objective: Change | None = None
+    objective: RelativeChange | None = None
     """Null: too few trials to tell, or none completed with a choice that opens other parameters."""
     basis: Basis | None = None
     """Of `objective`; null like it."""
-    step_seconds: Change | None = None
+    step_seconds: RelativeChange | None = None
     """Of the time of a training step, as trials on the devices of the best one measured it. Null: too few did on either
     side of the value."""
     step_operations: float = 0.0

@@ -13,7 +13,7 @@ from service.scheduler.policy.searching.sampling.dimensions import dimension_key
 
 
 @dataclass(frozen=True, slots=True)
-class Dimensions:
+class Distributions:
     """The distribution of each parameter of a space, by Optuna's name of it.
 
     The range of a number is the space's, widened where a trial that a user proposed lies beyond it; on a logarithmic
@@ -35,7 +35,7 @@ class TrialParameters:
     """By our own names: those that the space does not have (any more), so that they have no distribution."""
 
 
-def dimensions_of(space: SearchSpace, assignments: Iterable[Mapping[str, Scalar]]) -> Dimensions:
+def dimensions_of(space: SearchSpace, assignments: Iterable[Mapping[str, Scalar]]) -> Distributions:
     """The dimensions of a space that hold all of these assignments of it."""
     keys = dimension_keys(space)
     seen: dict[str, list[Scalar]] = {key: [] for key in keys}
@@ -43,10 +43,10 @@ def dimensions_of(space: SearchSpace, assignments: Iterable[Mapping[str, Scalar]
         for key, parameter in _known(space, assignment):
             seen[key].append(assignment[parameter.name])
     distributions = {key: _distribution(p, seen[key]) for key, p in zip(keys, space.parameters, strict=True)}
-    return Dimensions(space, distributions)
+    return Distributions(space, distributions)
 
 
-def parameters_of(dimensions: Dimensions, assignment: Mapping[str, Scalar], *, prefix: str = "") -> TrialParameters:
+def parameters_of(dimensions: Distributions, assignment: Mapping[str, Scalar], *, prefix: str = "") -> TrialParameters:
     """The parameters of a trial with this assignment, which the dimensions hold.
 
     Args:

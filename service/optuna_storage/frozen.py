@@ -13,7 +13,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from service import domain
 from service.domain import Direction, Phase
-from service.optuna_storage.dimensions import Dimensions, parameters_of
+from service.optuna_storage.dimensions import Distributions, parameters_of
 from service.optuna_storage.study_ids import JobStudy, trial_id
 from service.store.repositories import StudyTrial
 
@@ -70,7 +70,7 @@ def frozen_study(study: JobStudy) -> FrozenStudy:
 
 
 def frozen_trial(
-    study: JobStudy, number: int, trial: StudyTrial, dimensions: Dimensions, curve: Mapping[int, float]
+    study: JobStudy, number: int, trial: StudyTrial, dimensions: Distributions, curve: Mapping[int, float]
 ) -> FrozenTrial:
     """A trial as one of a study.
 

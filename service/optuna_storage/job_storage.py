@@ -20,7 +20,7 @@ from search_spaces import SearchSpace
 from service.domain import Side
 from service.errors import ServiceError
 from service.optuna_storage import frozen
-from service.optuna_storage.dimensions import Dimensions, dimensions_of
+from service.optuna_storage.dimensions import Distributions, dimensions_of
 from service.optuna_storage.study_ids import JobStudy, job_and_trial_number, job_number_of_study, studies_of
 from service.settings import Settings
 from service.specification.phases import spaces_of
@@ -50,7 +50,7 @@ class _Remembered:
     """The trials of a study when it was last looked at."""
 
     rows: list[StudyTrial]
-    dimensions: dict[Side, Dimensions]
+    dimensions: dict[Side, Distributions]
     trials: list[FrozenTrial]
 
 
@@ -209,7 +209,7 @@ class JobStorage(BaseStorage):
                 self._remembered.popitem(last=False)
         return list(trials)
 
-    def _dimensions(self, study: JobStudy, rows: Sequence[StudyTrial]) -> dict[Side, Dimensions]:
+    def _dimensions(self, study: JobStudy, rows: Sequence[StudyTrial]) -> dict[Side, Distributions]:
         spaces = self._spaces[study.job.id]
         sides = {row.side for row in rows}
         return {

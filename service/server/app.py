@@ -134,7 +134,7 @@ def create_app(
     app.state.metrics = observed
     app.state.trial_memory = TrialMemory()
     app.state.preparations = Preparations()
-    app.state.downloads = checkpoints.Downloads()
+    app.state.downloads = checkpoints.RunningDownloads()
     app.state.uploads = code.Uploads()
     app.state.doors = Doors(opened, turns, settings)
     app.state.answers = Answers(opened, turns)

@@ -53,7 +53,7 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class TransferCandidate:
     """A tuned config with what it was tuned for."""
 
     config: TunedConfig
@@ -93,12 +93,12 @@ class ShippedMember:
         """The trial with the least objective."""
         return min(self.trials, key=lambda trial: float("inf") if trial.value is None else trial.value)
 
-    def candidate(self) -> Candidate:
+    def candidate(self) -> TransferCandidate:
         """Its best config."""
         best, space = self.best, preset(self.preset)
         assigned = space.assign(space.check(dict(best.parameters)))
         options = "".join(f" {name}={value}" for name, value in self.options.items())
-        return Candidate(
+        return TransferCandidate(
             TunedConfig(assigned.optimizer, assigned.optimizer_arguments, {"decay": "cosine", **assigned.schedule}),
             Source(
                 SourceKind.SHIPPED,
@@ -133,15 +133,15 @@ def shipped_members() -> tuple[ShippedMember, ...]:
     )
 
 
-def published() -> tuple[Candidate, ...]:
+def published() -> tuple[TransferCandidate, ...]:
     """The five points of AlgoPerf's Shampoo submission, whole, in the order that hits soonest."""
     return tuple(map(_published, POINTS))
 
 
-def _published(point: PublishedPoint) -> Candidate:
+def _published(point: PublishedPoint) -> TransferCandidate:
     smoothing = f"label smoothing {point.label_smoothing:g}" if point.label_smoothing else "no label smoothing"
     dropout = f"dropout {point.dropout:g}" if point.dropout else "no dropout"
-    return Candidate(
+    return TransferCandidate(
         TunedConfig(
             "shampoo",
             point.arguments,

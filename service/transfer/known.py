@@ -8,7 +8,7 @@ from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from search_spaces.fitting import fit
-from service.transfer.candidates import Candidate, Source, SourceKind
+from service.transfer.candidates import Source, SourceKind, TransferCandidate
 from service.transfer.ranking import SHIPPED_APART
 from service.transfer.rules import TunedConfig, moved
 from service.transfer.situation import Situation, distance
@@ -32,7 +32,7 @@ class KnownOfSpace:
     source: Source
 
 
-def known_of(space: SearchSpace, candidates: Sequence[Candidate], target: Situation) -> list[KnownOfSpace]:
+def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target: Situation) -> list[KnownOfSpace]:
     """Known configs of a space, the nearest first: up to `MAX_KNOWN` different configs of its optimizer and
     member of the family, none of them refuted, none farther than `FARTHEST`."""
     found: list[KnownOfSpace] = []

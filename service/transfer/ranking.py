@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from service.transfer.candidates import Candidate, SourceKind, published, shipped_members
+from service.transfer.candidates import SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.rules import Change, TunedConfig, moved
 from service.transfer.situation import Distance, Situation, distance
 from trainers.config import FOR_ADAPTERS
@@ -35,7 +35,7 @@ _STATUS_ORDER = {"confirmed": 0, "provisional": 1, "refuted": 2}
 
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class ParameterInterval:
     """The range that holds the best value of a parameter for the model in question, with `CONFIDENCE`."""
 
     name: str
@@ -48,19 +48,19 @@ class Transferred:
     """A config for a model that was never tuned."""
 
     config: TunedConfig
-    origin: Candidate
+    origin: TransferCandidate
     """As it was tuned."""
     distance: Distance | None
     """None: it was tuned for no one model."""
     changes: Sequence[Change]
     """Values that rules moved."""
-    intervals: Sequence[Interval]
+    intervals: Sequence[ParameterInterval]
     """Empty: nobody knows."""
     lr_factor: float = 1.0
     """Of the learning rate, on purpose, around what the rules say."""
 
 
-def rank(target: Situation, stored: Sequence[Candidate], *, num_configs: int) -> list[Transferred]:
+def rank(target: Situation, stored: Sequence[TransferCandidate], *, num_configs: int) -> list[Transferred]:
     """The configs to try for a model, in this order; `num_configs` of them, if there are as many.
 
     Those of the nearest tuned models come first, moved by the rules: half of all, of the store and of the shipped table
@@ -83,14 +83,14 @@ def rank(target: Situation, stored: Sequence[Candidate], *, num_configs: int) ->
     return ranked[:num_configs]
 
 
-def rank_proxy(target: Situation, proxy: Candidate, *, num_configs: int) -> list[Transferred]:
+def rank_proxy(target: Situation, proxy: TransferCandidate, *, num_configs: int) -> list[Transferred]:
     """The config of a smaller or shorter version of a model, moved to it by the rules, and with half and twice its
     learning rate: up to three."""
     first = transferred(proxy.config, proxy, target)
     return [first, *(with_lr(first, factor) for factor in VARIATIONS)][:num_configs]
 
 
-def transferred(config: TunedConfig, origin: Candidate, target: Situation) -> Transferred:
+def transferred(config: TunedConfig, origin: TransferCandidate, target: Situation) -> Transferred:
     """A config that was tuned for the situation of `origin`, moved to the target."""
     assert origin.situation is not None, "what is of no one model is not moved"
     found, changes = moved(config, origin.situation, target)
@@ -111,7 +111,7 @@ def with_lr(found: Transferred, factor: float) -> Transferred:
     return dataclasses.replace(found, config=config, lr_factor=factor)
 
 
-def _moved(target: Situation, stored: Sequence[Candidate]) -> Iterator[Transferred]:
+def _moved(target: Situation, stored: Sequence[TransferCandidate]) -> Iterator[Transferred]:
     shipped = (member.candidate() for member in shipped_members())
     for candidate in (*stored, *(one for one in shipped if one.config.optimizer == "shampoo")):
         if candidate.config.optimizer in FOR_ADAPTERS and not target.features.has_adapters:
@@ -130,16 +130,16 @@ def _place(found: Transferred) -> tuple[int, float]:
     return int(order == _STATUS_ORDER["refuted"]), _apart(found) + 0.1 * order
 
 
-def _intervals(config: TunedConfig, apart: Distance) -> list[Interval]:
+def _intervals(config: TunedConfig, apart: Distance) -> list[ParameterInterval]:
     spreads = {"lr": spread_of_lr(apart), "weight_decay": math.hypot(DECAY_SPREAD[0], DECAY_SPREAD[1] * apart.total)}
     found = []
     for name, spread in spreads.items():
         value = config.arguments.get(name)
         if value:
             factor = math.exp(_DEVIATIONS * spread)
-            found.append(Interval(name, float(f"{value / factor:.3g}"), float(f"{value * factor:.3g}")))
+            found.append(ParameterInterval(name, float(f"{value / factor:.3g}"), float(f"{value * factor:.3g}")))
     return found
 
 
-def _as_published(candidate: Candidate) -> Transferred:
+def _as_published(candidate: TransferCandidate) -> Transferred:
     return Transferred(candidate.config, candidate, None, [], [])

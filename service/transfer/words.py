@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.transfer.candidates import Candidate
+from service.transfer.candidates import TransferCandidate
 from service.transfer.ranking import CONFIDENCE, Transferred
 
 TABLE_AND_PAPERS = (
@@ -20,7 +20,7 @@ class UntunedAnswer:
     num_stored: int
     """Tuned models of the store that were compared."""
     configs: list[Transferred]
-    proxy: Candidate | None = None
+    proxy: TransferCandidate | None = None
     """The one config that was moved, where a job was named as the model's proxy."""
 
     @property

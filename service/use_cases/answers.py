@@ -8,11 +8,11 @@ from search_spaces.nearest import nearest_first
 from service.errors import UnknownName
 from service.specification.workloads import known_workloads
 from service.store.repositories import (
-    Answer,
     JobRepository,
     KnownValues,
     RecommendationQuery,
     RecommendationRepository,
+    StoredAnswer,
 )
 from service.store.session import Session
 
@@ -24,7 +24,7 @@ MAX_VALUES = 20
 """Of each filter, named to whoever asks for another."""
 
 
-def find_answers(session: Session, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[Answer]:
+def find_answers(session: Session, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[StoredAnswer]:
     """The recommendations that hold for what is asked, the best first; none where nothing has been found out yet.
 
     Args:

@@ -66,7 +66,7 @@ class Others:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuePlace:
     """A place in the queue, or some in a row that other projects have."""
 
     first: int
@@ -128,7 +128,7 @@ class ClusterState:
     workers: Sequence[WorkerSeen]
     running: Sequence[RunningJob]
     running_others: Others
-    queue: Sequence[Place]
+    queue: Sequence[QueuePlace]
     num_queued: int
     """Of all projects."""
     num_unlisted: int
@@ -247,20 +247,20 @@ def places(
     waiting: Mapping[str, Waiting | None],
     *,
     sees: str | None,
-) -> list[Place]:
+) -> list[QueuePlace]:
     """The queue as a caller sees it: its jobs at their places, and between them the places that others have.
 
     Args:
         jobs: those that are listed, by id.
     """
-    found: list[Place] = []
+    found: list[QueuePlace] = []
     for is_own, group in groupby(queued, key=lambda each: sees in (None, each.project)):
         in_row = list(group)
         if not is_own:
-            found.append(Place(in_row[0].place, in_row[-1].place, None))
+            found.append(QueuePlace(in_row[0].place, in_row[-1].place, None))
             continue
         listed = [each for each in in_row if each.id in jobs]
-        found += [Place(each.place, each.place, jobs[each.id], waiting.get(each.id)) for each in listed]
+        found += [QueuePlace(each.place, each.place, jobs[each.id], waiting.get(each.id)) for each in listed]
         if len(listed) < len(in_row):
             break
     return found

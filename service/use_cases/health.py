@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from search_spaces import Scalar
 from service.domain import JobState, Phase, Side
-from service.evidence.health.cards import HealthCard, SearchedJob, TrialOutcome
+from service.evidence.health.cards import HealthCard, SearchedJob, SearchedTrial
 from service.evidence.health.findings import health_of
 from service.evidence.insights import SideInsights, insights_from_json
 from service.evidence.types import Evidence
@@ -22,7 +22,7 @@ def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: E
         evidence: of its recommendation, if it has one.
     """
     columns = TrialColumnsRepository(session)
-    outcomes = [TrialOutcome(*row) for row in columns.outcomes(job.id)]
+    outcomes = [SearchedTrial(*row) for row in columns.outcomes(job.id)]
     specification = job.specification
     is_over = job.state.is_final
     return health_of(

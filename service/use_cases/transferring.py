@@ -11,7 +11,7 @@ from service.evidence.recommended import recommendation_from_json
 from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
 from service.store.session import Session
-from service.transfer.candidates import Candidate, Source, SourceKind
+from service.transfer.candidates import Source, SourceKind, TransferCandidate
 from service.transfer.ranking import rank, rank_proxy
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import ConfigsWanted, Situation, distance
@@ -48,7 +48,7 @@ def configs_for(session: Session, wanted: ConfigsWanted, *, project: str | None)
 
 def stored_candidates(
     session: Session, target: Situation, *, project: str | None, with_baselines: bool = False
-) -> list[Candidate]:
+) -> list[TransferCandidate]:
     """The nearest tuned models of a project, as far as the shapes of their models are known.
 
     Args:
@@ -86,7 +86,7 @@ def _with_situations(
         )
 
 
-def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines: bool) -> Iterator[Candidate]:
+def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines: bool) -> Iterator[TransferCandidate]:
     recommended = recommendation_from_json(row.content)
     evidence = recommended.evidence
     source = Source(
@@ -100,7 +100,7 @@ def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines:
         num_trials=sum(evidence.num_tried.values()),
     )
     beside = ("num_steps", "batch_size")
-    yield Candidate(
+    yield TransferCandidate(
         TunedConfig(recommended.optimizer, recommended.config, recommended.schedule),
         source,
         situation,
@@ -108,7 +108,7 @@ def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines:
     )
     if with_baselines and evidence.baseline is not None:
         trained = TrialConfig.from_json(evidence.baseline.config)
-        yield Candidate(
+        yield TransferCandidate(
             TunedConfig(trained.optimizer.name, trained.optimizer.arguments, asdict(trained.schedule)),
             dataclasses.replace(source, status=None, value=evidence.baseline.value),
             situation,

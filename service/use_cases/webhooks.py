@@ -43,7 +43,7 @@ FAILURES_UNTIL_DISABLED = 30
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WebhookMessage:
     """A message that is to be sent now."""
 
     id: str
@@ -170,7 +170,7 @@ def _message(
     )
 
 
-def take_due(session: Session, *, busy: Collection[str] = (), limit: int, now: datetime) -> list[Message]:
+def take_due(session: Session, *, busy: Collection[str] = (), limit: int, now: datetime) -> list[WebhookMessage]:
     """Messages to be sent now, up to `limit`, and one to each webhook; unless `note_answer` follows, others send them
     again later.
 
@@ -183,7 +183,7 @@ def take_due(session: Session, *, busy: Collection[str] = (), limit: int, now: d
         delivery.next_attempt_at = now + timedelta(seconds=LOST_SECONDS)
     session.flush()
     return [
-        Message(delivery.id, webhook.id, webhook.url, webhook.secret, delivery.body.encode())
+        WebhookMessage(delivery.id, webhook.id, webhook.url, webhook.secret, delivery.body.encode())
         for delivery, webhook in taken
     ]
 

@@ -28,7 +28,7 @@ class ForbiddenAddress(ServiceError):
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class WebhookUrl:
     """The parts of a webhook's URL."""
 
     scheme: str
@@ -44,7 +44,7 @@ class Target:
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def read_url(url: str) -> Target:
+def read_url(url: str) -> WebhookUrl:
     """The parts of a URL.
 
     Raises:
@@ -64,7 +64,7 @@ def read_url(url: str) -> Target:
     if parts.fragment or port == 0:
         raise ForbiddenAddress("must have neither a fragment nor port 0")
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return Target(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], path)
+    return WebhookUrl(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], path)
 
 
 def without_path(url: str) -> str:
@@ -121,7 +121,7 @@ def _meant_by(address: IPv4Address | IPv6Address) -> list[IPv4Address]:
     return [each for each in carried if each is not None]
 
 
-async def resolve(target: Target, *, allows_private: bool) -> str:
+async def resolve(target: WebhookUrl, *, allows_private: bool) -> str:
     """The IP address to send to.
 
     Raises:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from service.clock import Clock, utc_now
 from service.store.session import DATABASE_ERRORS, Database
-from service.use_cases.webhooks import Message, fill_outbox, is_anything_to_do, note_answer, take_due
+from service.use_cases.webhooks import WebhookMessage, fill_outbox, is_anything_to_do, note_answer, take_due
 from service.webhooks.signing import signed_headers
 
 if TYPE_CHECKING:
-    from service.webhooks.sending import Answer
+    from service.webhooks.sending import Reply
 
 LOOK_SECONDS = 1.0
 """The most between two looks for events and messages whose time has come."""
@@ -70,7 +70,7 @@ class Sending:
         self._threads = threads
         self._allows_private = allows_private
         self._clock = clock
-        self._sent: dict[asyncio.Task[Answer], Message] = {}
+        self._sent: dict[asyncio.Task[Reply], WebhookMessage] = {}
 
     @property
     def is_busy(self) -> bool:
@@ -106,10 +106,10 @@ class Sending:
             await asyncio.wait(self._sent, timeout=ENDING_SECONDS)
             await asyncio.get_running_loop().run_in_executor(self._threads, self._note, self._take_answers())
 
-    def _take_answers(self) -> list[tuple[Message, Answer]]:
+    def _take_answers(self) -> list[tuple[WebhookMessage, Reply]]:
         return [(self._sent.pop(task), task.result()) for task in list(self._sent) if task.done()]
 
-    def _look(self, answers: Sequence[tuple[Message, Answer]], busy: Collection[str]) -> list[Message]:
+    def _look(self, answers: Sequence[tuple[WebhookMessage, Reply]], busy: Collection[str]) -> list[WebhookMessage]:
         self._note(answers)
         with self._database.reading() as session:  # mostly there is nothing, and SQLite has one writer
             if not is_anything_to_do(session, busy=busy, now=self._clock()):
@@ -118,7 +118,7 @@ class Sending:
             fill_outbox(session, now=self._clock())
             return take_due(session, busy=busy, limit=SENT_AT_ONCE - len(busy), now=self._clock())
 
-    def _note(self, answers: Sequence[tuple[Message, Answer]]) -> None:
+    def _note(self, answers: Sequence[tuple[WebhookMessage, Reply]]) -> None:
         for message, answer in answers:
             with self._database.writing() as session:
                 note_answer(
@@ -132,7 +132,7 @@ class Sending:
                 )
 
 
-async def _send(message: Message, *, allows_private: bool) -> Answer:
+async def _send(message: WebhookMessage, *, allows_private: bool) -> Reply:
     from service.webhooks.sending import send  # imports httpx, for which many workers have no use
 
     headers = signed_headers(message.secret, message_id=message.id, timestamp=int(time.time()), body=message.body)

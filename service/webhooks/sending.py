@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import httpx
 
-from service.webhooks.addresses import ForbiddenAddress, Target, read_url, resolve
+from service.webhooks.addresses import ForbiddenAddress, WebhookUrl, read_url, resolve
 
 SENDING_SECONDS = 15.0
 """Of a whole request, the search for its address included."""
@@ -17,7 +17,7 @@ ANSWER_BYTES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """The outcome of a request."""
 
     status: int | None
@@ -31,7 +31,7 @@ class Answer:
         return self.status is not None and 200 <= self.status < 300
 
 
-async def send(url: str, body: bytes, headers: dict[str, str], *, allows_private: bool) -> Answer:
+async def send(url: str, body: bytes, headers: dict[str, str], *, allows_private: bool) -> Reply:
     """Posts a body. Never raises: what goes wrong is the answer."""
     began = time.monotonic()
     try:
@@ -43,10 +43,10 @@ async def send(url: str, body: bytes, headers: dict[str, str], *, allows_private
         status, text = None, f"there was no whole answer within {SENDING_SECONDS:g} s"
     except (ForbiddenAddress, httpx.HTTPError, httpx.InvalidURL, OSError) as error:
         status, text = None, f"{type(error).__name__}: {error}"
-    return Answer(status, text[:ANSWER_BYTES], time.monotonic() - began)
+    return Reply(status, text[:ANSWER_BYTES], time.monotonic() - began)
 
 
-async def _post(target: Target, address: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+async def _post(target: WebhookUrl, address: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
     host = f"[{address}]" if ":" in address else address
     sent = {"Content-Type": "application/json", "User-Agent": "shampoo-tuner", **headers, "Host": target.authority}
     # No proxy of the environment: it would look the name up anew, within its own network.

@@ -19,12 +19,12 @@ from service.store.repositories import (
     BY_NUMBER,
     PARAMETER_PREFIX,
     JobRepository,
+    NumberRange,
     ParameterFilter,
     ParameterKey,
-    Range,
     TrialKey,
-    TrialOrder,
     TrialQuery,
+    TrialSorting,
 )
 from service.store.session import Session
 
@@ -38,7 +38,7 @@ class _Wanted:
     """A number, a range of them, or a text that is neither."""
 
     text: str
-    range: Range | None
+    range: NumberRange | None
 
 
 async def _trial_query(
@@ -83,27 +83,27 @@ async def _trial_order(
             examples=["-value"],
             json_schema_extra={"pattern": _ORDER_PATTERN},
         ),
-    ] = str(TrialOrder()),
-) -> TrialOrder:
+    ] = str(TrialSorting()),
+) -> TrialSorting:
     return order_of("order_by", order_by)
 
 
-def order_of(field: str, text: str) -> TrialOrder:
+def order_of(field: str, text: str) -> TrialSorting:
     """The order that a text asks for. Raises: InvalidInput: it is none; names the field."""
     name = text.removeprefix("-")
     parameter = name.removeprefix(PARAMETER_PREFIX)
     if parameter and parameter != name:
-        return TrialOrder(ParameterKey(parameter), is_descending=text.startswith("-"))
+        return TrialSorting(ParameterKey(parameter), is_descending=text.startswith("-"))
     if name not in _KEYS:
         known = ", ".join(_KEYS)
         raise InvalidInput(
             field, f"{text[:80]!r} must be {known} or {PARAMETER_PREFIX}NAME, with a minus for descending"
         )
-    return TrialOrder(TrialKey(name), is_descending=text.startswith("-"))
+    return TrialSorting(TrialKey(name), is_descending=text.startswith("-"))
 
 
 def checked(
-    session: Session, job_id: str, query: TrialQuery, *, order: TrialOrder = BY_NUMBER, field: str = "order_by"
+    session: Session, job_id: str, query: TrialQuery, *, order: TrialSorting = BY_NUMBER, field: str = "order_by"
 ) -> TrialQuery:
     """The query, if there is such a job with such parameters.
 
@@ -145,7 +145,7 @@ def _parameters(given: Sequence[str]) -> list[ParameterFilter]:
     return found
 
 
-def _range(field: str, text: str) -> Range:
+def _range(field: str, text: str) -> NumberRange:
     wanted = _read(field, text)
     if wanted.range is None:
         raise InvalidInput(field, f"{text[:80]!r} must be a number, or LOW..HIGH, LOW.. or ..HIGH")
@@ -157,7 +157,7 @@ def _read(field: str, text: str) -> _Wanted:
     low_text, separator, high_text = text.partition("..")
     if not separator:
         number = _number(text)
-        return _Wanted(text, None if number is None else Range(number, number))
+        return _Wanted(text, None if number is None else NumberRange(number, number))
     ends = [None if not end else _number(end) for end in (low_text, high_text)]
     if not (low_text or high_text) or any(
         given and end is None for given, end in zip((low_text, high_text), ends, strict=True)
@@ -166,7 +166,7 @@ def _read(field: str, text: str) -> _Wanted:
     low, high = ends
     if low is not None and high is not None and low > high:
         raise InvalidInput(field, f"{text[:80]!r}: {low:g} is more than {high:g}")
-    return _Wanted(text, Range(low, high))
+    return _Wanted(text, NumberRange(low, high))
 
 
 def _number(text: str) -> float | None:
@@ -180,5 +180,5 @@ def _number(text: str) -> float | None:
 TrialFilters = Annotated[TrialQuery, Depends(_trial_query)]
 """To be `checked`."""
 
-TrialOrderParameter = Annotated[TrialOrder, Depends(_trial_order)]
+TrialOrderParameter = Annotated[TrialSorting, Depends(_trial_order)]
 """To be `checked`."""

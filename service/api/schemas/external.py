@@ -10,7 +10,7 @@ from service.api import examples
 from service.api.request_body import check_storable
 from service.api.schemas.common import ReadModel
 from service.domain import JobState
-from service.specification.external.messages import Answer, End, ExternalDecision, Report, Suggest, SuggestedTrial
+from service.specification.external.messages import End, ExternalDecision, Report, RunAnswer, Suggest, SuggestedTrial
 
 
 class SuggestionCreate(Suggest):
@@ -81,7 +81,7 @@ class DecisionRead(ReadModel):
     """Why it is paused or stopped, for a person."""
 
     @staticmethod
-    def of(answer: Answer | None) -> DecisionRead:
+    def of(answer: RunAnswer | None) -> DecisionRead:
         """None: the run has not answered."""
         if answer is None:
             return DecisionRead(decision=ExternalDecision.CONTINUE, status="kept")

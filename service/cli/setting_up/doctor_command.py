@@ -27,7 +27,7 @@ ASK_SECONDS = 60.0
 app = typer.Typer()
 
 
-class Health(StrEnum):
+class PartHealth(StrEnum):
     """How a part is: as it must be; not there, which may be meant so; or broken."""
 
     OK = "ok"
@@ -36,11 +36,11 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckedPart:
     """A part that was looked at."""
 
     part: str
-    health: Health
+    health: PartHealth
     words: str
 
 
@@ -60,55 +60,55 @@ def doctor(
     if as_json:
         items = [{"part": each.part, "health": each.health.name.lower(), "words": each.words} for each in told]
         say_json_content({"items": items})
-    if any(each.health is Health.BROKEN for each in told):
+    if any(each.health is PartHealth.BROKEN for each in told):
         raise typer.Exit(1)
 
 
-def findings(settings: Settings) -> Iterator[Finding]:
+def findings(settings: Settings) -> Iterator[CheckedPart]:
     """Looks at one part after the other; changes nothing."""
-    yield Finding("python", Health.OK, f"{sys.version.split()[0]} at {sys.executable}")
-    yield _package("torch", absent=Health.BROKEN, what="nothing can be trained")
+    yield CheckedPart("python", PartHealth.OK, f"{sys.version.split()[0]} at {sys.executable}")
+    yield _package("torch", absent=PartHealth.BROKEN, what="nothing can be trained")
     yield from (_extra(name) for name in EXTRAS)
     yield _data_directory(settings)
     yield from _database(settings)
-    yield _package("ray", absent=Health.ABSENT, what="this machine runs no workers")
+    yield _package("ray", absent=PartHealth.ABSENT, what="this machine runs no workers")
     yield _gpu()
 
 
-def _package(name: str, *, absent: Health, what: str) -> Finding:
+def _package(name: str, *, absent: PartHealth, what: str) -> CheckedPart:
     try:
-        return Finding(name, Health.OK, metadata.version(name))
+        return CheckedPart(name, PartHealth.OK, metadata.version(name))
     except metadata.PackageNotFoundError:
-        return Finding(name, absent, f"is not installed: {what}")
+        return CheckedPart(name, absent, f"is not installed: {what}")
 
 
-def _extra(name: str) -> Finding:
+def _extra(name: str) -> CheckedPart:
     from trainers.installation.extras import install_command, missing_of
 
     if missing := missing_of(name):
-        return Finding(
-            name, Health.ABSENT, f"extra, not installed (missing: {', '.join(missing)}): {install_command(name)}"
+        return CheckedPart(
+            name, PartHealth.ABSENT, f"extra, not installed (missing: {', '.join(missing)}): {install_command(name)}"
         )
-    return Finding(name, Health.OK, "extra, installed")
+    return CheckedPart(name, PartHealth.OK, "extra, installed")
 
 
-def _data_directory(settings: Settings) -> Finding:
+def _data_directory(settings: Settings) -> CheckedPart:
     from service.monitoring.readiness import why_no_room
     from service.private_files import why_not_private
 
     directory = settings.data_dir
     if not directory.exists():
-        return Finding("data", Health.ABSENT, f"{directory} is not there yet: `shampoo-tuner serve` makes it")
+        return CheckedPart("data", PartHealth.ABSENT, f"{directory} is not there yet: `shampoo-tuner serve` makes it")
     for path in (directory, *settings.database_files):
         if (why_not := why_not_private(path)) is not None:
-            return Finding("data", Health.BROKEN, why_not)
+            return CheckedPart("data", PartHealth.BROKEN, why_not)
     if (no_room := why_no_room(settings, data_are_here=True)) is not None:
-        return Finding("data", Health.BROKEN, no_room)
+        return CheckedPart("data", PartHealth.BROKEN, no_room)
     free = shutil.disk_usage(directory).free
-    return Finding("data", Health.OK, f"{directory} is its owner's alone, {free / 1e9:.1f} GB are free")
+    return CheckedPart("data", PartHealth.OK, f"{directory} is its owner's alone, {free / 1e9:.1f} GB are free")
 
 
-def _database(settings: Settings) -> Iterator[Finding]:
+def _database(settings: Settings) -> Iterator[CheckedPart]:
     """The database and its migration, and whether a worker is alive, which the database knows."""
     from contextlib import closing
 
@@ -120,22 +120,24 @@ def _database(settings: Settings) -> Iterator[Finding]:
     from service.use_cases.keeping.unread import unread_jobs
 
     if settings.database_files and not any(Path(path).exists() for path in settings.database_files):
-        yield Finding("database", Health.ABSENT, "is not there yet: `shampoo-tuner serve` makes it")
+        yield CheckedPart("database", PartHealth.ABSENT, "is not there yet: `shampoo-tuner serve` makes it")
         return
     with closing(open_database(settings)) as database:
         try:
             revision, migrated = current_revision(database), is_current(database)
         except DATABASE_ERRORS as error:
             why = str(getattr(error, "orig", error)).strip()
-            yield Finding("database", Health.BROKEN, f"{database.engine.url!r} is out of reach: {why}")
+            yield CheckedPart("database", PartHealth.BROKEN, f"{database.engine.url!r} is out of reach: {why}")
             return
         if not migrated:
             words = (
                 f"{database.engine.url!r} is at revision {revision}, not at this version's: run `shampoo-tuner migrate`"
             )
-            yield Finding("database", Health.BROKEN, words)
+            yield CheckedPart("database", PartHealth.BROKEN, words)
             return
-        yield Finding("database", Health.OK, f"{database.engine.url!r} is at revision {revision}, as it must be")
+        yield CheckedPart(
+            "database", PartHealth.OK, f"{database.engine.url!r} is at revision {revision}, as it must be"
+        )
         now = utc_now()
         with database.reading() as session:
             workers = WorkerRepository(session)
@@ -143,28 +145,32 @@ def _database(settings: Settings) -> Iterator[Finding]:
             unread = unread_jobs(session)
     for job_id, why in unread.items():
         words = f"{job_id} cannot be read, nor pages and lists that show it ({why}): `shampoo-tuner delete` removes it"
-        yield Finding("job", Health.BROKEN, words)
+        yield CheckedPart("job", PartHealth.BROKEN, words)
     if alive:
-        yield Finding("worker", Health.OK, f"{alive} alive")
+        yield CheckedPart("worker", PartHealth.OK, f"{alive} alive")
     elif last is None:
-        yield Finding("worker", Health.ABSENT, "none has been started: `shampoo-tuner serve` or `worker` starts one")
+        yield CheckedPart(
+            "worker", PartHealth.ABSENT, "none has been started: `shampoo-tuner serve` or `worker` starts one"
+        )
     else:
-        yield Finding("worker", Health.ABSENT, f"none is alive; the last was heard of at {last:%Y-%m-%d %H:%M:%S} UTC")
+        yield CheckedPart(
+            "worker", PartHealth.ABSENT, f"none is alive; the last was heard of at {last:%Y-%m-%d %H:%M:%S} UTC"
+        )
 
 
-def _gpu() -> Finding:
+def _gpu() -> CheckedPart:
     """Asked of torch in a process of its own: the command line does without it."""
     if shutil.which("nvidia-smi") is None:
-        return Finding("gpu", Health.ABSENT, "this machine has no driver of NVIDIA: trials train on the CPU")
+        return CheckedPart("gpu", PartHealth.ABSENT, "this machine has no driver of NVIDIA: trials train on the CPU")
     asked = "import torch; print(torch.cuda.device_count() if torch.cuda.is_available() else 0)"
     try:
         answer = subprocess.run(
             [sys.executable, "-c", asked], capture_output=True, text=True, timeout=ASK_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
-        return Finding("gpu", Health.BROKEN, f"torch did not answer in {ASK_SECONDS:.0f} s")
+        return CheckedPart("gpu", PartHealth.BROKEN, f"torch did not answer in {ASK_SECONDS:.0f} s")
     count = answer.stdout.strip()
     if answer.returncode or count == "0":
         why = (answer.stderr.strip().splitlines() or ["this build of torch, or the driver, is not for it"])[-1]
-        return Finding("gpu", Health.BROKEN, f"the driver is here, and torch sees no GPU: {why}")
-    return Finding("gpu", Health.OK, f"torch sees {count}")
+        return CheckedPart("gpu", PartHealth.BROKEN, f"the driver is here, and torch sees no GPU: {why}")
+    return CheckedPart("gpu", PartHealth.OK, f"torch sees {count}")

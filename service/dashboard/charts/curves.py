@@ -21,7 +21,7 @@ MAX_TEXT_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class ChosenCurves:
     """The curves that are drawn, of those that there are."""
 
     drawn: list[ChartTrial]
@@ -33,16 +33,16 @@ class Choice:
     """Drawn because they train now."""
 
 
-def chosen(trials: Sequence[ChartTrial], direction: Direction, limit: int = MAX_CURVES) -> Choice:
+def chosen(trials: Sequence[ChartTrial], direction: Direction, limit: int = MAX_CURVES) -> ChosenCurves:
     """The best half of `limit` curves, an even choice of the rest, and those of trials that train now."""
     measured = [trial for trial in trials if trial.step]
     drawn = choose_curves(measured, direction=direction, limit=limit)
     if len(drawn) == len(measured):
-        return Choice(drawn, len(measured), len(measured), 0)
+        return ChosenCurves(drawn, len(measured), len(measured), 0)
     there = {trial.number for trial in drawn}
     training = [trial for trial in measured if trial.state is TrialState.RUNNING and trial.number not in there]
     both = sorted([*drawn, *training[:limit]], key=lambda trial: trial.number)
-    return Choice(both, len(measured), limit // 2, len(training[:limit]))
+    return ChosenCurves(both, len(measured), limit // 2, len(training[:limit]))
 
 
 def rungs_of(trials: Sequence[ChartTrial]) -> list[int]:

@@ -232,7 +232,7 @@ def read_timeline(
         "num_lanes": num_lanes,
         "told": timeline.summary(trials, stretches, num_lanes),
         "metric": job.metric,
-        "endings": [ending.value for ending in timeline.Ending],
+        "endings": [ending.value for ending in timeline.StretchEnding],
         "stretches": timeline.timeline_columns(stretches[first:], lanes[first:], origin=origin),
         "forks": timeline.fork_columns(timeline.forks_of(trials)),
     }

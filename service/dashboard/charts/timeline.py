@@ -20,7 +20,7 @@ from service.evidence.in_words.wording import counted
 from service.store.repositories.of_trials.chart_rows import LaneTrial, Turn
 
 
-class Ending(StrEnum):
+class StretchEnding(StrEnum):
     """The ending of a stretch of training; also the order of the legend."""
 
     COMPLETED = "completed"
@@ -34,12 +34,12 @@ class Ending(StrEnum):
 
 
 _ENDINGS = {
-    TrialState.COMPLETED: Ending.COMPLETED,
-    TrialState.RUNNING: Ending.RUNNING,
-    TrialState.QUEUED: Ending.PAUSED,
-    TrialState.PRUNED: Ending.STOPPED,
-    TrialState.FAILED: Ending.FAILED,
-    TrialState.CANCELLED: Ending.CANCELLED,
+    TrialState.COMPLETED: StretchEnding.COMPLETED,
+    TrialState.RUNNING: StretchEnding.RUNNING,
+    TrialState.QUEUED: StretchEnding.PAUSED,
+    TrialState.PRUNED: StretchEnding.STOPPED,
+    TrialState.FAILED: StretchEnding.FAILED,
+    TrialState.CANCELLED: StretchEnding.CANCELLED,
 }
 
 
@@ -50,13 +50,13 @@ class Stretch:
     number: int
     began: datetime
     ended: datetime
-    ending: Ending
+    ending: StretchEnding
     turn: int
     """1: its first; more after a pause or another try."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fork:
+class ForkNode:
     """A trial in the tree of forks."""
 
     number: int
@@ -66,7 +66,7 @@ class Fork:
     first_step: int
     last_step: int
     value: float | None
-    ending: Ending
+    ending: StretchEnding
 
 
 def stretches_of(trials: Sequence[LaneTrial], turns: Sequence[Turn], *, now: datetime) -> list[Stretch]:
@@ -116,7 +116,7 @@ def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes
     at_once = f"Up to {num_lanes} trials ran at once" if num_lanes > 1 else "One trial ran at a time"
     idle = idle_share(stretches, num_lanes)
     lines = [at_once + ("." if idle is None else f"; {_share(idle)} of the lanes' time nothing ran.")]
-    paused = len({stretch.number for stretch in stretches if stretch.ending is Ending.PAUSED})
+    paused = len({stretch.number for stretch in stretches if stretch.ending is StretchEnding.PAUSED})
     lost = sum(trial.losses for trial in trials)
     memory = sum(trial.memory_failures for trial in trials)
     if paused:
@@ -134,7 +134,7 @@ def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes
 
 def timeline_columns(stretches: Sequence[Stretch], lanes: Sequence[int], *, origin: datetime) -> dict[str, Any]:
     """Stretches as columns, in seconds since `origin`; an ending by its place among all."""
-    order = {ending: place for place, ending in enumerate(Ending)}
+    order = {ending: place for place, ending in enumerate(StretchEnding)}
     return {
         "number": [stretch.number for stretch in stretches],
         "lane": list(lanes),
@@ -145,7 +145,7 @@ def timeline_columns(stretches: Sequence[Stretch], lanes: Sequence[int], *, orig
     }
 
 
-def forks_of(trials: Sequence[LaneTrial]) -> list[Fork]:
+def forks_of(trials: Sequence[LaneTrial]) -> list[ForkNode]:
     """The tree of forks, a row for each trial, those of a parent below it; empty if nothing was forked."""
     by_number = {trial.number: trial for trial in trials}
     children: dict[int, list[LaneTrial]] = defaultdict(list)
@@ -164,7 +164,7 @@ def forks_of(trials: Sequence[LaneTrial]) -> list[Fork]:
         trial = waiting.pop()
         rows[trial.number] = len(rows)
         found.append(
-            Fork(
+            ForkNode(
                 number=trial.number,
                 row=rows[trial.number],
                 parent_row=None if trial.forked_from is None else rows.get(trial.forked_from),
@@ -178,7 +178,7 @@ def forks_of(trials: Sequence[LaneTrial]) -> list[Fork]:
     return found
 
 
-def fork_columns(forks: Iterable[Fork]) -> dict[str, Any]:
+def fork_columns(forks: Iterable[ForkNode]) -> dict[str, Any]:
     every = list(forks)
     return {
         "number": [fork.number for fork in every],
@@ -218,8 +218,8 @@ def _whole(trial: LaneTrial, now: datetime) -> list[Stretch]:
     ]
 
 
-def _ending(state: TrialState, reason: FailureReason | None) -> Ending:
-    return Ending.DIVERGED if reason is FailureReason.DIVERGED else _ENDINGS[state]
+def _ending(state: TrialState, reason: FailureReason | None) -> StretchEnding:
+    return StretchEnding.DIVERGED if reason is FailureReason.DIVERGED else _ENDINGS[state]
 
 
 def _share(part: float) -> str:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from service.api.figures.axes import Figure, layout_of, literal
 from service.domain import Direction, Phase, TrialState
-from service.store.repositories import EndedTrial
+from service.store.repositories import TrialSpending
 
 Axis: TypeAlias = Literal["trials", "seconds", "device-seconds"]
 TITLES: dict[Axis, str] = {
@@ -35,7 +35,7 @@ class DrawnJob:
     """Of a trial."""
     optimizer: str
     """That the search tunes, as people call it."""
-    trials: Sequence[EndedTrial]
+    trials: Sequence[TrialSpending]
     """In the order in which they ended."""
 
 

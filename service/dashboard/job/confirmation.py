@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from service.dashboard.scale import Scale, Tick
+from service.dashboard.scale import AxisScale, Tick
 from service.domain import Direction
 from service.evidence.branches import Branches
 from service.evidence.comparison.confirm import differences_of
@@ -130,7 +130,7 @@ class Differences:
 
 
 @dataclass(frozen=True, slots=True)
-class Confirmation:
+class ConfirmationView:
     """The confirmation of a job, as a chart and as a table."""
 
     metric: str
@@ -146,7 +146,7 @@ class Confirmation:
     """Which choice of the space won, as a member of a family."""
 
 
-def confirmation_of(evidence: Evidence | None) -> Confirmation | None:
+def confirmation_of(evidence: Evidence | None) -> ConfirmationView | None:
     """The confirmation behind a recommendation; None: there was none."""
     result = None if evidence is None else evidence.confirmation
     if evidence is None or result is None:
@@ -154,7 +154,7 @@ def confirmation_of(evidence: Evidence | None) -> Confirmation | None:
     table = _table(evidence, result)
     scale = _scale(result)
     seeds = table.seeds
-    return Confirmation(
+    return ConfirmationView(
         metric=evidence.metric,
         direction=evidence.direction,
         confidence=result.confidence,
@@ -203,15 +203,15 @@ def _table(evidence: Evidence, result: ConfirmationResult) -> SeedTable:
     return SeedTable(seeds, result.choosing_seeds, rows)
 
 
-def _scale(result: ConfirmationResult) -> Scale:
+def _scale(result: ConfirmationResult) -> AxisScale:
     """An axis for all values of all configs, and for as much of their intervals as leaves room for these."""
     values = [config.found_value for config in result.configs]
     values += [outcome.value for config in result.configs for outcome in config.results if outcome.value is not None]
     ends = [end for config in result.configs for end in (config.further_low, config.further_high) if end is not None]
-    return Scale.of(values, ends, furthest=FURTHEST)
+    return AxisScale.of(values, ends, furthest=FURTHEST)
 
 
-def _lane(config: ConfirmedConfig, result: ConfirmationResult, seeds: Sequence[int], scale: Scale) -> Lane:
+def _lane(config: ConfirmedConfig, result: ConfirmationResult, seeds: Sequence[int], scale: AxisScale) -> Lane:
     marks = [
         Mark(scale.place(config.found_value), HEIGHT / 2, "found", f"found by the search: {number(config.found_value)}")
     ]
@@ -267,7 +267,7 @@ def _differences(evidence: Evidence, result: ConfirmationResult) -> Differences 
         return None  # at equal spending the two had other values than in the end, which alone are known by seed
     shares = [difference / abs(baseline.mean) for difference in found]
     equal = evidence.equal_within
-    scale = Scale.of([*shares, -equal, equal], interval, furthest=FURTHEST)
+    scale = AxisScale.of([*shares, -equal, equal], interval, furthest=FURTHEST)
     marks = [
         Mark(scale.place(share), _height(seed, result.seeds), "compares", f"seed {seed}: {signed_share(share)}")
         for seed, share in zip(result.seeds, shares, strict=True)

@@ -48,7 +48,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class PriceLine:
     """A cheaper setting's line, in words."""
 
     parameter: str
@@ -74,7 +74,7 @@ class SidePanel:
     """How well early values tell the last ones; empty: there is no telling."""
     cheaper_than: str
     """The values that the prices are told against; empty: there are none."""
-    prices: list[Price]
+    prices: list[PriceLine]
 
     @property
     def mattered(self) -> list[Bar]:
@@ -147,8 +147,8 @@ def _panel(side: SideInsights, titles: Mapping[str, str], metric: str) -> SidePa
     )
 
 
-def _price(setting: CheaperSetting, metric: str) -> Price:
-    return Price(
+def _price(setting: CheaperSetting, metric: str) -> PriceLine:
+    return PriceLine(
         parameter=setting.parameter,
         move=move_words(setting),
         objective=objective_words(setting),

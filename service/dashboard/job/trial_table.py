@@ -12,15 +12,15 @@ from service.domain import Direction, Phase, Side
 from service.errors import InvalidInput
 from service.store.repositories import (
     ListedTrial,
+    NumberRange,
     ParameterKey,
-    Range,
     TrialKey,
-    TrialOrder,
     TrialQuery,
+    TrialSorting,
 )
 
 TRIALS_PER_PAGE = 50
-NEWEST_FIRST = TrialOrder(TrialKey.NUMBER, is_descending=True)
+NEWEST_FIRST = TrialSorting(TrialKey.NUMBER, is_descending=True)
 FILTERS = ("state", "phase", "value", "parameter")
 """Names in an address that leave trials out; the API's list and its export take the same."""
 _OF_PAGES = ("page", "trial", "held")
@@ -34,28 +34,28 @@ _LARGEST_FIRST = (TrialKey.NUMBER, TrialKey.STEP, TrialKey.SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class OptionalColumn:
     """A column of the table that a reader may choose, beside the numbers of trials."""
 
     key: TrialKey | ParameterKey
     title: str
     is_shown: bool
-    first: TrialOrder
+    first: TrialSorting
     """The order when it is first asked for."""
 
     @property
     def name(self) -> str:
         """As an address has it."""
-        return str(TrialOrder(self.key))
+        return str(TrialSorting(self.key))
 
 
-NUMBERS = Column(TrialKey.NUMBER, "#", is_shown=True, first=NEWEST_FIRST)
+NUMBERS = OptionalColumn(TrialKey.NUMBER, "#", is_shown=True, first=NEWEST_FIRST)
 """The one column that is always shown."""
 
 
 def columns_of(
     spaces: Mapping[Side, SearchSpace], *, metric: str, direction: Direction, chosen: str | None
-) -> list[Column]:
+) -> list[OptionalColumn]:
     """The columns of a job's table, the parameters of the search before those of the baselines.
 
     Args:
@@ -68,16 +68,16 @@ def columns_of(
     parameters = dict.fromkeys(parameter.name for space in spaces.values() for parameter in space.parameters)
     titles: dict[TrialKey | ParameterKey, str] = {TrialKey.VALUE: metric, **_TITLES}
     titles |= {ParameterKey(name): name for name in parameters}
-    names = {str(TrialOrder(key)): key for key in titles}
+    names = {str(TrialSorting(key)): key for key in titles}
     wanted = names.keys() if chosen is None else set(filter(None, chosen.split(",")))
     for name in wanted - names.keys():
         raise InvalidInput("columns", f"there is no column {name[:80]!r}{did_you_mean(name, list(names))}")
 
-    def first(key: TrialKey | ParameterKey) -> TrialOrder:
+    def first(key: TrialKey | ParameterKey) -> TrialSorting:
         is_best_highest = key is TrialKey.VALUE and direction is Direction.MAXIMIZE
-        return TrialOrder(key, is_descending=is_best_highest or key in _LARGEST_FIRST)
+        return TrialSorting(key, is_descending=is_best_highest or key in _LARGEST_FIRST)
 
-    return [Column(key, titles[key], name in wanted, first(key)) for name, key in names.items()]
+    return [OptionalColumn(key, titles[key], name in wanted, first(key)) for name, key in names.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class TableAddress:
     """The query of the address of a page of the table, and of others beside it."""
 
     asked: Sequence[tuple[str, str]]
@@ -137,10 +137,10 @@ class TrialTable:
     """Of the job."""
     page: int
     """From 1 on."""
-    order: TrialOrder
-    columns: Sequence[Column]
+    order: TrialSorting
+    columns: Sequence[OptionalColumn]
     """All of them."""
-    address: Address
+    address: TableAddress
     filters: Sequence[Filter]
     num_new: int = 0
     """Trials that this page would have now, were its rows not held."""
@@ -158,7 +158,7 @@ class TrialTable:
         return trial.phase if trial.confirms is None else self.repeated.get(trial.confirms, trial.phase)
 
     @property
-    def heads(self) -> list[Column]:
+    def heads(self) -> list[OptionalColumn]:
         """The columns that are shown, the numbers of trials before the others."""
         return [NUMBERS, *(column for column in self.columns if column.is_shown)]
 
@@ -181,13 +181,13 @@ class TrialTable:
         """The place of the first row among all that are found, from 1 on."""
         return (self.page - 1) * TRIALS_PER_PAGE + 1
 
-    def sorting(self, column: Column) -> str | None:
+    def sorting(self, column: OptionalColumn) -> str | None:
         """The value of `aria-sort` of a column's head; None: the table is in another order."""
         if self.order.by != column.key:
             return None
         return "descending" if self.order.is_descending else "ascending"
 
-    def next_order(self, column: Column) -> TrialOrder:
+    def next_order(self, column: OptionalColumn) -> TrialSorting:
         """The order that a column's head asks for."""
         return replace(self.order, is_descending=not self.order.is_descending) if self.sorting(column) else column.first
 
@@ -204,7 +204,7 @@ def held_numbers(held: Sequence[int], now: Sequence[int]) -> list[int]:
     return list(now) if not held or list(now[: len(held)]) == list(held) else list(held)
 
 
-def _range_words(wanted: Range) -> str:
+def _range_words(wanted: NumberRange) -> str:
     if wanted.low == wanted.high and wanted.low is not None:
         return f"{wanted.low:g}"
     if wanted.low is None:
@@ -212,5 +212,5 @@ def _range_words(wanted: Range) -> str:
     return f"from {wanted.low:g}" if wanted.high is None else f"{wanted.low:g} to {wanted.high:g}"
 
 
-def _wanted_words(wanted: Range | str) -> str:
-    return _range_words(wanted) if isinstance(wanted, Range) else wanted
+def _wanted_words(wanted: NumberRange | str) -> str:
+    return _range_words(wanted) if isinstance(wanted, NumberRange) else wanted

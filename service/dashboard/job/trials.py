@@ -19,7 +19,7 @@ from service.dashboard.job.parallel import axes_of, columns_from
 from service.dashboard.job.trial_table import (
     NEWEST_FIRST,
     TRIALS_PER_PAGE,
-    Address,
+    TableAddress,
     TrialTable,
     columns_of,
     filters_of,
@@ -34,8 +34,8 @@ from service.store.repositories import (
     JobRepository,
     TrialColumnsRepository,
     TrialListRepository,
-    TrialOrder,
     TrialQuery,
+    TrialSorting,
 )
 from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Session
@@ -46,14 +46,14 @@ router = APIRouter(route_class=OneThreadRoute)
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TableChoices:
     """The reader's choices for the table, as the query of the page's address says them."""
 
     query: TrialQuery
-    order: TrialOrder
+    order: TrialSorting
     page: int
     columns: str | None
-    address: Address
+    address: TableAddress
 
 
 async def _asked(
@@ -62,12 +62,12 @@ async def _asked(
     order_by: Annotated[str, Query(max_length=200)] = str(NEWEST_FIRST),
     page: Annotated[int, Query(ge=1, le=LARGEST_INT // TRIALS_PER_PAGE)] = 1,
     columns: Annotated[str | None, Query(max_length=5000)] = None,
-) -> Asked:
+) -> TableChoices:
     order = order_of("order_by", order_by)
-    return Asked(query, order, page, columns, Address(request.query_params.multi_items()))
+    return TableChoices(query, order, page, columns, TableAddress(request.query_params.multi_items()))
 
 
-AskedOfTable = Annotated[Asked, Depends(_asked)]
+AskedOfTable = Annotated[TableChoices, Depends(_asked)]
 
 
 async def _held(held: Annotated[str, Query(max_length=20 * TRIALS_PER_PAGE)] = "") -> list[int]:
@@ -86,7 +86,7 @@ def best_numbers_of(progress: JobProgress) -> list[int]:
 def table_of(
     session: Session,
     job: Job,
-    asked: Asked,
+    asked: TableChoices,
     *,
     best: Sequence[int],
     num_trials: int,
@@ -140,7 +140,9 @@ def table_of(
     )
 
 
-def _numbers(lists: TrialListRepository, job_id: str, query: TrialQuery, order: TrialOrder, page: int) -> FoundNumbers:
+def _numbers(
+    lists: TrialListRepository, job_id: str, query: TrialQuery, order: TrialSorting, page: int
+) -> FoundNumbers:
     return lists.numbers(job_id, query, order=order, offset=(page - 1) * TRIALS_PER_PAGE, limit=TRIALS_PER_PAGE)
 
 

@@ -20,10 +20,10 @@ from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines
 from service.evidence.recommended import recommendation_from_json
 from service.store.repositories import (
-    Answer,
     JobRepository,
     RecommendationQuery,
     RecommendationRepository,
+    StoredAnswer,
     TrialColumnsRepository,
 )
 from service.store.session import Session
@@ -123,6 +123,6 @@ def _context(session: Session, query: RecommendationQuery, address: Address) -> 
     }
 
 
-def _listed(session: Session, found: list[Answer]) -> list[view.Listed]:
+def _listed(session: Session, found: list[StoredAnswer]) -> list[view.Listed]:
     jobs = JobRepository(session)
     return [view.listed(answer, jobs.get(answer.row.job_id).name) for answer in found]

@@ -14,8 +14,7 @@ from service.evidence.in_words.words import Answer, answer_of
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.types import Evidence
 from service.store.models import RecommendationRow
-from service.store.repositories import Answer as FoundAnswer
-from service.store.repositories import KnownValues, RecommendationQuery
+from service.store.repositories import KnownValues, RecommendationQuery, StoredAnswer
 
 NOT_COMPARED = Answer("open", "There was no baseline to compare it with", "")
 
@@ -72,7 +71,7 @@ class Choice:
     chosen: str | int | None
 
 
-def listed(found: FoundAnswer, job_name: str) -> Listed:
+def listed(found: StoredAnswer, job_name: str) -> Listed:
     """A recommendation that was found, of the job with this name."""
     return Listed(found.row, recommendation_from_json(found.row.content).evidence, found.is_superseded, job_name)
 

@@ -21,7 +21,7 @@ DASHES = {"dot": "2 3", "dash": "7 4"}
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class DrawnTick:
     """A place on an axis."""
 
     at: float
@@ -29,7 +29,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class DrawnLine:
     """A line of the chart, or its dots."""
 
     points: Sequence[tuple[float, float]]
@@ -45,7 +45,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class LegendKey:
     """An entry of the legend."""
 
     name: str
@@ -59,10 +59,10 @@ class Drawing:
 
     x_title: str
     y_title: str
-    x_ticks: Sequence[Tick]
-    y_ticks: Sequence[Tick]
-    lines: Sequence[Line]
-    keys: Sequence[Key]
+    x_ticks: Sequence[DrawnTick]
+    y_ticks: Sequence[DrawnTick]
+    lines: Sequence[DrawnLine]
+    keys: Sequence[LegendKey]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +100,11 @@ def drawing_of(figure: Figure) -> Drawing | None:
     return Drawing(
         x_title=_text(layout["xaxis"]),
         y_title=_text(layout["yaxis"]),
-        x_ticks=[Tick(x_scale.at(value), f"{value:g}") for value in nice_ticks(x_scale.low, x_scale.high)],
+        x_ticks=[DrawnTick(x_scale.at(value), f"{value:g}") for value in nice_ticks(x_scale.low, x_scale.high)],
         y_ticks=[
-            Tick(y_scale.at(value), f"{value:g}") for value in y_values or [] if y_scale.low <= value <= y_scale.high
+            DrawnTick(y_scale.at(value), f"{value:g}")
+            for value in y_values or []
+            if y_scale.low <= value <= y_scale.high
         ],
         lines=[_line(trace, points, x_scale, y_scale) for trace, points in drawn],
         keys=_keys([trace for trace, _ in drawn]),
@@ -127,27 +129,27 @@ def _points(trace: dict[str, Any]) -> list[tuple[float, float]]:
     return [(x, y) for x, y in found if math.isfinite(x) and math.isfinite(y)]
 
 
-def _line(trace: dict[str, Any], points: Sequence[tuple[float, float]], x_scale: _Scale, y_scale: _Scale) -> Line:
+def _line(trace: dict[str, Any], points: Sequence[tuple[float, float]], x_scale: _Scale, y_scale: _Scale) -> DrawnLine:
     placed = [(x_scale.at(x), y_scale.at(y)) for x, y in points]
     line = trace.get("line", {})
     if trace["mode"] == "markers" or len(points) == 1:
-        return Line(placed, trace.get("marker", line)["color"], 1.5, "", is_dots=True)
+        return DrawnLine(placed, trace.get("marker", line)["color"], 1.5, "", is_dots=True)
     if line.get("shape") == "hv":  # the value holds until the next one
         placed = [
             corner
             for (x, y), (then, _) in zip(placed, [*placed[1:], placed[-1]], strict=True)
             for corner in ((x, y), (then, y))
         ]
-    return Line(placed, line["color"], line.get("width", 1.5), DASHES.get(line.get("dash", ""), ""))
+    return DrawnLine(placed, line["color"], line.get("width", 1.5), DASHES.get(line.get("dash", ""), ""))
 
 
-def _keys(traces: Sequence[dict[str, Any]]) -> list[Key]:
-    found: dict[str, Key] = {}
+def _keys(traces: Sequence[dict[str, Any]]) -> list[LegendKey]:
+    found: dict[str, LegendKey] = {}
     for trace in traces:
         if trace.get("showlegend", True):
             line = trace.get("line", trace.get("marker", {}))
             name = _plain(trace["name"])
-            found.setdefault(name, Key(name, line["color"], DASHES.get(line.get("dash", ""), "")))
+            found.setdefault(name, LegendKey(name, line["color"], DASHES.get(line.get("dash", ""), "")))
     return list(found.values())
 
 

@@ -17,7 +17,7 @@ MAX_POINTS = 80
 """Of a small chart's line."""
 
 
-class Group(StrEnum):
+class MetricGroup(StrEnum):
     """The subject of a metric."""
 
     QUALITY = "quality"
@@ -26,9 +26,9 @@ class Group(StrEnum):
 
 
 TITLES = {
-    Group.QUALITY: "What it learned",
-    Group.OPTIMIZER: "What the optimizer says of itself",
-    Group.COST: "What it cost",
+    MetricGroup.QUALITY: "What it learned",
+    MetricGroup.OPTIMIZER: "What the optimizer says of itself",
+    MetricGroup.COST: "What it cost",
 }
 
 SENTENCES: Mapping[str, str] = {
@@ -82,16 +82,16 @@ class Tile:
 class TileGroup:
     """The small charts of one subject."""
 
-    group: Group
+    group: MetricGroup
     title: str
     tiles: Sequence[Tile]
 
 
-def group_of(metric: str) -> Group:
+def group_of(metric: str) -> MetricGroup:
     """The subject of a metric."""
     if metric in _COSTS:
-        return Group.COST
-    return Group.OPTIMIZER if metric in _OF_OPTIMIZER or metric.startswith("optimizer_") else Group.QUALITY
+        return MetricGroup.COST
+    return MetricGroup.OPTIMIZER if metric in _OF_OPTIMIZER or metric.startswith("optimizer_") else MetricGroup.QUALITY
 
 
 def tile_groups(measurements: Sequence[StoredMeasurement], objectives: Sequence[str]) -> list[TileGroup]:
@@ -103,7 +103,7 @@ def tile_groups(measurements: Sequence[StoredMeasurement], objectives: Sequence[
     rows = [(measurement.step, measurement.metrics) for measurement in measurements]
     names = dict.fromkeys([*objectives, *(name for _, metrics in rows for name in metrics)])
     measured = [name for name in names if any(name in metrics for _, metrics in rows)]
-    tiles: dict[Group, list[Tile]] = {group: [] for group in Group}
+    tiles: dict[MetricGroup, list[Tile]] = {group: [] for group in MetricGroup}
     for name in measured:
         curve = [(step, metrics.get(name)) for step, metrics in rows]
         tiles[group_of(name)].append(_tile(name, curve, objectives))
@@ -114,7 +114,7 @@ def _tile(name: str, curve: Sequence[tuple[float, float | None]], objectives: Se
     finite = [value for _, value in curve if value is not None and math.isfinite(value)]
     is_log = axis_type(finite) == "log"
     sentence = SENTENCES.get(name, "An objective of the job." if name in objectives else "")
-    title = name.removeprefix("optimizer_") if group_of(name) is Group.OPTIMIZER else name
+    title = name.removeprefix("optimizer_") if group_of(name) is MetricGroup.OPTIMIZER else name
     return Tile(
         name,
         title.replace("_", " "),

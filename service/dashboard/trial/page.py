@@ -22,7 +22,7 @@ from service.dashboard.rendering import page
 from service.dashboard.trial import metrics, view
 from service.dashboard.trial.address import trial_number
 from service.domain import Direction, FailureReason, Phase, TrialState, side_of
-from service.evidence.in_words.trial_words import Repeated, Standing, account_of, facts_of
+from service.evidence.in_words.trial_words import RepeatedTrial, Standing, account_of, facts_of
 from service.evidence.in_words.wording import measured_words
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
@@ -153,10 +153,10 @@ def _standing(session: Session, job: Job, trial: Trial, origin: Origin) -> Stand
     return Standing(job.metric, trial.step, trial.value, place.num_others, place.num_better, place.best)
 
 
-def _repeated(session: Session, job: Job, trial: Trial) -> Repeated | None:
+def _repeated(session: Session, job: Job, trial: Trial) -> RepeatedTrial | None:
     """The trial whose config one repeats; None: it repeats none."""
     found_by = None if trial.confirms is None else TrialRepository(session).find(job.id, trial.confirms)
-    return None if found_by is None else Repeated(found_by.number, job.metric, found_by.value, trial.value)
+    return None if found_by is None else RepeatedTrial(found_by.number, job.metric, found_by.value, trial.value)
 
 
 def _measurements(session: Session, trial: Trial) -> list[StoredMeasurement]:

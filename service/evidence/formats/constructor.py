@@ -57,7 +57,7 @@ def several(calls: Sequence[tuple[str, str, Mapping[str, Any]]]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class Expression:
     """An argument that is an expression, not a value."""
 
     text: str
@@ -65,7 +65,7 @@ class Code:
 
 def literal(value: Any) -> str:
     """A value of JSON as Python: optimizers document pairs as tuples, and JSON has only lists."""
-    if isinstance(value, Code):
+    if isinstance(value, Expression):
         return value.text
     return repr(tuple(value)) if isinstance(value, list) else repr(value)
 

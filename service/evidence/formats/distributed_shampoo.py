@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.evidence.formats.constructor import Code, Constructor, call
+from service.evidence.formats.constructor import Constructor, Expression, call
 from service.evidence.formats.family import Family
 from service.evidence.formats.unsaid import blocks, low_precision, refreshes
 
@@ -25,23 +25,26 @@ def distributed_shampoo(f: Family) -> Constructor | str:
     }
     if f.weight_decay > 0 and f.weight_decay_type != "decoupled":
         names.add("WeightDecayType")
-        arguments["weight_decay_type"] = Code(f"WeightDecayType.{f.weight_decay_type.upper()}")
+        arguments["weight_decay_type"] = Expression(f"WeightDecayType.{f.weight_decay_type.upper()}")
     if f.momentum > 0:
         names.add("ClassicMomentumConfig")
         momentum = f"momentum={f.momentum!r}, dampening=0.0, use_nesterov={f.nesterov!r}"
-        arguments["iterate_averaging_config"] = Code(f"ClassicMomentumConfig({momentum})")
+        arguments["iterate_averaging_config"] = Expression(f"ClassicMomentumConfig({momentum})")
     arguments |= {"max_preconditioner_dim": f.max_preconditioner_dim, "use_bias_correction": f.use_bias_correction}
     graft = _graft(f.grafting, f, names)
     plain = _graft(f.plain_method, f, names)
     if f.member in ("shampoo", "soap"):
         arguments |= {"precondition_frequency": f.period, "start_preconditioning_step": max(f.start, f.period)}
     # 2: a matrix stays one; by default a small one becomes a vector, with one factor over all its entries.
-    arguments["distributed_config"] = Code("SingleDeviceDistributedConfig(target_parameter_dimensionality=2)")
+    arguments["distributed_config"] = Expression("SingleDeviceDistributedConfig(target_parameter_dimensionality=2)")
     arguments |= {"grafting_config": graft, "preconditioner_config": _preconditioner(f, names)}
     if f.member == "shampoo" and f.pseudo_inverse:
         arguments["epsilon"] = 0.0
     if f.member == "none":
-        arguments |= {"start_preconditioning_step": Code("math.inf"), "preconditioner_config": Code(_root(f, names))}
+        arguments |= {
+            "start_preconditioning_step": Expression("math.inf"),
+            "preconditioner_config": Expression(_root(f, names)),
+        }
     lines = [
         "# Until its start the grafted method steps alone: so vectors are left without a matrix.",
         f'plain = {{"start_preconditioning_step": math.inf, "grafting_config": {plain.text}}}',
@@ -51,23 +54,23 @@ def distributed_shampoo(f: Family) -> Constructor | str:
     return Constructor(imports=imports, lines=lines, cannot_say=_unsaid(f))
 
 
-def _graft(method: str, f: Family, names: set[str]) -> Code:
+def _graft(method: str, f: Family, names: set[str]) -> Expression:
     if method == "none":
-        return Code("None")
+        return Expression("None")
     title = {"sgd": "SGD", "adagrad": "AdaGrad", "rmsprop": "RMSprop", "adam": "Adam"}[method]
     names.add(f"{title}PreconditionerConfig")
     beta2 = f"beta2={f.grafting_beta2!r}, " if method in ("rmsprop", "adam") else ""
     arguments = "" if method == "sgd" else f"{beta2}epsilon={f.grafting_epsilon!r}"
-    return Code(f"{title}PreconditionerConfig({arguments})")
+    return Expression(f"{title}PreconditionerConfig({arguments})")
 
 
-def _preconditioner(f: Family, names: set[str]) -> Code:
+def _preconditioner(f: Family, names: set[str]) -> Expression:
     if f.member == "soap":
         solver = "EighEigendecompositionConfig"
         if f.solver in ("qr", "cholesky_qr"):
             solver = "QREigendecompositionConfig"
         names |= {"EigenvalueCorrectedShampooPreconditionerConfig", solver}
-        return Code(f"EigenvalueCorrectedShampooPreconditionerConfig(amortized_computation_config={solver}())")
+        return Expression(f"EigenvalueCorrectedShampooPreconditionerConfig(amortized_computation_config={solver}())")
     if f.member == "spectral":
         names |= {"SpectralDescentPreconditionerConfig", "NewtonSchulzOrthogonalizationConfig"}
         scale = {
@@ -75,8 +78,8 @@ def _preconditioner(f: Family, names: set[str]) -> Code:
             "original": "math.sqrt(max(1.0, d_out / d_in))",
         }[f.adjust_lr_fn]
         orthogonalization = f"NewtonSchulzOrthogonalizationConfig(scale_by_dims_fn=lambda d_in, d_out: {scale})"
-        return Code(f"SpectralDescentPreconditionerConfig(orthogonalization_config={orthogonalization})")
-    return Code(_root(f, names))
+        return Expression(f"SpectralDescentPreconditionerConfig(orthogonalization_config={orthogonalization})")
+    return Expression(_root(f, names))
 
 
 def _root(f: Family, names: set[str]) -> str:

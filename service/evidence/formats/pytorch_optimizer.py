@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.evidence.formats.constructor import Code, Constructor, call, several
+from service.evidence.formats.constructor import Constructor, Expression, call, several
 from service.evidence.formats.family import Family
 from service.evidence.formats.muon import adamw_of, is_nesterov, momentum_unsaid
 from service.evidence.formats.unsaid import blocks, look_ahead, low_precision, of_adamw, refreshes
@@ -127,7 +127,7 @@ def _muon(f: Family) -> Constructor:
         "adamw_wd": f.weight_decay,
         "adamw_eps": f.grafting_epsilon,
     }
-    groups = Code(
+    groups = Expression(
         '[*({**group, "use_muon": True} for group in matrices), *({**group, "use_muon": False} for group in vectors)]'
     )
     found = [f"sides longer than {f.max_preconditioner_dim}: here they are cut, there they stay whole"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.evidence.formats.constructor import Code, Constructor, literal
+from service.evidence.formats.constructor import Constructor, Expression, literal
 from service.evidence.formats.family import Family
 from service.evidence.formats.unsaid import blocks, low_precision, refreshes
 
@@ -17,7 +17,7 @@ def scalable_shampoo(f: Family) -> Constructor | str:
     graft = {"none": "NONE", "sgd": "SGD", "adagrad": "ADAGRAD"}.get(f.grafting, "RMSPROP")
     is_decoupled = f.weight_decay > 0 and f.weight_decay_type == "decoupled"
     arguments: dict[str, Any] = {
-        "learning_rate": Code("learning_rate"),
+        "learning_rate": Expression("learning_rate"),
         "block_size": f.max_preconditioner_dim,
         "beta1": f.momentum,
         "beta2": f.betas[1],
@@ -31,7 +31,7 @@ def scalable_shampoo(f: Family) -> Constructor | str:
         "start_preconditioning_step": f.start - 1,  # it counts from 0
         "preconditioning_compute_steps": f.period,
         "statistics_compute_steps": f.statistics_period,
-        "graft_type": Code(f"GraftingType.{graft}"),
+        "graft_type": Expression(f"GraftingType.{graft}"),
         "nesterov": f.nesterov,
         "exponent_override": 0 if f.exponent_override is None else round(1 / f.exponent_override),
         "moving_average_for_momentum": False,

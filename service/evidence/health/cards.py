@@ -61,7 +61,7 @@ class HealthCard:
 
 
 @plain(frozen=True, slots=True)
-class TrialOutcome:
+class SearchedTrial:
     """A trial as far as its job's health is concerned."""
 
     number: int
@@ -76,7 +76,7 @@ class SearchedJob:
     """A job that has ended, or still runs, as the checks of its health see it."""
 
     direction: Direction
-    outcomes: Sequence[TrialOutcome]
+    outcomes: Sequence[SearchedTrial]
     """Of the trials that have ended, in the order in which they did."""
     evidence: Evidence | None = None
     """Of its recommendation, once it has ended."""
@@ -97,7 +97,7 @@ class SearchedJob:
     """Trials that it was to train at once, at least."""
 
     @property
-    def of_search(self) -> list[TrialOutcome]:
+    def of_search(self) -> list[SearchedTrial]:
         """The search's trials that came to an end of their own."""
         ends = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
         return [trial for trial in self.outcomes if trial.phase is Phase.SEARCH and trial.state in ends]

@@ -12,7 +12,7 @@ from search_spaces.edges import edges
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.caveats.general import AS_MUCH_TIME
 from service.evidence.caveats.range_edges import options_beyond
-from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, Severity, TrialOutcome
+from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, SearchedTrial, Severity
 from service.evidence.in_words.wording import counted, duration, number, optimizer_title, share, spread
 from service.evidence.insights import SideInsights
 from service.evidence.types import MIN_TRIED, ConfirmationResult, ConfirmedConfig
@@ -267,7 +267,7 @@ def seed_spread(result: ConfirmationResult) -> float | None:
     return math.sqrt(sum(num * variance for num, variance in variances) / sum(num for num, _ in variances))
 
 
-def _completed_values(trials: list[TrialOutcome]) -> list[float]:
+def _completed_values(trials: list[SearchedTrial]) -> list[float]:
     return [
         trial.value
         for trial in trials

@@ -13,7 +13,7 @@ from service.evidence.insights import (
     SideInsights,
     Trend,
 )
-from service.evidence.prices import Change, CheaperSetting
+from service.evidence.prices import CheaperSetting, RelativeChange
 
 STRONG, WEAK = 0.6, 0.3
 """Rank correlations from which early values tell the last ones well, and below which they hardly do."""
@@ -171,7 +171,7 @@ def price_words(setting: CheaperSetting, metric: str) -> str:
     return f"{setting_words(setting)}: {changes}; {basis_words(setting, metric)}"
 
 
-def _change(change: Change) -> str:
+def _change(change: RelativeChange) -> str:
     return f"{_signed(change.share)} ({_signed(change.low)} to {_signed(change.high)})"
 
 

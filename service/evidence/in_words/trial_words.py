@@ -76,7 +76,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeated:
+class RepeatedTrial:
     """The trial whose config one repeats with another seed."""
 
     number: int
@@ -116,7 +116,9 @@ def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
     )
 
 
-def account_of(trial: TrialFacts, standing: Standing | None = None, repeated: Repeated | None = None) -> TrialAccount:
+def account_of(
+    trial: TrialFacts, standing: Standing | None = None, repeated: RepeatedTrial | None = None
+) -> TrialAccount:
     """Tells what became of a trial, why, and what to do.
 
     Args:
@@ -141,7 +143,7 @@ def account_of(trial: TrialFacts, standing: Standing | None = None, repeated: Re
     assert_never(trial.state)
 
 
-def _completed(standing: Standing | None, repeated: Repeated | None) -> list[str]:
+def _completed(standing: Standing | None, repeated: RepeatedTrial | None) -> list[str]:
     if repeated is not None:
         return [
             f"It repeats trial {repeated.number} with another seed: {repeated.metric} is {number(repeated.value)} "

@@ -32,7 +32,7 @@ from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.scheduler.tune.open_trials import OpenTrials, TrialEnd
 from service.scheduler.tune.orders import Orders
 from service.scheduler.tune.run_end import Ending, RunEnded, Signals
-from service.specification.external.messages import Answer, End, ExternalDecision, Report, Suggest, SuggestedTrial
+from service.specification.external.messages import End, ExternalDecision, Report, RunAnswer, Suggest, SuggestedTrial
 from service.specification.planning import JobPlan
 from service.store.models import ExternalRequest, TrialLease
 from service.store.repositories import ExternalRequestRepository, TrialLeaseRepository, TrialRepository
@@ -214,7 +214,7 @@ class Serving:
         )
         self._journal.keep(partial(self._start, number=order.number, now=now))
         self._journal.keep(partial(self._put_lease, lease=lease))
-        self._reply(request_id, Answer(trial=suggested), now)
+        self._reply(request_id, RunAnswer(trial=suggested), now)
         self._journal.flush()
         self._held[order.number] = _Held(lease, order.config.num_steps)
         return True
@@ -240,7 +240,7 @@ class Serving:
         held = self._held.get(number)
         if held is None or held.lease.name != report.lease:
             why = "the lease has ended: nothing came for too long, or the trial was ended by others"
-            self._reply(request_id, Answer(decision=ExternalDecision.STOP, why=why), now)
+            self._reply(request_id, RunAnswer(decision=ExternalDecision.STOP, why=why), now)
             return
         up_to, end = self._measure(number, held, report, reported_at=request.created_at)
         if end is None and isinstance(report, End):
@@ -248,7 +248,7 @@ class Serving:
             if end is None:
                 done = self._decisions.last_step(number)
                 why = f"trial {number} was measured up to step {done}, and is complete after {held.num_steps}"
-                self._reply(request_id, Answer(recorded_up_to_step=up_to, why=why, conflict=True), now)
+                self._reply(request_id, RunAnswer(recorded_up_to_step=up_to, why=why, conflict=True), now)
                 return
         if end is None and number in self._signals.to_stop():
             end = TrialEnd(TrialState.PRUNED)  # which the user's wish makes cancelled
@@ -256,12 +256,12 @@ class Serving:
             if not held.lease.is_released:
                 held.lease.expires_at = now + self._lease_time
             self._journal.keep(partial(self._renew, number=number, expires_at=held.lease.expires_at))
-            self._reply(request_id, Answer(recorded_up_to_step=up_to), now)
+            self._reply(request_id, RunAnswer(recorded_up_to_step=up_to), now)
             return
         is_paused = end.state is TrialState.QUEUED and number not in self._signals.to_stop()
         decision = ExternalDecision.PAUSE if is_paused else ExternalDecision.STOP
         why = STOPPED if number in self._signals.to_stop() else end.detail or f"the trial is {end.state}"
-        self._reply(request_id, Answer(decision=decision, recorded_up_to_step=up_to, why=why[:2000]), now)
+        self._reply(request_id, RunAnswer(decision=decision, recorded_up_to_step=up_to, why=why[:2000]), now)
         self._end(number, end)
 
     def _measure(
@@ -343,7 +343,7 @@ class Serving:
         self._pace.stopped(number)
         self._judgement.stop_if_hopeless()
 
-    def _reply(self, request_id: int, answer: Answer, now: datetime) -> None:
+    def _reply(self, request_id: int, answer: RunAnswer, now: datetime) -> None:
         self._journal.keep(lambda session: ExternalRequestRepository(session).answer(request_id, answer, now=now))
 
     def _start(self, session: Session, *, number: int, now: datetime) -> None:

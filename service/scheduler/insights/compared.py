@@ -20,7 +20,7 @@ Standings = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TrialDevices:
     """The devices that a trial trained on."""
 
     device: str
@@ -48,7 +48,7 @@ class EndedTrial:
     """The values of its config with new seeds, by seed; None: that training failed."""
     seconds_per_step: float | None = None
     """The mean over its training; None: not measured, or of a fork, which began with steps of another config."""
-    place: Place | None = None
+    place: TrialDevices | None = None
     """None: it was never measured."""
     fingerprint: str | None = None
     """Of its model; None like `place`."""

@@ -17,7 +17,7 @@ import numpy as np
 from search_spaces import Scalar, SearchSpace
 from service.evidence.comparison import student_t
 from service.evidence.comparison.paired import MIN_SEEDS
-from service.evidence.prices import Change
+from service.evidence.prices import RelativeChange
 from service.scheduler.insights.compared import EndedTrial
 from service.scheduler.insights.early_late import Curve
 from service.scheduler.policy.searching.curve_model import CurveModel, Rows
@@ -93,7 +93,7 @@ class SideModel:
         vector = self._encoding.encode(parameters)
         return np.where(self._ignored, INACTIVE, vector)
 
-    def change(self, best: Mapping[str, Scalar], other: Mapping[str, Scalar]) -> Change | None:
+    def change(self, best: Mapping[str, Scalar], other: Mapping[str, Scalar]) -> RelativeChange | None:
         """The change from one config to another; None: it is beyond all bounds."""
         base, vector = self._vector(best), self._vector(other)
         # The hyperparameters are the likeliest ones; with few trials to a parameter, others are nearly as likely.
@@ -107,15 +107,15 @@ class SideModel:
         return shares_of(before, after, num_trials=self._num_trials)
 
 
-def shares_of(before: float, after: Sequence[float], *, num_trials: int) -> Change | None:
+def shares_of(before: float, after: Sequence[float], *, num_trials: int) -> RelativeChange | None:
     """The change to a value, and to the ends of its interval in either order, as shares; None: they are none."""
     if not before or not all(math.isfinite(value) for value in (before, *after)):
         return None
     share, *ends = ((value - before) / abs(before) for value in after)
-    return Change(share, min(*ends, share), max(*ends, share), num_trials)
+    return RelativeChange(share, min(*ends, share), max(*ends, share), num_trials)
 
 
-def measured_change(best: Mapping[int, float], other: Mapping[int, float]) -> Change | None:
+def measured_change(best: Mapping[int, float], other: Mapping[int, float]) -> RelativeChange | None:
     """The mean difference of two configs' values with the same new seeds, so that each seed's luck is that of both;
     None: too few seeds.
 

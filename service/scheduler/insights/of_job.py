@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from search_spaces import SearchSpace
 from service.domain import Direction, Side, side_of
 from service.evidence.insights import JobInsights
-from service.scheduler.insights.compared import EndedTrial, Place, compared, sampled
+from service.scheduler.insights.compared import EndedTrial, TrialDevices, compared, sampled
 from service.scheduler.insights.early_late import MAX_TRIALS, Curve
 from service.scheduler.insights.of_side import insights_of_side
 from service.scheduler.insights.predicted_cost import GroupShapes, grouped
@@ -61,7 +61,7 @@ def read_ended(session: Session, job_id: str) -> EndedTrials:
 def _ended(row: EndedTrialRow, confirmed: Mapping[int, float | None]) -> EndedTrial:
     place = None
     if row.environment is not None:
-        place = Place(row.environment["device"], row.environment["device_name"], row.environment["world_size"])
+        place = TrialDevices(row.environment["device"], row.environment["device_name"], row.environment["world_size"])
     return EndedTrial(
         row.id,
         row.number,

@@ -15,7 +15,7 @@ from search_spaces import Categorical, Float, Integer, Parameter, Scalar, Search
 from search_spaces.parameters import is_active, is_same, sectioned
 from service.domain import Direction
 from service.evidence.insights import MIN_TRIALS
-from service.evidence.prices import Basis, Change, CheaperSetting
+from service.evidence.prices import Basis, CheaperSetting, RelativeChange
 from service.scheduler.insights.compared import EndedTrial, sampled
 from service.scheduler.insights.early_late import Curve
 from service.scheduler.insights.effects import Observed, SideModel, measured_change, observed_objective
@@ -300,7 +300,7 @@ class _Pricing:
                 counts[to_value < to_best] += 1
         return counts[0], counts[1]
 
-    def _measured(self, setting: _Setting) -> Change | None:
+    def _measured(self, setting: _Setting) -> RelativeChange | None:
         """By a trial that has the setting's config, if that one and the best were trained with the same new seeds."""
         own = (setting.like,) if setting.like is not None else self._trials
         changes = (

@@ -123,7 +123,7 @@ class SuggestedTrial(StrictModel):
     """The step at which the search is likely to pause it, for a checkpoint; null: none."""
 
 
-class Answer(StrictModel):
+class RunAnswer(StrictModel):
     """A run's answer to a request."""
 
     decision: Annotated[ExternalDecision, Field(strict=False)] = ExternalDecision.CONTINUE

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from service.specification.external.messages import Answer, End, Report, RequestKind, Suggest
+from service.specification.external.messages import End, Report, RequestKind, RunAnswer, Suggest
 from service.store.models.base import Base
 
 
@@ -61,9 +61,9 @@ class ExternalRequest(Base):
                 return End.model_validate(self.stored_content)
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> RunAnswer | None:
         """None: it waits for one."""
-        return None if self.stored_answer is None else Answer.model_validate(self.stored_answer)
+        return None if self.stored_answer is None else RunAnswer.model_validate(self.stored_answer)
 
 
 class TrialLease(Base):

@@ -19,23 +19,23 @@ from service.store.repositories.keyset import Place, Sortable
 from service.store.repositories.of_trials.measurements import MeasurementRepository
 from service.store.repositories.of_trials.trial_columns import (
     DrawnTrials,
-    EndedTrial,
     ListedTrial,
     Remark,
     TrialColumnsRepository,
+    TrialSpending,
 )
 from service.store.repositories.of_trials.trial_lists import (
     BY_NUMBER,
     PARAMETER_PREFIX,
     FoundNumbers,
-    FoundTrial,
+    NumberRange,
     ParameterFilter,
     ParameterKey,
-    Range,
     TrialKey,
     TrialListRepository,
-    TrialOrder,
+    TrialOfList,
     TrialQuery,
+    TrialSorting,
 )
 from service.store.repositories.of_trials.trials import (
     CompletedTrial,
@@ -47,10 +47,10 @@ from service.store.repositories.of_trials.trials import (
 )
 from service.store.repositories.operation import OperationFigures, OperationRepository
 from service.store.repositories.recommendations import (
-    Answer,
     KnownValues,
     RecommendationQuery,
     RecommendationRepository,
+    StoredAnswer,
 )
 from service.store.repositories.shapes import ModelShapeRepository
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
@@ -59,7 +59,6 @@ from service.store.repositories.workers import ClusterShareRepository, WorkerRep
 __all__ = [
     "BY_NUMBER",
     "PARAMETER_PREFIX",
-    "Answer",
     "Archived",
     "AuditRepository",
     "ClusterShareRepository",
@@ -67,11 +66,9 @@ __all__ = [
     "CompletedTrial",
     "DeletionRepository",
     "DrawnTrials",
-    "EndedTrial",
     "EventRepository",
     "ExternalRequestRepository",
     "FoundNumbers",
-    "FoundTrial",
     "InsightsRepository",
     "JobListRepository",
     "JobOrder",
@@ -82,6 +79,7 @@ __all__ = [
     "ListedTrial",
     "MeasurementRepository",
     "ModelShapeRepository",
+    "NumberRange",
     "OperationFigures",
     "OperationRepository",
     "ParameterFilter",
@@ -89,12 +87,12 @@ __all__ = [
     "Place",
     "PlottedTrial",
     "ProjectRepository",
-    "Range",
     "RecommendationQuery",
     "RecommendationRepository",
     "Remark",
     "SigningKeyRepository",
     "Sortable",
+    "StoredAnswer",
     "StudyJob",
     "StudyRepository",
     "StudyTrial",
@@ -105,9 +103,11 @@ __all__ = [
     "TrialLeaseRepository",
     "TrialLengths",
     "TrialListRepository",
-    "TrialOrder",
+    "TrialOfList",
     "TrialQuery",
     "TrialRepository",
+    "TrialSorting",
+    "TrialSpending",
     "TrialSummary",
     "Usage",
     "WorkerRepository",

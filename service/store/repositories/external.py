@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from service.specification.external.messages import Answer, RequestKind
+from service.specification.external.messages import RequestKind, RunAnswer
 from service.store.models import ExternalRequest, TrialLease
 
 
@@ -46,13 +46,13 @@ class ExternalRequestRepository:
         )
         return list(self._session.scalars(statement))
 
-    def answer(self, request_id: int, answer: Answer, *, now: datetime) -> None:
+    def answer(self, request_id: int, answer: RunAnswer, *, now: datetime) -> None:
         """Answers a request that waits."""
         values = {"stored_answer": answer.model_dump(mode="json"), "answered_at": now}
         waits = (ExternalRequest.id == request_id, ExternalRequest.answered_at.is_(None))
         self._session.execute(update(ExternalRequest).where(*waits).values(values))
 
-    def answers(self, request_ids: Collection[int]) -> dict[int, Answer]:
+    def answers(self, request_ids: Collection[int]) -> dict[int, RunAnswer]:
         """The answers of those of these requests that have one, by id."""
         statement = select(ExternalRequest).where(
             ExternalRequest.id.in_(list(request_ids)), ExternalRequest.answered_at.is_not(None)
@@ -60,7 +60,7 @@ class ExternalRequestRepository:
         found = {request.id: request.answer for request in self._session.scalars(statement)}
         return {request_id: answer for request_id, answer in found.items() if answer is not None}
 
-    def last_answer(self, job_id: str, number: int, *, lease: str) -> Answer | None:
+    def last_answer(self, job_id: str, number: int, *, lease: str) -> RunAnswer | None:
         """The answer to the last report about a trial under a lease; None: there is none."""
         statement = (
             select(ExternalRequest)

@@ -54,7 +54,7 @@ class KnownValues:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StoredAnswer:
     """A recommendation that was found."""
 
     row: RecommendationRow
@@ -91,7 +91,7 @@ class RecommendationRepository:
         statement = select(_is_superseded()).where(RecommendationRow.id == recommendation.id)
         return bool(self._session.scalar(statement))
 
-    def get(self, recommendation_id: str, *, project: str | None) -> Answer:
+    def get(self, recommendation_id: str, *, project: str | None) -> StoredAnswer:
         """A recommendation of a project; `project` None: of any.
 
         Raises:
@@ -103,20 +103,20 @@ class RecommendationRepository:
         found = self._session.execute(statement).one_or_none()
         if found is None:
             raise NotFound("recommendation", recommendation_id)
-        return Answer(found[0], bool(found[1]))
+        return StoredAnswer(found[0], bool(found[1]))
 
-    def of_key_of(self, recommendation: RecommendationRow, *, limit: int) -> list[Answer]:
+    def of_key_of(self, recommendation: RecommendationRow, *, limit: int) -> list[StoredAnswer]:
         """The recommendations with the key of this one, itself among them, the newest first; it alone, where its key is
         not known in full."""
         if any(getattr(recommendation, name) is None for name in KEY):
-            return [Answer(recommendation, is_superseded=False)]
+            return [StoredAnswer(recommendation, is_superseded=False)]
         same = [
             getattr(RecommendationRow, name) == getattr(recommendation, name) for name in ("project", "workload", *KEY)
         ]
         statement = select(RecommendationRow, _is_superseded()).where(*same).order_by(RecommendationRow.id.desc())
-        return [Answer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit))]
+        return [StoredAnswer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit))]
 
-    def find(self, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[Answer]:
+    def find(self, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[StoredAnswer]:
         """Recommendations that hold for what is asked: confirmed ones first, refuted ones last; among equals those that
         agree with more of the key that is asked for, and then the newest.
 
@@ -138,7 +138,8 @@ class RecommendationRepository:
             statement = statement.where(~superseded)
         statement = statement.order_by(_rank(RecommendationRow), equal.desc(), RecommendationRow.id.desc())
         return [
-            Answer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit).offset(offset))
+            StoredAnswer(row, bool(is_old))
+            for row, is_old in self._session.execute(statement.limit(limit).offset(offset))
         ]
 
     def known_values(

@@ -17,7 +17,7 @@ from service.errors import (
     TrialNotComplete,
     TrialsTrainedHere,
 )
-from service.specification.external.messages import Answer, End, ExternalDecision, Report, RequestKind, Suggest
+from service.specification.external.messages import End, ExternalDecision, Report, RequestKind, RunAnswer, Suggest
 from service.store.models import ExternalRequest, Job, Trial
 from service.store.repositories import (
     ExternalRequestRepository,
@@ -42,7 +42,7 @@ class Asked:
     key: str
     """With which it can be sent again."""
     job_state: JobState
-    answer: Answer | None
+    answer: RunAnswer | None
     """None: the run has not given one yet."""
     is_replayed: bool
 
@@ -95,7 +95,7 @@ def report(session: Session, job_id: str, number: int, told: Report, *, key: str
     return _settled(session, job, number, told, stored)
 
 
-def decision(session: Session, job_id: str, number: int, *, lease: str) -> Answer:
+def decision(session: Session, job_id: str, number: int, *, lease: str) -> RunAnswer:
     """Decides by what is stored what a client is to do that has nothing to report.
 
     Raises:
@@ -108,26 +108,26 @@ def decision(session: Session, job_id: str, number: int, *, lease: str) -> Answe
         return _stop(job, trial)
     if held is not None and held.name == lease:
         if trial.requested is TrialRequest.STOP:
-            return Answer(decision=ExternalDecision.STOP, why="a user stops the trial")
+            return RunAnswer(decision=ExternalDecision.STOP, why="a user stops the trial")
         if _is_pausing(job):
-            return Answer(decision=ExternalDecision.PAUSE, why="a user pauses the job")
-        return Answer()
+            return RunAnswer(decision=ExternalDecision.PAUSE, why="a user pauses the job")
+        return RunAnswer()
     last = ExternalRequestRepository(session).last_answer(job_id, number, lease=lease)
     if last is not None and last.decision is not ExternalDecision.CONTINUE:
         return last
-    return Answer(decision=ExternalDecision.STOP, why="the lease has ended")
+    return RunAnswer(decision=ExternalDecision.STOP, why="the lease has ended")
 
 
-def _over(job: Job, trial: Trial) -> Answer | None:
+def _over(job: Job, trial: Trial) -> RunAnswer | None:
     """The answer to whatever is told of a trial that has ended, or whose job has; None: neither has."""
     return _stop(job, trial) if job.state.is_final or trial.state.is_final else None
 
 
-def _stop(job: Job, trial: Trial) -> Answer:
+def _stop(job: Job, trial: Trial) -> RunAnswer:
     """Tells a client which of the two has ended; of a trial that its job's end cut off, the job."""
     is_of_job = job.state.is_final and trial.state is not TrialState.COMPLETED
     why = f"the job has ended: {job.state}" if is_of_job else f"the trial is {trial.state}"
-    return Answer(decision=ExternalDecision.STOP, why=why)
+    return RunAnswer(decision=ExternalDecision.STOP, why=why)
 
 
 def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked) -> Asked:
@@ -139,12 +139,12 @@ def _settled(session: Session, job: Job, number: int, told: Report, asked: Asked
     leases = TrialLeaseRepository(session)
     held = leases.find(job.id, number)
     if held is None or held.name != told.lease:
-        return replace(asked, answer=Answer(decision=ExternalDecision.STOP, why="the lease has ended"))
+        return replace(asked, answer=RunAnswer(decision=ExternalDecision.STOP, why="the lease has ended"))
     if not isinstance(told, End):
         leases.release(job.id, number)
     why = "the job is paused: what was reported is kept"
     up_to = told.measurements[-1].step if told.measurements else None
-    return replace(asked, answer=Answer(decision=ExternalDecision.PAUSE, recorded_up_to_step=up_to, why=why))
+    return replace(asked, answer=RunAnswer(decision=ExternalDecision.PAUSE, recorded_up_to_step=up_to, why=why))
 
 
 def _check_seconds(trial: Trial, told: Report, now: datetime) -> None:
@@ -162,7 +162,7 @@ def _check_seconds(trial: Trial, told: Report, now: datetime) -> None:
             )
 
 
-def checked(answer: Answer) -> Answer:
+def checked(answer: RunAnswer) -> RunAnswer:
     """The answer. Raises: TrialNotComplete: it says that the request contradicts the trial's state."""
     if answer.conflict:
         raise TrialNotComplete(answer.why or "the trial is not complete")

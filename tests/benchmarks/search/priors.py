@@ -13,7 +13,7 @@ import torch
 from service.domain import Direction
 from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.store.session import Database
-from service.transfer.candidates import Candidate, shipped_members
+from service.transfer.candidates import TransferCandidate, shipped_members
 from service.transfer.known import known_of
 from service.transfer.situation import Situation
 from service.use_cases.transferring import stored_candidates
@@ -73,7 +73,7 @@ def known_configs(
     return [KnownConfig(found.parameters, found.distance) for found in known_of(problem.space, candidates, target)]
 
 
-def _stored(target: Situation, database_url: str | None) -> list[Candidate]:
+def _stored(target: Situation, database_url: str | None) -> list[TransferCandidate]:
     if database_url is None:
         raise ValueError("--prior store needs --database URL")
     database = Database(database_url)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from service.api import recent_events
-from service.api.recent_events import Message, RecentEvents, Stretch
+from service.api.recent_events import EventStretch, Message, RecentEvents
 from service.store.models import Project
 from service.store.repositories import EventRepository, ProjectRepository
 from service.store.session import Database, Session
@@ -30,7 +30,7 @@ def _jobs(database: Database) -> tuple[str, str]:
     return submit(database), submit(database, project="vision")
 
 
-def _ids(stretch: Stretch) -> list[int]:
+def _ids(stretch: EventStretch) -> list[int]:
     return [message.event.id for message in stretch.messages]
 
 

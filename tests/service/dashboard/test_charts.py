@@ -16,7 +16,7 @@ from service.dashboard.charts.columns import MAX_POINTS, MAX_POINTS_TOGETHER, ro
 from service.dashboard.charts.curves import chosen, curve_columns, rungs_of
 from service.dashboard.charts.page import MAX_EVENTS
 from service.dashboard.charts.sides import groups_of, sides_of
-from service.dashboard.charts.timeline import Ending, forks_of, idle_share, lanes_of, stretches_of, summary
+from service.dashboard.charts.timeline import StretchEnding, forks_of, idle_share, lanes_of, stretches_of, summary
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.server.app import create_app
 from service.settings import Settings
@@ -217,7 +217,7 @@ def test_a_trial_takes_the_first_free_lane_and_leaves_it_while_it_is_paused() ->
 
 def test_a_trial_whose_events_are_gone_is_one_stretch() -> None:
     [stretch] = stretches_of([_lane(0)], [], now=NOW)
-    assert (stretch.began, stretch.ended, stretch.ending) == (NOW, NOW + timedelta(seconds=10), Ending.COMPLETED)
+    assert (stretch.began, stretch.ended, stretch.ending) == (NOW, NOW + timedelta(seconds=10), StretchEnding.COMPLETED)
     assert summary([], [], 0) == []
 
 

@@ -13,7 +13,7 @@ from service.dashboard.cluster.view import headline, others_words, versions_word
 from service.store.repositories import TrialRepository
 from service.store.repositories.cluster import QueuedJob
 from service.store.session import Database
-from service.use_cases.cluster import ClusterState, Others, Place, cluster_state, places
+from service.use_cases.cluster import ClusterState, Others, QueuePlace, cluster_state, places
 from service.use_cases.leases import beat, register_worker
 from service.use_cases.progress import TrialMemory
 from service.use_cases.run import ShareReport, report_share
@@ -115,8 +115,8 @@ def test_a_job_tells_what_its_newest_measured_trial_trained_on(database: Databas
 
 def test_places_of_others_in_a_row_are_one_and_the_rest_of_a_long_queue_is_left_out() -> None:
     queue = [QueuedJob(f"job_{place}", project, place) for place, project in enumerate("abbab", start=1)]
-    assert places(queue, {}, {}, sees="c") == [Place(1, 5, None)]
-    assert places(queue, {}, {}, sees="b") == [Place(1, 1, None)]
+    assert places(queue, {}, {}, sees="c") == [QueuePlace(1, 5, None)]
+    assert places(queue, {}, {}, sees="b") == [QueuePlace(1, 1, None)]
 
 
 def test_the_page_names_no_job_of_another_project(sqlite_database: Database) -> None:

@@ -17,7 +17,7 @@ from service.access.caller import Scope
 from service.dashboard.compare.chart import DrawnJob, best_so_far_of
 from service.dashboard.compare.differences import Row, rows_of
 from service.domain import Direction, JobState, Phase, TrialState
-from service.store.repositories import EndedTrial, TrialColumnsRepository
+from service.store.repositories import TrialColumnsRepository, TrialSpending
 from service.store.session import Database
 from tests.service.dashboard.conftest import num_traces, wait_for, wait_for_scripts, wait_for_traces, wait_until_live
 from tests.support.service.callers import asking, give_token
@@ -63,8 +63,8 @@ def test_settings_are_told_by_their_paths_and_differ_where_one_does() -> None:
 
 def _ended(
     phase: Phase, value: float | None, seconds: float, *, state: TrialState = TrialState.COMPLETED
-) -> EndedTrial:
-    return EndedTrial(phase, state, value, spent_seconds=10.0, finished_at=START + timedelta(seconds=seconds))
+) -> TrialSpending:
+    return TrialSpending(phase, state, value, spent_seconds=10.0, finished_at=START + timedelta(seconds=seconds))
 
 
 def test_each_side_is_drawn_where_it_became_better_over_what_it_has_spent() -> None:

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import Page, expect
 
-from service.dashboard.job.confirmation import Confirmation, confirmation_of, members_of
-from service.dashboard.scale import Scale
+from service.dashboard.job.confirmation import ConfirmationView, confirmation_of, members_of
+from service.dashboard.scale import AxisScale
 from service.evidence.branches import BranchBest, Branches
 from service.evidence.types import Evidence
 from service.store.repositories import TrialColumnsRepository
@@ -23,7 +23,7 @@ from tests.support.service.stories.jobs import Story, confirmed_story
 SIDES: dict[int, list[float | None]] = {0: [0.31, 0.33, 0.32], 1: [0.29, 0.30, 0.28], 2: [0.41, 0.42, 0.40]}
 
 
-def _confirmation(values: dict[int, list[float | None]], **options: int) -> Confirmation:
+def _confirmation(values: dict[int, list[float | None]], **options: int) -> ConfirmationView:
     found = confirmation_of(recommendation_of(values, **options).evidence)  # type: ignore[arg-type]
     assert found is not None
     return found
@@ -104,7 +104,7 @@ def test_differences_are_drawn_around_zero_where_whole_trials_are_compared() -> 
 
 @pytest.mark.parametrize("values", [[0.5], [-3.0, -3.0], [0.0], [1e-9, 1e9], [-1.0, 5.0], [0.0765, 0.0767]])
 def test_every_value_lies_within_the_axis_and_ticks_are_few(values: list[float]) -> None:
-    scale = Scale.of(values, [min(values) - 100.0])
+    scale = AxisScale.of(values, [min(values) - 100.0])
     assert all(0.0 <= scale.place(value) <= 100.0 for value in values)
     ticks = scale.ticks(lambda value: f"{value:g}")
     assert 1 <= len(ticks) <= 12
@@ -112,10 +112,10 @@ def test_every_value_lies_within_the_axis_and_ticks_are_few(values: list[float])
 
 
 def test_an_interval_far_wider_than_the_values_leaves_them_their_room() -> None:
-    scale = Scale.of([1.0, 2.0], [-50.0, 3.5])
+    scale = AxisScale.of([1.0, 2.0], [-50.0, 3.5])
     assert (scale.low, scale.high) == (0.0, 3.0)
     assert scale.place(-50.0) < 5.0
-    assert Scale.of([0.001, 1.0], [-5.0]).place(-5.0) == 0.0
+    assert AxisScale.of([0.001, 1.0], [-5.0]).place(-5.0) == 0.0
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from service.evidence.in_words.insight_words import (
     trend_words,
 )
 from service.evidence.insights import DivergedBeyond, EarlyLate, Importance, ParameterInsight, SafeRange, Trend
-from service.evidence.prices import Basis, Change
+from service.evidence.prices import Basis, RelativeChange
 from tests.service.evidence.test_insights import DTYPE, FAMILY, LR, PERIOD, SEARCH
 
 BELOW = SafeRange(0.99, 0.999, 5, 1.0, diverged_below=DivergedBeyond(0.9876, 4, 4))
@@ -92,8 +92,8 @@ def test_a_cheaper_setting_says_what_it_loses_and_gains_and_how_that_is_known() 
 
 
 def test_a_change_is_told_with_its_interval_and_what_does_not_show_with_what_was_predicted() -> None:
-    seen = dataclasses.replace(PERIOD, objective=Change(0.02, 0.01, 1.5, 3), basis=Basis.MEASURED)
+    seen = dataclasses.replace(PERIOD, objective=RelativeChange(0.02, 0.01, 1.5, 3), basis=Basis.MEASURED)
     assert objective_words(seen) == "+2.0% (+1.0% to +150%)"
-    hidden = dataclasses.replace(PERIOD, step_seconds=Change(-0.0001, -0.1, 0.1, 20))
+    hidden = dataclasses.replace(PERIOD, step_seconds=RelativeChange(-0.0001, -0.1, 0.1, 20))
     assert step_words(hidden) == "0.0% (-10.0% to +10.0%), the optimizer's operations -31.0%"
     assert state_words(dataclasses.replace(PERIOD, state_bytes=0, best_state_bytes=0)) == "the same"

@@ -19,7 +19,7 @@ from service.evidence.insights import (
     Trend,
     insights_from_json,
 )
-from service.evidence.prices import Basis, Change, CheaperSetting
+from service.evidence.prices import Basis, CheaperSetting, RelativeChange
 
 LR = ParameterInsight(
     name="lr",
@@ -45,9 +45,9 @@ PERIOD = CheaperSetting(
     best_value=10,
     value=50,
     num_trials=9,
-    objective=Change(0.002, -0.001, 0.006, 30),
+    objective=RelativeChange(0.002, -0.001, 0.006, 30),
     basis=Basis.ESTIMATED,
-    step_seconds=Change(-0.12, -0.15, -0.09, 26),
+    step_seconds=RelativeChange(-0.12, -0.15, -0.09, 26),
     step_operations=-0.31,
     state_bytes=2_810_976,
     best_state_bytes=2_810_976,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, TrialRequest, TrialState
-from service.evidence.in_words.trial_words import Repeated, Standing, TrialAccount, TrialFacts, account_of
+from service.evidence.in_words.trial_words import RepeatedTrial, Standing, TrialAccount, TrialFacts, account_of
 
 TRIAL = TrialFacts(state=TrialState.COMPLETED, reason=None, step=200, num_steps=200, runs=1)
 
@@ -37,7 +37,7 @@ def test_a_completed_trial_has_its_place_among_the_others() -> None:
         "It is the only trial of its side that has completed."
     ]
     assert told().why == []
-    repeat = account_of(TRIAL, repeated=Repeated(4, "validation_loss", found_value=0.07, value=0.08))
+    repeat = account_of(TRIAL, repeated=RepeatedTrial(4, "validation_loss", found_value=0.07, value=0.08))
     assert repeat.why == [
         "It repeats trial 4 with another seed: validation_loss is 0.08000 here, and was 0.07000 there."
     ]

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from search_spaces import preset
-from service.transfer.candidates import Candidate, Source, SourceKind, published, shipped_members
+from service.transfer.candidates import Source, SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.known import known_of
 from service.transfer.ranking import rank, spread_of_lr
 from service.transfer.rules import TunedConfig
@@ -21,9 +21,9 @@ def situation(kind: str = "linear", *, width: int = 64, workload: str | None = "
     return Situation.of(ModelShape(parameters), batch_size=64, num_steps=500, workload=workload)
 
 
-def stored(lr: float, status: str = "confirmed", **where: int) -> Candidate:
+def stored(lr: float, status: str = "confirmed", **where: int) -> TransferCandidate:
     config = TunedConfig("shampoo", {"lr": lr, "betas": [0.9, 0.99], "grafting": "adam"}, {"warmup_fraction": 0.05})
-    return Candidate(config, Source(SourceKind.STORE, "mine", status=status), situation(**where))  # type: ignore[arg-type]
+    return TransferCandidate(config, Source(SourceKind.STORE, "mine", status=status), situation(**where))  # type: ignore[arg-type]
 
 
 def test_an_empty_store_answers_with_what_is_published_in_the_order_that_hits_soonest() -> None:
@@ -69,7 +69,7 @@ def test_an_optimizer_of_adapters_is_named_for_models_that_have_some() -> None:
     )
     assert adapted.features.width == situation().features.width
     assert adapted.features.depth == 4
-    tuned = Candidate(TunedConfig("lora-rite", {"lr": 1e-2}, {}), Source(SourceKind.STORE, "mine"), adapted)
+    tuned = TransferCandidate(TunedConfig("lora-rite", {"lr": 1e-2}, {}), Source(SourceKind.STORE, "mine"), adapted)
     with_it, without = (rank(target, [tuned, stored(1e-3)], num_configs=5) for target in (adapted, situation()))
     assert with_it[0].config == tuned.config
     assert {one.config.optimizer for one in without} == {"shampoo"}

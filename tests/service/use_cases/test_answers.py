@@ -13,11 +13,11 @@ from service.evidence.types import EvidenceStatus
 from service.specification.identity import StoredIdentity
 from service.specification.job import EarlierWinner
 from service.store.repositories import (
-    Answer,
     JobRepository,
     KnownValues,
     RecommendationQuery,
     RecommendationRepository,
+    StoredAnswer,
 )
 from service.store.session import Database
 from service.use_cases.answers import field_named, find_answers, values_elsewhere
@@ -30,12 +30,12 @@ WIDE: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"hidden_s
 NARROW: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"hidden_sizes": [16]}}}
 
 
-def answers(database: Database, *, project: str | None = None, limit: int = 20, **asked: Any) -> list[Answer]:
+def answers(database: Database, *, project: str | None = None, limit: int = 20, **asked: Any) -> list[StoredAnswer]:
     with database.reading() as session:
         return find_answers(session, RecommendationQuery(project=project, **asked), limit=limit)
 
 
-def jobs_of(found: Sequence[Answer]) -> list[str]:
+def jobs_of(found: Sequence[StoredAnswer]) -> list[str]:
     return [answer.row.job_id for answer in found]
 
 

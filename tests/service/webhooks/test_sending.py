@@ -10,7 +10,7 @@ from tests.support import event_loop
 from tests.support.service.receiver import Receiver
 
 
-def ask(url: str, *, allows_private: bool = True) -> sending.Answer:
+def ask(url: str, *, allows_private: bool = True) -> sending.Reply:
     return event_loop.run(send(url, b"{}", {}, allows_private=allows_private))
 
 

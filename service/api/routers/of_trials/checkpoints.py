@@ -137,7 +137,7 @@ def download(
     return Download(opened, start, end, HTTPStatus.PARTIAL_CONTENT if is_part else HTTPStatus.OK, headers)
 
 
-class Downloads:
+class RunningDownloads:
     """The files that are being sent, counted. Lives in one event loop."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class Download(StreamingResponse):
         super().__init__(_chunks(opened.content, start, end), status, headers, media_type=BYTES)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        downloads: Downloads = scope["app"].state.downloads
+        downloads: RunningDownloads = scope["app"].state.downloads
         try:
             if downloads.num_open >= MAX_DOWNLOADS:
                 busy = problems.busy(f"{MAX_DOWNLOADS} files are sent at once", instance=scope["path"])

@@ -30,7 +30,7 @@ from service.api.dependencies import (
 from service.api.schemas.external import DecisionRead, EndCreate, ReportCreate, SuggestionCreate, SuggestionRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import JobState
-from service.specification.external.messages import Answer, Report
+from service.specification.external.messages import Report, RunAnswer
 from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases.external import asking
@@ -251,7 +251,7 @@ async def _reported(
     return DecisionRead.of(asking.checked(answer))
 
 
-async def _answer_to(asked: Asked, answers: Answers, wait_seconds: float) -> Answer | None:
+async def _answer_to(asked: Asked, answers: Answers, wait_seconds: float) -> RunAnswer | None:
     """The answer to a request; None: there is none in time. Without a run there is nothing to wait for."""
     if asked.answer is not None or asked.job_state is not JobState.RUNNING:
         return asked.answer

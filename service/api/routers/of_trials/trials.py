@@ -27,9 +27,9 @@ from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase
 from service.errors import TrialNotFound
 from service.store.repositories import (
-    FoundTrial,
     JobRepository,
     TrialListRepository,
+    TrialOfList,
     TrialRepository,
 )
 from service.use_cases import steer
@@ -67,7 +67,7 @@ def list_trials(
     return Response(page.model_dump_json(by_alias=True, exclude_unset=True), media_type="application/json")
 
 
-def _row(listed: FoundTrial, view: View) -> TrialItem:
+def _row(listed: TrialOfList, view: View) -> TrialItem:
     of_others: dict[str, Any] = {"num_steps": listed.num_steps, "last_lines": []}  # lines are of what is read alone
     values = {name: of_others[name] if name in of_others else getattr(listed.trial, name) for name in view.fields}
     return TrialItem.model_construct(**values)

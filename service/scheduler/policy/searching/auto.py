@@ -70,7 +70,7 @@ from service.scheduler.policy.searching.acquisition import log_expected_improvem
 from service.scheduler.policy.searching.curve_model import CurveModel, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, ends_of_twins, resolution
-from service.scheduler.policy.searching.modelled import ModelledTrial, View
+from service.scheduler.policy.searching.modelled import ModelledTrial, ModelView
 from service.scheduler.policy.searching.phase_search import (
     TEACHING_REASONS,
     Choice,
@@ -163,7 +163,7 @@ class AutoSearch:
         near = self._prior.drawn(1, np.random.default_rng([self._seed, place]))[0]
         return next(untried, near if place % 2 else self._design[place])
 
-    def _bonus(self, view: View) -> Callable[[Array], Array] | None:
+    def _bonus(self, view: ModelView) -> Callable[[Array], Array] | None:
         """The bonus that the prior adds to the score of a proposal; None: nothing."""
         if self._prior is None:
             return None
@@ -273,7 +273,7 @@ class AutoSearch:
         self._nothing_left = True
         return None
 
-    def _worth_going_on(self, view: View, proposal: Array) -> ModelledTrial | None:
+    def _worth_going_on(self, view: ModelView, proposal: Array) -> ModelledTrial | None:
         """The paused trial that is worth more than starting the proposed one; None: there is none."""
         paused = np.array(
             [
@@ -318,7 +318,7 @@ class AutoSearch:
             beyond += max(0, steps - self._rungs.first)
         return beyond / max(1, first + beyond)
 
-    def _view(self) -> View | None:
+    def _view(self) -> ModelView | None:
         """Fits the model to what is known; None: too little is."""
         self._forget()
         trials = [trial for trial in self._trials.values() if not trial.forgotten]
@@ -361,7 +361,7 @@ class AutoSearch:
         for trial, expected in zip(trials, mean, strict=True):
             trial.mean = float(expected)
         best = float(rows.target[finished].max()) if finished else None
-        return View(trials, posterior, vectors, mean, deviation, best, twins)
+        return ModelView(trials, posterior, vectors, mean, deviation, best, twins)
 
     def _known_ends(self, trials: Sequence[ModelledTrial]) -> tuple[dict[int, float], frozenset[int]]:
         """By trial, the final value (NaN if its parameters made it fail), and which of them have it from a twin."""

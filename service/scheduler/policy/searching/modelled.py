@@ -39,7 +39,7 @@ class ModelledTrial:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ModelView:
     """The model's view of the trials at the moment."""
 
     trials: list[ModelledTrial]

@@ -63,7 +63,7 @@ class DrawnTrials:
 
 
 @dataclass(frozen=True, slots=True)
-class EndedTrial:
+class TrialSpending:
     """A trial that has ended, as a chart of what was spent needs it."""
 
     phase: Phase
@@ -156,14 +156,14 @@ class TrialColumnsRepository:
         rows = self._session.execute(statement.order_by(Trial.finished_at, Trial.number))
         return [(number, phase, state, reason, value) for number, phase, state, reason, value in rows]
 
-    def ended(self, job_id: str) -> list[EndedTrial]:
+    def ended(self, job_id: str) -> list[TrialSpending]:
         """The trials of a job that have ended, in that order."""
         statement = select(Trial.phase, Trial.state, Trial.value, Trial.spent_seconds, Trial.finished_at).where(
             Trial.job_id == job_id, Trial.state.in_([state for state in TrialState if state.is_final])
         )
         found = self._session.execute(statement.order_by(Trial.finished_at, Trial.number))
         return [
-            EndedTrial(phase, state, value, spent_seconds, finished_at)
+            TrialSpending(phase, state, value, spent_seconds, finished_at)
             for phase, state, value, spent_seconds, finished_at in found
             if finished_at is not None
         ]

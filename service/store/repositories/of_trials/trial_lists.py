@@ -38,7 +38,7 @@ class ParameterKey:
 
 
 @dataclass(frozen=True, slots=True)
-class TrialOrder:
+class TrialSorting:
     """An order of trials. Those that have nothing to be ordered by come last, whatever the direction."""
 
     by: TrialKey | ParameterKey = TrialKey.NUMBER
@@ -68,7 +68,7 @@ class TrialOrder:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class NumberRange:
     """Numbers from one to another, both included; None: there is no end."""
 
     low: float | None
@@ -80,7 +80,7 @@ class ParameterFilter:
     """A value that a parameter must have."""
 
     name: str
-    wanted: Range | str
+    wanted: NumberRange | str
     """Text: a choice, or `true`, `false` or `null`; it stands for a number, too, if it is one."""
 
 
@@ -90,13 +90,13 @@ class TrialQuery:
 
     states: Sequence[TrialState] = ()
     phase: Phase | None = None
-    value: Range | None = None
+    value: NumberRange | None = None
     """Of the first objective."""
     parameters: Sequence[ParameterFilter] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTrial:
+class TrialOfList:
     """A trial of a list. Its config is there only if it was asked for."""
 
     trial: Trial
@@ -115,7 +115,7 @@ class FoundNumbers:
     """Of all that the list has."""
 
 
-BY_NUMBER = TrialOrder()
+BY_NUMBER = TrialSorting()
 
 
 class TrialListRepository:
@@ -127,11 +127,11 @@ class TrialListRepository:
         job_id: str,
         query: TrialQuery,
         *,
-        order: TrialOrder = BY_NUMBER,
+        order: TrialSorting = BY_NUMBER,
         after: Place | None = None,
         with_config: bool,
         limit: int,
-    ) -> list[FoundTrial]:
+    ) -> list[TrialOfList]:
         """Up to `limit` trials of a job, beginning behind a place in the order."""
         keyset = self._keyset(order)
         # What the database itself orders by: read from JSON by Python, a number could differ in its last bit.
@@ -142,9 +142,9 @@ class TrialListRepository:
         if after is not None:
             statement = statement.where(keyset.after(after))
         rows = self._session.execute(statement.order_by(*keyset.order_by).limit(limit))
-        return [FoundTrial(trial, num_steps, Place(value, trial.number)) for trial, num_steps, value in rows]
+        return [TrialOfList(trial, num_steps, Place(value, trial.number)) for trial, num_steps, value in rows]
 
-    def numbers(self, job_id: str, query: TrialQuery, *, order: TrialOrder, offset: int, limit: int) -> FoundNumbers:
+    def numbers(self, job_id: str, query: TrialQuery, *, order: TrialSorting, offset: int, limit: int) -> FoundNumbers:
         """Up to `limit` of the trials that are found, without the first `offset` of the order. Where an index has all
         that is asked for, no trial is read."""
         conditions = self._conditions(job_id, query)
@@ -156,7 +156,7 @@ class TrialListRepository:
         rows = list(self._session.execute(statement.offset(offset).limit(limit)))
         return FoundNumbers([row[0] for row in rows], rows[0][1] if rows else self._count(conditions))
 
-    def num_before(self, job_id: str, query: TrialQuery, *, order: TrialOrder, number: int) -> int | None:
+    def num_before(self, job_id: str, query: TrialQuery, *, order: TrialSorting, number: int) -> int | None:
         """How many of the trials that are found come before one of them in the order; None: that one is not found."""
         keyset, conditions = self._keyset(order), self._conditions(job_id, query)
         found = self._session.execute(select(keyset.column).where(*conditions, Trial.number == number)).one_or_none()
@@ -172,7 +172,7 @@ class TrialListRepository:
     def _is_sqlite(self) -> bool:
         return self._session.get_bind().dialect.name == "sqlite"
 
-    def _keyset(self, order: TrialOrder) -> Keyset:
+    def _keyset(self, order: TrialSorting) -> Keyset:
         if isinstance(order.by, TrialKey):
             column = getattr(Trial, order.by)
             return Keyset(column, Trial.number, order.is_descending, nullable=order.by is TrialKey.VALUE)
@@ -208,7 +208,7 @@ class TrialListRepository:
 
 
 def _is_wanted(
-    wanted: Range | str,
+    wanted: NumberRange | str,
     kind: ColumnElement[Any],
     number: ColumnElement[Any],
     text: ColumnElement[Any],
@@ -225,7 +225,7 @@ def _is_wanted(
         numbers: the kinds that numbers are.
         texts: the kind that text is.
     """
-    if isinstance(wanted, Range):
+    if isinstance(wanted, NumberRange):
         return and_(kind.in_(numbers), _within(number, wanted))
     found = [and_(kind == texts, text == wanted)]
     if wanted in ("true", "false"):
@@ -235,6 +235,6 @@ def _is_wanted(
     return or_(*found)
 
 
-def _within(column: Any, wanted: Range) -> ColumnElement[bool]:
+def _within(column: Any, wanted: NumberRange) -> ColumnElement[bool]:
     ends = [] if wanted.low is None else [column >= wanted.low]
     return and_(*ends, *([] if wanted.high is None else [column <= wanted.high]))

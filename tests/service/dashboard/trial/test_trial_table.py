@@ -8,20 +8,20 @@ import pytest
 
 from search_spaces import Categorical, Float, Integer, SearchSpace, preset
 from service.dashboard.job.parallel import Axis, axes_of, columns_from
-from service.dashboard.job.trial_table import NEWEST_FIRST, Address, columns_of, filters_of, held_numbers
+from service.dashboard.job.trial_table import NEWEST_FIRST, TableAddress, columns_of, filters_of, held_numbers
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.errors import InvalidInput
 from service.store.repositories import (
     DrawnTrials,
     FoundNumbers,
+    NumberRange,
     ParameterFilter,
     ParameterKey,
-    Range,
     TrialColumnsRepository,
     TrialKey,
     TrialListRepository,
-    TrialOrder,
     TrialQuery,
+    TrialSorting,
 )
 from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Database
@@ -84,11 +84,11 @@ def test_filters_are_told_in_words() -> None:
     query = TrialQuery(
         states=[TrialState.PRUNED],
         phase=Phase.SEARCH,
-        value=Range(None, 0.5),
+        value=NumberRange(None, 0.5),
         parameters=[
-            ParameterFilter("lr", Range(1e-4, 1e-2)),
-            ParameterFilter("momentum", Range(0.9, 0.9)),
-            ParameterFilter("epsilon", Range(1e-8, None)),
+            ParameterFilter("lr", NumberRange(1e-4, 1e-2)),
+            ParameterFilter("momentum", NumberRange(0.9, 0.9)),
+            ParameterFilter("epsilon", NumberRange(1e-8, None)),
             ParameterFilter("grafting", "adam"),
         ],
     )
@@ -104,7 +104,9 @@ def test_filters_are_told_in_words() -> None:
 
 
 def test_other_pages_keep_what_was_asked_and_exports_the_filters() -> None:
-    address = Address([("state", "pruned"), ("order_by", "value"), ("page", "3"), ("held", "1,2"), ("x", "seconds")])
+    address = TableAddress(
+        [("state", "pruned"), ("order_by", "value"), ("page", "3"), ("held", "1,2"), ("x", "seconds")]
+    )
     assert address.page(2) == "?state=pruned&order_by=value&x=seconds&page=2"
     assert address.page(1) == "?state=pruned&order_by=value&x=seconds"
     assert address.export == "?table=trials&format=csv&state=pruned"
@@ -136,18 +138,18 @@ def test_a_page_of_the_table_is_found_in_every_order(database: Database) -> None
     with database.reading() as session:
         lists, columns = TrialListRepository(session), TrialColumnsRepository(session)
 
-        def found(order: TrialOrder, query: TrialQuery = ALL, offset: int = 0, limit: int = 9) -> FoundNumbers:
+        def found(order: TrialSorting, query: TrialQuery = ALL, offset: int = 0, limit: int = 9) -> FoundNumbers:
             return lists.numbers(lease.job_id, query, order=order, offset=offset, limit=limit)
 
-        lr, value = TrialOrder(ParameterKey("lr")), TrialOrder(TrialKey.VALUE, is_descending=True)
+        lr, value = TrialSorting(ParameterKey("lr")), TrialSorting(TrialKey.VALUE, is_descending=True)
         assert found(lr) == FoundNumbers([2, 0, 1, 3], 4)
         assert found(value) == FoundNumbers([3, 0, 2, 1], 4)
         assert found(value, limit=2, offset=1) == FoundNumbers([0, 2], 4)
         assert found(value, limit=2, offset=9) == FoundNumbers([], 4)
-        assert found(TrialOrder(ParameterKey("grafting"), is_descending=True)) == FoundNumbers([0, 2, 3, 1], 4)
-        small = TrialQuery(parameters=[ParameterFilter("lr", Range(None, 0.5))])
+        assert found(TrialSorting(ParameterKey("grafting"), is_descending=True)) == FoundNumbers([0, 2, 3, 1], 4)
+        small = TrialQuery(parameters=[ParameterFilter("lr", NumberRange(None, 0.5))])
         assert found(value, small, limit=1) == FoundNumbers([0], 2)
-        for order in (lr, value, TrialOrder(TrialKey.STEP), NEWEST_FIRST):
+        for order in (lr, value, TrialSorting(TrialKey.STEP), NEWEST_FIRST):
             for query in (ALL, small):
                 numbers = found(order, query).numbers
                 for place, number in enumerate(numbers):

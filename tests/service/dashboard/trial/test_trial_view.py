@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from search_spaces import preset
-from service.dashboard.trial.metrics import Group, group_of, spark_lines, tile_groups
+from service.dashboard.trial.metrics import MetricGroup, group_of, spark_lines, tile_groups
 from service.dashboard.trial.view import cost_rows, edge_words, parameter_rows
 from service.store.packing import pack
 from service.store.repositories.of_trials.measurements import StoredMeasurement
@@ -52,13 +52,13 @@ def test_metrics_are_grouped_with_the_objectives_first_and_the_optimizers_own_ap
     ]
     groups = tile_groups(rows, ["validation_loss"])
     assert [(group.group, [tile.name for tile in group.tiles]) for group in groups] == [
-        (Group.QUALITY, ["validation_loss", "train_loss"]),
-        (Group.OPTIMIZER, ["optimizer_condition_max"]),
-        (Group.COST, ["step_seconds"]),
+        (MetricGroup.QUALITY, ["validation_loss", "train_loss"]),
+        (MetricGroup.OPTIMIZER, ["optimizer_condition_max"]),
+        (MetricGroup.COST, ["step_seconds"]),
     ]
     assert groups[1].tiles[0].title == "condition max"
     assert groups[1].tiles[0].sentence
-    assert group_of("optimizer_state_bytes") is Group.COST
+    assert group_of("optimizer_state_bytes") is MetricGroup.COST
     assert tile_groups([], ["validation_loss"]) == []
 
 

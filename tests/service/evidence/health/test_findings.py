@@ -11,7 +11,7 @@ import pytest
 from search_spaces import SearchSpace
 from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.evidence.health.cards import HealthKind, SearchedJob, Severity, TrialOutcome
+from service.evidence.health.cards import HealthKind, SearchedJob, SearchedTrial, Severity
 from service.evidence.health.findings import health_of
 from service.evidence.insights import DivergedBeyond, EarlyLate, ParameterInsight, SafeRange, SideInsights
 from service.evidence.types import BaselineBest, Evidence
@@ -27,9 +27,9 @@ def searched(
 ) -> SearchedJob:
     """A job whose search trials completed with these values, in this order; None: it diverged."""
     outcomes = [
-        TrialOutcome(number, Phase.SEARCH, TrialState.FAILED, FailureReason.DIVERGED, None)
+        SearchedTrial(number, Phase.SEARCH, TrialState.FAILED, FailureReason.DIVERGED, None)
         if value is None
-        else TrialOutcome(number, Phase.SEARCH, TrialState.COMPLETED, None, value)
+        else SearchedTrial(number, Phase.SEARCH, TrialState.COMPLETED, None, value)
         for number, value in enumerate(values)
     ]
     job = SearchedJob(Direction.MINIMIZE, outcomes, evidence=evidence)

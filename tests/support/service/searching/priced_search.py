@@ -9,8 +9,8 @@ from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
-from service.evidence.prices import Change, CheaperSetting
-from service.scheduler.insights.compared import EndedTrial, Place
+from service.evidence.prices import CheaperSetting, RelativeChange
+from service.scheduler.insights.compared import EndedTrial, TrialDevices
 from service.scheduler.insights.of_side import insights_of_side
 from service.scheduler.insights.predicted_cost import GroupShapes
 from service.scheduler.policy.searching.auto import AutoSearch
@@ -28,7 +28,7 @@ SPACE = SearchSpace.from_json(
     }
 )
 MODEL = (GroupShapes({}, [(256, 64), (256,), (256, 256), (256,), (10, 256), (10,)]),)
-HERE = Place("cpu", None, 1)
+HERE = TrialDevices("cpu", None, 1)
 
 
 def loss(values: Mapping[str, Any], effect: float) -> float:
@@ -97,6 +97,6 @@ def true_changes(setting: CheaperSetting, effect: float) -> tuple[float, float]:
     )
 
 
-def holds(change: Change, truth: float) -> bool:
+def holds(change: RelativeChange, truth: float) -> bool:
     """True if the interval holds the truth."""
     return change.low <= truth <= change.high
