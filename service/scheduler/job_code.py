@@ -10,7 +10,7 @@ from service.access.permitted import refuse_code_switched_off
 from service.code.archive import UnusableCode, unpack
 from service.code.requirements import hold
 from service.errors import InvalidInput, NotFound
-from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS
+from service.scheduler.tune.journal import RUN_OUTAGE_SECONDS
 from service.scheduler.tune.run_end import JobImpossible
 from service.settings import Settings
 from service.store.models import Job
@@ -42,7 +42,7 @@ def enter_code(database: Database, job: Job, settings: Settings, directory: Path
         archive = with_retries(
             database.reading,
             lambda session: CodeRepository(session).archive(job.project, code.sha256),
-            give_up_seconds=DATABASE_OUTAGE_SECONDS,
+            give_up_seconds=RUN_OUTAGE_SECONDS,
         )
         unpack(archive, directory / "code")
     except (InvalidInput, NotFound, UnusableCode) as error:

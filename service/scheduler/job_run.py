@@ -58,7 +58,7 @@ from service.scheduler.stored_job import (
     unfinished_configs,
 )
 from service.scheduler.tune.adapters import TuneAdapters, adapters_of
-from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
+from service.scheduler.tune.journal import RUN_OUTAGE_SECONDS, Journal
 from service.scheduler.tune.open_trials import OpenTrials
 from service.scheduler.tune.run_end import Ending, ExitStatus, JobImpossible, RunEnded
 from service.scheduler.tune.sharing import Sharing
@@ -100,7 +100,7 @@ class JobRun:
 
     def write(self, write: Write) -> None:
         """Writes, be the run told to end or not."""
-        write_with_retries(self.database, write, give_up_seconds=DATABASE_OUTAGE_SECONDS)
+        write_with_retries(self.database, write, give_up_seconds=RUN_OUTAGE_SECONDS)
 
 
 def run_job(this: JobRun) -> None:

@@ -16,7 +16,7 @@ from service.scheduler.policy.job_policy import history_of, make_policy
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.retries import Retries, Setbacks
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
-from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS
+from service.scheduler.tune.journal import RUN_OUTAGE_SECONDS
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded, Signals
 from service.scheduler.watch import Watch
 from service.settings import Settings
@@ -46,7 +46,7 @@ def read_stored(database: Database, lease: Lease) -> Stored:
             JobRepository(session).get(lease.job_id),
             TrialRepository(session).with_measurements(lease.job_id),
         ),
-        give_up_seconds=DATABASE_OUTAGE_SECONDS,
+        give_up_seconds=RUN_OUTAGE_SECONDS,
     )
 
 
@@ -159,7 +159,7 @@ def is_final(database: Database, lease: Lease) -> bool:
         return with_retries(
             database.reading,
             lambda session: JobRepository(session).get(lease.job_id).state.is_final,
-            give_up_seconds=DATABASE_OUTAGE_SECONDS,
+            give_up_seconds=RUN_OUTAGE_SECONDS,
         )
     except NotFound:
         return True  # it has ended, and was deleted

@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 BEATS_PER_LEASE = 4
 """Renewals of a lease in the time after which it would expire."""
-DATABASE_OUTAGE_SECONDS = 3600.0
+WORKER_OUTAGE_SECONDS = 3600.0
 """Seconds that the database may be out of reach before the worker gives up: a restart, a move to another machine."""
 HOUSEKEEPING_SECONDS = 10.0
 """Seconds between two looks of a worker at the files of its run."""
@@ -153,7 +153,7 @@ class _Writing:
         return write_with_retries(
             self.database,
             write,
-            give_up_seconds=DATABASE_OUTAGE_SECONDS,
+            give_up_seconds=WORKER_OUTAGE_SECONDS,
             may_wait=lambda: not self.stop.is_set(),
             sleep=self.stop.wait,
         )

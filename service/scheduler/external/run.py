@@ -38,7 +38,7 @@ from service.scheduler.stored_job import (
     trackers_of,
     unfinished_configs,
 )
-from service.scheduler.tune.journal import DATABASE_OUTAGE_SECONDS, Journal
+from service.scheduler.tune.journal import RUN_OUTAGE_SECONDS, Journal
 from service.scheduler.tune.judgement import Judgement
 from service.scheduler.tune.open_trials import OpenTrials
 from service.scheduler.tune.orders import Orders
@@ -79,7 +79,7 @@ def run_external_job(
         failure = str(error)
 
     def write(what: Write) -> None:
-        write_with_retries(database, what, give_up_seconds=DATABASE_OUTAGE_SECONDS)
+        write_with_retries(database, what, give_up_seconds=RUN_OUTAGE_SECONDS)
 
     if ending.gives_back:
         write(lambda session: release_job(session, lease, now=clock(), crash=None))

@@ -20,7 +20,7 @@ from trainers.config import Measurement
 
 T = TypeVar("T")
 
-DATABASE_OUTAGE_SECONDS = 120.0
+RUN_OUTAGE_SECONDS = 120.0
 """Seconds that the database may be out of reach; trials wait meanwhile. Longer than a server takes to start again, and
 short beside what a worker waits, which then begins the run anew."""
 
@@ -69,9 +69,7 @@ class Journal:
             write(session)
 
         try:
-            write_with_retries(
-                self._database, all_of_it, give_up_seconds=DATABASE_OUTAGE_SECONDS, may_wait=self._may_wait
-            )
+            write_with_retries(self._database, all_of_it, give_up_seconds=RUN_OUTAGE_SECONDS, may_wait=self._may_wait)
         except LeaseLost as error:
             raise RunEnded(Ending.LEASE_LOST) from error
         except RunAskedToEnd as error:
@@ -82,9 +80,7 @@ class Journal:
 
     def read(self, use: Callable[[Session], T]) -> T:
         """The result of `use` in a reading session."""
-        return with_retries(
-            self._database.reading, use, give_up_seconds=DATABASE_OUTAGE_SECONDS, may_wait=self._may_wait
-        )
+        return with_retries(self._database.reading, use, give_up_seconds=RUN_OUTAGE_SECONDS, may_wait=self._may_wait)
 
     def _may_wait(self) -> bool:
         return self._signals.ending() is None
