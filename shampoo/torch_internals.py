@@ -29,6 +29,9 @@ foreach_sub_ = torch._foreach_sub_
 # The kernel of `torch.optim.Adam(fused=True)`: one pass over gradient and moments where operations take many.
 fused_adam_ = torch._fused_adam_
 
+# What `Tensor.to` is where a subclass meets it.
+to_copy = torch.ops.aten._to_copy.default
+
 
 def waited_for(tensor: Tensor) -> Tensor:
     """The tensor itself, where a collective of autograd gave one that waits for its values when it is first used.

@@ -18,6 +18,9 @@ from torch import Tensor, nn
 # `torch.export` use them, and there is no public name.
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
+# As DDP's constructor uses it; the public constructor begins to average gradients, too.
+from torch.distributed.utils import _sync_module_states
+
 # Batch and instance normalisation of every dimension, with their running statistics: the public classes have no other
 # base in common.
 from torch.nn.modules.batchnorm import _NormBase as NormWithStatistics
@@ -35,6 +38,7 @@ __all__ = [
     "norms_of",
     "own_parameters",
     "scale",
+    "send_from_first_rank",
     "storage_address",
 ]
 
@@ -43,6 +47,11 @@ def group_timeout(group: dist.ProcessGroup, device: str) -> timedelta:
     """The time that collectives of a group wait for other ranks; torch tells it in no public way."""
     timeout: timedelta = group._get_backend(torch.device(device)).options._timeout
     return timeout
+
+
+def send_from_first_rank(module: nn.Module, *, bucket_bytes: int) -> None:
+    """Gives all ranks the parameters and buffers of the first one, so many bytes at a time. Every rank calls it."""
+    _sync_module_states(module, dist.group.WORLD, bucket_bytes, 0, ())  # type: ignore[arg-type]
 
 
 def ignore_in_replicas(module: nn.Module, names: Sequence[str]) -> None:

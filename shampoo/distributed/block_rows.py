@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor
 
-from shampoo.torch_internals import without_storage
+from shampoo.torch_internals import to_copy, without_storage
 
 if TYPE_CHECKING:
     from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex
@@ -65,7 +65,7 @@ class BlockRows(Tensor):
         if func in (torch.ops.aten.new_empty.default, torch.ops.aten.empty_like.default):
             options = {name: x for name, x in (kwargs or {}).items() if name in ("dtype", "device")}
             return cls(torch.empty_like(tensor.here, **options), tensor.rows)
-        if func in (torch.ops.aten.detach.default, torch.ops.aten.clone.default, torch.ops.aten._to_copy.default):
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.clone.default, to_copy):
             return cls(func(tensor.here, *args[1:], **(kwargs or {})), tensor.rows)
         raise NotImplementedError(f"{func} of rows of which other ranks have the rest")
 

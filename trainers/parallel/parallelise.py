@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.distributed.utils import _sync_module_states
 
 from trainers.config import InvalidConfig, TrialConfig
 from trainers.parallel.ddp import BUCKET_BYTES, ReplicatedModel
@@ -15,6 +13,7 @@ from trainers.parallel.model_blocks import blocks_of
 from trainers.parallel.parallel_model import ParallelModel
 from trainers.precision import DTYPES
 from trainers.ranks.context import RankContext
+from trainers.torch_internals import send_from_first_rank
 from trainers.workload.protocol import Workload
 
 __all__ = ["ParallelModel", "parallelise"]
@@ -33,7 +32,7 @@ def parallelise(model: nn.Module, workload: Workload, config: TrialConfig, conte
     mode = config.parallelism.mode if context.world_size > 1 else "ddp"
     _check(model, config, context)
     if context.world_size > 1:
-        _sync_module_states(model, dist.group.WORLD, BUCKET_BYTES, 0, ())  # type: ignore[arg-type]
+        send_from_first_rank(model, bucket_bytes=BUCKET_BYTES)
     blocks = blocks_of(workload, model) if mode in ("fsdp2", "hsdp") or config.activation_checkpointing else []
     if config.activation_checkpointing:
         from trainers.parallel.recomputation import recompute_in_backward
