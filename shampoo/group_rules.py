@@ -13,7 +13,10 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from shampoo.distributed.layout import is_dtensor, layout_of
-from shampoo.hyperparameters import DEFAULTS, NAMES, SHARING, Hyperparameters, Preconditioner, unused
+from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
+
+SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
+"""The hyperparameters that decide which rank steps what, and how."""
 
 # What a group may hold beside hyperparameters: torch's own keys, the reference of independent weight decay, and what
 # torch's schedules keep there.
@@ -206,13 +209,19 @@ def require_no_steps(states: Iterable[Mapping[str, Any]]) -> None:
         )
 
 
+def fixed_structure(h: Hyperparameters) -> dict[str, object]:
+    """All that must stay as it was when the state was allocated: its structure, and the sharing among ranks, which is
+    no part of a checkpoint."""
+    return {**h.structure, **{name: getattr(h, name) for name in SHARING}}
+
+
 def require_structure(h: Hyperparameters, built: Mapping[str, object]) -> None:
     """Checks that the state that was allocated for hyperparameters of the structure `built` fits others.
 
     Raises:
         ValueError: it does not; the message says what changed.
     """
-    found = {**h.structure, **h.sharing}
+    found = fixed_structure(h)
     for name, value in built.items():
         if found[name] != value:
             message = f"{name} changed from {value!r} to {found[name]!r}: it shapes the optimizer state, so it needs a"

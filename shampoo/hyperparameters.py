@@ -50,8 +50,6 @@ MATRICES = used_by("shampoo", "soap", "kl", "spectral")
 DEFAULT_REFRESH_PERIOD: Mapping[str, int] = {"shampoo": 50, "soap": 10, "kl": 10, "spectral": 1, "none": 1}
 """Steps from one refresh to the next by member: for soap SOAP's own, and kl refreshes as it does; for shampoo as
 README's figures are measured; spectral and none refresh nothing."""
-SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
-"""The hyperparameters that decide which rank steps what, and how."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -381,11 +379,6 @@ class Hyperparameters:
             "low_precision_weights": self.low_precision_weights,
             "distributed == 'local'": self.distributed == "local",
         }
-
-    @property
-    def sharing(self) -> dict[str, object]:
-        """The hyperparameters of `SHARING`: fixed, too, but no part of a checkpoint."""
-        return {name: getattr(self, name) for name in SHARING}
 
 
 DECLARATIONS: Mapping[str, Declaration] = {one.name: one for one in declarations_of(Hyperparameters)}

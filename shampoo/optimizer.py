@@ -24,9 +24,11 @@ from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
 from shampoo.distributed.topology import world_rank
 from shampoo.group_rules import (
+    SHARING,
     CheckedHyperparameters,
     completed,
     decay_per_step,
+    fixed_structure,
     inherited,
     is_trained,
     refuse_arguments,
@@ -36,7 +38,7 @@ from shampoo.group_rules import (
     require_params,
     saved_groups,
 )
-from shampoo.hyperparameters import NAMES, SHARING, Hyperparameters
+from shampoo.hyperparameters import NAMES, Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.transfer import own_memory
 from shampoo.step.failures import RefreshFailures
@@ -271,7 +273,7 @@ class Shampoo(Optimizer):
     def _take_in(self, number: int, has_state: Callable[[Tensor], bool]) -> GroupMembers:
         """Registers a group, and gives those of its parameters that have a state from the beginning."""
         group, h = self.param_groups[number], self._hyperparameters(number)
-        self._structures.append({**h.structure, **h.sharing})
+        self._structures.append(fixed_structure(h))
         self._allocation.register(group["params"], self.state)
         self._allocation.frozen |= {param: number for param in group["params"] if not has_state(param)}
         return self._members(number)
