@@ -32,7 +32,7 @@ def agent(
     to end, and then what it has started and left: its trial is stopped or paused, its job has ended, or this agent is
     told to end. It has no standard input. Exit status 0: the job hands out no more trials.
     """
-    from service.client.agent import Terminated, train_with_command
+    from service.client.training.agent import Terminated, train_with_command
 
     with client_at(url, token) as client:
         try:

@@ -8,9 +8,9 @@ with needing("api", subject="service.client"):
     from service.client.async_client import AsyncClient
     from service.client.client import Client
     from service.client.errors import ApiError, ServiceBusy, ServiceUnreachable, WaitedTooLong
-    from service.client.external import ExternalTrial, external_trials, suggest
     from service.client.own_token import UnusableToken
     from service.client.stream import sse_messages
+    from service.client.training.client import ExternalTrial, external_trials, suggest
     from service.client.tuning import Tuned, tune
 
 __all__ = [

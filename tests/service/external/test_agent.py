@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from service.cli.commands import app
 from service.client import Client
-from service.client.agent import Told, UnusableLine, measurement_of, train_with_command
+from service.client.training.agent import Told, UnusableLine, measurement_of, train_with_command
 from service.domain import FailureReason, TrialState
 from service.store.repositories import ExternalRequestRepository
 from service.store.session import Database

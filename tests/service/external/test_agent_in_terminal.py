@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from service.client import Client, agent
-from service.client.agent import Terminated
-from service.client.command import RunningCommand
+from service.client import Client
+from service.client.training import agent
+from service.client.training.agent import Terminated
+from service.client.training.command import RunningCommand
 from service.domain import TrialState
 from service.store.session import Database
 from tests.support.service.external import served, submit_external, trials_of

@@ -26,11 +26,11 @@ from service.client import (
     Client,
     ExternalTrial,
     ServiceUnreachable,
-    async_external,
     external_trials,
     suggest,
 )
-from service.client.suggested import Patience
+from service.client.training import async_client
+from service.client.training.suggested import Patience
 from service.domain import FailureReason, JobState, TrialState
 from service.specification.external.messages import ExternalDecision, RequestKind
 from service.store.models import ExternalRequest
@@ -110,7 +110,7 @@ def test_trials_are_trained_by_a_loop_that_awaits(sqlite_database: Database) -> 
 
     async def train(client: AsyncClient, name: str) -> list[int]:
         numbers = []
-        async for trial in async_external.external_trials(client, job, name=name):
+        async for trial in async_client.external_trials(client, job, name=name):
             with suppress(ZeroDivisionError):
                 async with trial:
                     numbers.append(trial.number)
@@ -145,7 +145,7 @@ def test_a_last_step_that_is_decided_later_is_waited_for(sqlite_database: Databa
 
     async def train_awaiting(url: str) -> bool:
         async with AsyncClient(url) as client:
-            trial = await async_external.suggest(client, job)
+            trial = await async_client.suggest(client, job)
             assert trial is not None
             suggested.set()
             await asyncio.to_thread(run_has_gone.wait)

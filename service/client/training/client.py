@@ -21,7 +21,7 @@ from service.api.schemas.external import DecisionRead
 from service.client.calls import Call
 from service.client.client import Client
 from service.client.errors import ApiError, ServiceUnreachable
-from service.client.suggested import GIVE_UP_SECONDS, PAUSE_SECONDS, Patience, Suggested, suggestion
+from service.client.training.suggested import GIVE_UP_SECONDS, PAUSE_SECONDS, Patience, Suggested, suggestion
 from service.specification.external.messages import SuggestedTrial
 
 

@@ -1,4 +1,4 @@
-"""Trials that others train, for a loop on `asyncio`: the same as `service.client.external`, with answers awaited.
+"""Trials that others train, for a loop on `asyncio`: as in `service.client.training.client`, with answers awaited.
 
 async with AsyncClient() as client:
     async for trial in external_trials(client, job):
@@ -19,7 +19,7 @@ from service.api.schemas.external import DecisionRead
 from service.client.async_client import AsyncClient
 from service.client.calls import Call
 from service.client.errors import ApiError, ServiceUnreachable
-from service.client.suggested import GIVE_UP_SECONDS, PAUSE_SECONDS, Patience, Suggested, suggestion
+from service.client.training.suggested import GIVE_UP_SECONDS, PAUSE_SECONDS, Patience, Suggested, suggestion
 from service.specification.external.messages import SuggestedTrial
 
 
@@ -97,7 +97,7 @@ class AsyncExternalTrial(Suggested):
 async def suggest(
     client: AsyncClient, job_id: str, *, name: str | None = None, give_up_seconds: float = GIVE_UP_SECONDS
 ) -> AsyncExternalTrial | None:
-    """The trial that the job's search wants tried next; as `service.client.external.suggest`."""
+    """The trial that the job's search wants tried next; as `service.client.training.client.suggest`."""
     question, patience = suggestion(job_id, name), Patience(give_up_seconds)
     while True:
         try:

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from service.client.command import RunningCommand
+from service.client.training.command import RunningCommand
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.processes

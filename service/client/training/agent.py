@@ -22,9 +22,9 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from service.client.client import Client
-from service.client.command import RunningCommand
 from service.client.errors import ApiError, ServiceUnreachable
-from service.client.external import ExternalTrial, suggest
+from service.client.training.client import ExternalTrial, suggest
+from service.client.training.command import RunningCommand
 from service.errors import InvalidInput
 from service.specification.external.messages import ExternalDecision, ExternalMeasurement
 
