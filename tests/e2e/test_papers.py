@@ -77,6 +77,14 @@ def test_the_paths_it_names_exist(paper: str) -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
+def test_the_walks_of_a_value_and_a_measurement_name_modules() -> None:
+    lines = re.findall(r"^ [^`\n]{22} ((?:\w+/)+\w+) ", text(f"service/{README}"), re.MULTILINE)
+    assert len(lines) > 12
+    at = [(line, ROOT / folder / line) for line in lines for folder in ("", "service")]
+    named = {line for line, path in at if path.is_dir() or path.with_suffix(".py").is_file()}
+    assert [line for line in lines if line not in named] == []
+
+
 @pytest.mark.parametrize("paper", PAPERS)
 def test_its_links_lead_somewhere(paper: str) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", text(paper)):
