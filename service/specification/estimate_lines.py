@@ -89,7 +89,7 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
     lines = [
         f"Weights, gradients and optimizer of a trial of the {_side(side)} need "
         f"{mebibytes(space.default_bytes)} on each rank with the defaults, up to {mebibytes(space.largest_bytes)} in "
-        f"{space.num_points} points of the space." + _share_told(space) + _activations_told(space)
+        f"{counted(space.num_points, 'point')} of the space." + _share_told(space) + _activations_told(space)
         for side, space in memory.spaces.items()
     ]
     if memory.activations_problem is not None:

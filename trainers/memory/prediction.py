@@ -68,7 +68,7 @@ def predicted_bytes(config: TrialConfig, *, world_size: int = 1, device_type: st
     """Bytes that a rank of the trial needs at least. What ranks share is counted as if it were divided evenly.
 
     Raises:
-        InvalidConfig: the workload or the optimizer refuses the config.
+        InvalidConfig: the workload, its model or the optimizer refuses the config.
         ValueError: the workload's groups of parameters do not fit the optimizer.
     """
     needs = needs_of(config, device_type=device_type)
@@ -85,7 +85,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
     """The trial's needs on one rank: model and optimizer are built as for training, without data in them.
 
     Raises:
-        InvalidConfig: the workload or the optimizer refuses the config.
+        InvalidConfig: the workload, its model or the optimizer refuses the config.
         ValueError: the workload's groups of parameters do not fit the optimizer.
     """
     found = _model_of(config)
@@ -156,8 +156,13 @@ def _check_roots(workload_name: str, options: str, data_roots: DataRoots) -> Non
 @lru_cache(maxsize=MAX_MODELS)
 def _model(workload_name: str, options: str) -> _Model:
     workload = load(workload_name, json.loads(options))
-    with torch.device("meta"):
-        return _Model(workload, without_data(workload.build_model()))
+    try:
+        with torch.device("meta"):
+            model = workload.build_model()
+    except (ValueError, AssertionError) as error:  # what has no values there raises others
+        refusal = f"refused by the model of {workload_name}: {explain(error)}"
+        raise InvalidConfig("workload_options", refusal) from error
+    return _Model(workload, without_data(model))
 
 
 def without_data(model: nn.Module) -> nn.Module:

@@ -15,6 +15,7 @@ from itertools import chain
 
 from search_spaces import Scalar, SearchSpace, presets
 from search_spaces.parameters import Categorical, sectioned
+from search_spaces.space import FixedValue
 from service.domain import Side
 from service.errors import InvalidInput
 from service.faults import Faults
@@ -174,13 +175,22 @@ def _built(predictor: MemoryPredictor, plan: JobPlan, *, start_seconds: float, d
             place = place_of(space, error.option)
             if place is not None:
                 raise InvalidInput(f"{field}.{place}", str(error)) from error
-            if error.option == "" and not plan.specification.workload.options:  # then it is one of the space's
-                raise InvalidInput(field, f"its default trial is impossible: {error}") from error
-            raise InvalidInput(error.field, str(error)) from error
+            values = ", ".join(f"{name} = {value!r}" for name, value in _default_options(space).items())
+            if error.option or not values:
+                raise InvalidInput(error.field, str(error)) from error
+            if plan.specification.workload.options:
+                raise InvalidInput(error.field, f"{error}; the default trial has {values}") from error
+            raise InvalidInput(field, f"its default trial, with {values}, is impossible: {error}") from error
     if data_are_here and predictor.num_train_examples is not None:
         check_population_is_measured(plan, predictor.num_train_examples)
     _check_values(predictor, plan, started_by=started_by, data_are_here=data_are_here)
     return found
+
+
+def _default_options(space: SearchSpace) -> dict[str, FixedValue]:
+    """The options of the workload that the default trial of a space has from it."""
+    assigned: dict[str, FixedValue] = {**space.fixed, **space.defaults()}
+    return {name: value for name, value in assigned.items() if sectioned(name)[0] == "workload"}
 
 
 def _check_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: float, data_are_here: bool) -> None:
@@ -273,6 +283,8 @@ def _sample(predictor: MemoryPredictor, plan: JobPlan, side: Side, *, deadline: 
             continue  # a config that cannot be needs nothing
         try:
             found.append(predictor.predict(config, timeout_seconds=POINT_SECONDS))
+        except (WorkloadRefused, OptimizerRefused):
+            continue
         except NotPredictable:
             break
     return found

@@ -24,7 +24,7 @@ from service.use_cases.estimating.memory_estimates import check_workload, estima
 from service.use_cases.estimating.memory_predictor import MemoryPredictor, NotPredictable
 from shampoo import WeightAveraging
 from tests.support.service.scenarios import specification
-from tests.support.trainers import small_data
+from tests.support.trainers import picky_model, small_data
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import TrialConfig
 from trainers.memory.activations import TooLarge, activation_bytes, kept_bytes
@@ -266,6 +266,30 @@ def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_
         check_workload(
             searched(rank, {**alpha, "choices": [8.0, 16.0]}, workload=workload), start_seconds=PATIENCE_SECONDS
         )
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_value_that_only_the_model_refuses_is_told_by_its_place() -> None:
+    def searched(*widths: int, **options: Any) -> JobPlan:
+        width = {"type": "categorical", "name": "workload.width", "choices": list(widths)}
+        lr = {"type": "float", "name": "lr", "low": 1e-3, "high": 1e-1}
+        workload = {"name": f"{picky_model.__name__}:Picky", "options": options}
+        space = {"optimizer": "adamw", "parameters": [lr, width]}
+        return plan(workload=workload, search_space=space, baseline=None, target=None)
+
+    for widths, options, field, message in (
+        ((4, 6, 5), {}, "search_space.parameters[1].choices[2]", "workload.width = 5: refused by the model of "),
+        ((3, 4), {}, "search_space", "its default trial, with workload.width = 3, is impossible: refused by the model"),
+        ((3, 4), {"scale": 2.0}, "workload.options", "; the default trial has workload.width = 3"),
+    ):
+        for check in (check_workload, partial(estimate_memory, data_are_here=True)):
+            with pytest.raises(InvalidInput, match=r"ValueError: the width must be even, got [35] ") as refused:
+                check(searched(*widths, **options), start_seconds=PATIENCE_SECONDS)
+            assert refused.value.field == field
+            assert message in str(refused.value)
+    estimate = estimate_memory(searched(4, 5), start_seconds=PATIENCE_SECONDS)  # where the data are elsewhere
+    assert estimate.spaces[Phase.SEARCH].num_points > 10
 
 
 @pytest.mark.processes

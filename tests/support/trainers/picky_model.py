@@ -1,0 +1,20 @@
+"""A workload with options that it takes, and its model then refuses."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from tests.support.trainers.broken_workloads import Sound
+
+
+class Picky(Sound):
+    """Sound, if its model's width is even."""
+
+    def __init__(self, *, width: int = 4, scale: float = 1.0) -> None:
+        super().__init__(scale=scale)
+        self.width = width
+
+    def build_model(self) -> nn.Module:
+        if self.width % 2:
+            raise ValueError(f"the width must be even, got {self.width}")
+        return super().build_model()
