@@ -263,7 +263,8 @@ class Measurement:
     """Training time so far, without evaluation and checkpoints; continues over a resume."""
     metrics: Mapping[str, float]
     remarks: tuple[str, ...] = ()
-    """Remarks for a person on the data, as the workload makes them (`HasRemarks`); of all ranks, each once."""
+    """Remarks for a person on the data, as the workload makes them (`HasRemarks`); of all ranks, each once, those of
+    before a resume too."""
 
 
 class Diverged(Exception):

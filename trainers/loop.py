@@ -99,6 +99,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             trial.load_state_dict(restored.state)
             curve.load_state_dict(restored.progress)
             step, seconds = restored.measurement.step, restored.measurement.seconds
+            remarks = restored.measurement.remarks
             begun = restored.progress.get("interval")
             interval = None if begun is None else StepInterval.of_state(begun)
             randomness = restored.random_state
@@ -150,7 +151,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             )
             if has_more:
                 gathered = gather_over_ranks(list(own_remarks), context)
-                remarks = tuple(dict.fromkeys(remark for of_rank in gathered for remark in of_rank))
+                remarks = tuple(dict.fromkeys([*remarks, *(remark for of_rank in gathered for remark in of_rank)]))
             seconds += elapsed
             whole = StepInterval(
                 interval.first_step,

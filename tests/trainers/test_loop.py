@@ -179,6 +179,15 @@ def test_remarks_that_are_no_texts_are_refused(remarks: object, monkeypatch: pyt
         next(train(small_trial(), single_process_context()))
 
 
+def test_remarks_of_before_a_pause_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = small_trial(checkpoint_every=10)
+    for met in ("broken.png", "cut.jpg"):
+        remarks = ["not read: test/", f"unreadable: {met}"]
+        monkeypatch.setattr(DigitsMLP, "remarks", lambda _self, remarks=remarks: remarks, raising=False)
+        *_, last = islice(train(config, single_process_context(checkpoint_directory=tmp_path)), 2)
+    assert last.remarks == ("not read: test/", "unreadable: broken.png", "unreadable: cut.jpg")
+
+
 @pytest.mark.parametrize("shares", [None, 0.3, {"validation_loss": 0.3}, {"validation_loss": ("0.3 of", 1)}], ids=repr)
 def test_an_evaluation_without_sums_and_weights_is_refused(shares: object, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DigitsMLP, "evaluate", lambda *_model, **_ranks: shares)
