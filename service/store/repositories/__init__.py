@@ -51,6 +51,7 @@ from service.store.repositories.recommendations import (
     RecommendationQuery,
     RecommendationRepository,
     StoredAnswer,
+    VersionFilter,
 )
 from service.store.repositories.shapes import ModelShapeRepository
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
@@ -110,5 +111,6 @@ __all__ = [
     "TrialSpending",
     "TrialSummary",
     "Usage",
+    "VersionFilter",
     "WorkerRepository",
 ]

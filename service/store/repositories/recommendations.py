@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, case, delete, exists, literal, select
+from sqlalchemy import ColumnElement, and_, case, delete, exists, literal, or_, select
 from sqlalchemy.orm import Session, aliased
 
 from service.errors import NotFound
@@ -18,6 +18,14 @@ KEY = ("fingerprint", "data_digest", "batch_size", "num_steps", "precision", "ob
 WISHES = ("data_digest", "batch_size", "num_steps", "precision")
 """Those of the key that may differ where the nearest is asked for: never the model, or what counted as good."""
 _RANKS = {EvidenceStatus.CONFIRMED: 0, EvidenceStatus.PROVISIONAL: 1, EvidenceStatus.REFUTED: 2}
+
+
+@dataclass(frozen=True, slots=True)
+class VersionFilter:
+    """A package that was in use, by its name in the environment, and its version or the first parts of that."""
+
+    package: str
+    version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +44,7 @@ class RecommendationQuery:
     objective: str | None = None
     device: str | None = None
     world_size: int | None = None
+    versions: Sequence[VersionFilter] = ()
     wants_nearest: bool = False
     """True: `WISHES` only order what is found."""
     includes_superseded: bool = False
@@ -134,6 +143,7 @@ class RecommendationRepository:
                 equal += case((column == wanted, 1), else_=0)
             else:
                 statement = statement.where(column == wanted)
+        statement = statement.where(*(_has_version(wanted) for wanted in query.versions))
         if not query.includes_superseded:
             statement = statement.where(~superseded)
         statement = statement.order_by(_rank(RecommendationRow), equal.desc(), RecommendationRow.id.desc())
@@ -155,10 +165,17 @@ class RecommendationRepository:
         fields = [field for field in FILTERS if of_all_filters or getattr(query, field) is not None]
         columns = [getattr(RecommendationRow, field) for field in fields]
         rows = list(self._session.execute(select(*columns).where(*names).distinct())) if fields else []
-        return [
+        known = [
             KnownValues(field, sorted({row[place] for row in rows if row[place] is not None})[:limit])
             for place, field in enumerate(fields)
         ]
+        if query.versions:
+            found: set[str | int] = set()
+            for package in dict.fromkeys(wanted.package for wanted in query.versions):
+                versions = self._session.scalars(select(_version_of(package)).where(*names).distinct())
+                found |= {f"{package}={version}" for version in versions if version is not None}
+            known.append(KnownValues("version", sorted(found, key=str)[:limit]))
+        return known
 
     def fingerprints(self, *, project: str | None, limit: int) -> list[str]:
         """The fingerprints of the newest recommendations; `project` None: of any."""
@@ -167,6 +184,18 @@ class RecommendationRepository:
             statement = statement.where(RecommendationRow.project == project)
         found = self._session.scalars(statement.order_by(RecommendationRow.id.desc()).limit(10 * limit))
         return [name for name in dict.fromkeys(found) if name is not None][:limit]
+
+
+def _version_of(package: str) -> ColumnElement[str]:
+    version: ColumnElement[str] = RecommendationRow.environment[("versions", package)].as_string()
+    return version
+
+
+def _has_version(wanted: VersionFilter) -> ColumnElement[bool]:
+    """Whether a row was found with a version: `2.13` is `2.13.0+cpu` as well, and not `2.130`."""
+    version = _version_of(wanted.package)
+    longer = (version.startswith(f"{wanted.version}{sign}", autoescape=True) for sign in (".", "+"))
+    return or_(version == wanted.version, *longer)
 
 
 def _rank(row: type[RecommendationRow]) -> ColumnElement[int]:

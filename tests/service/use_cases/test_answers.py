@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +19,7 @@ from service.store.repositories import (
     RecommendationQuery,
     RecommendationRepository,
     StoredAnswer,
+    VersionFilter,
 )
 from service.store.session import Database
 from service.use_cases.answers import field_named, find_answers, values_elsewhere
@@ -131,6 +133,27 @@ def test_every_part_of_the_key_and_the_place_filter(database: Database) -> None:
         assert jobs_of(answers(database, workload="digits-mlp", **asked)) == expected, asked
 
 
+def test_answers_are_found_by_the_versions_they_were_found_with(database: Database) -> None:
+    identity = built_identity(specification())
+    found = importlib.metadata.version("torch")
+    major, minor, *_ = found.split(".")
+    job_id = finished_job(database, identity=identity)
+    finished_job(database)  # long ago: nothing says with which
+    for versions, expected in (
+        ({"torch": found}, [job_id]),
+        ({"torch": f"{major}.{minor}"}, [job_id]),
+        ({"torch": f"{major}.{minor}", "python": "3"}, [job_id]),
+        ({"torch": f"{major}.{minor}", "python": "2"}, []),
+        ({"torch": f"{major}.{minor}0"}, []),
+        ({"torch": f"{major}_{minor}"}, []),
+        ({"torch": found[:-1]}, []),
+        ({"shampoo-tuner's commit": "0000"}, []),
+        ({"nothing": "1"}, []),
+    ):
+        asked = [VersionFilter(package, version) for package, version in versions.items()]
+        assert jobs_of(answers(database, versions=asked)) == expected, versions
+
+
 def test_filters_that_leave_nothing_are_answered_with_the_values_there_are(database: Database) -> None:
     finished_job(database, identity=built_identity(specification()), model="my-gpt")
     submit(database, model="queued-yet")
@@ -145,6 +168,10 @@ def test_filters_that_leave_nothing_are_answered_with_the_values_there_are(datab
             ],
         ),
         ({"model": "queued-yet", "device": "cpu"}, [KnownValues("device", [])]),
+        (
+            {"versions": [VersionFilter("numpy", "0.1"), VersionFilter("nothing", "1")]},
+            [KnownValues("version", [f"numpy={importlib.metadata.version('numpy')}"])],
+        ),
     ):
         assert answers(database, **asked) == []
         with database.reading() as session:

@@ -117,6 +117,11 @@ def test_recommendations_are_asked_for_by_the_users_name_of_the_model(http: http
     ]
     nothing = http.get("/v1/recommendations", params={"model": "my-gpt", "device": "cuda"}).json()
     assert nothing == {"items": [], "elsewhere": [{"field": "device", "values": []}]}
+    nothing = http.get("/v1/recommendations", params={"version": ["torch=2.13.0+cpu", "a b's=1"]}).json()
+    assert nothing == {"items": [], "elsewhere": [{"field": "version", "values": []}]}
+    for version in ("torch", "=2", "torch=", 'a"=1', "a\\=1", "a=\0"):
+        refused = http.get("/v1/recommendations", params={"version": version})
+        assert (refused.status_code, refused.json()["errors"][0]["field"]) == (422, "version")
     unknown = http.get("/v1/recommendations", params={"model": "my-gtp"})
     assert unknown.status_code == 404
     assert unknown.json()["type"] == "urn:shampoo-tuner:problem:unknown-name"
