@@ -17,7 +17,7 @@ from service.evidence.caveats.setbacks import setback_caveats
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds
 from service.evidence.comparison.equal_spending import Pair, compare_at_equal_spending
-from service.evidence.comparison.missed_target import is_open
+from service.evidence.comparison.missed_target import has_no_share, is_open
 from service.evidence.comparison.reached import reached_baseline
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.lineage import caveat_of_lineage, lineage_of
@@ -175,6 +175,9 @@ def recommend(
     if baseline is not None and (evidence.has_few_trials or is_open(pairs, metric)):
         undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
         evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED, comparisons=undecided)
+    if has_no_share(pairs, metric):
+        without_share = [dataclasses.replace(each, improvement=None) for each in evidence.comparisons]
+        evidence = dataclasses.replace(evidence, improvement=None, comparisons=without_share, search_interval=None)
     spent_seconds = sum(trial.seconds for trial in trials)
     evidence = dataclasses.replace(
         evidence,

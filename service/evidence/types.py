@@ -317,7 +317,7 @@ class Evidence:
     """Relative difference that `verdict` calls equal."""
     improvement: float | None
     """Difference to the baseline's value as a share of it, positive if better, both at equal spending of `currency`;
-    None without one, or if it is 0."""
+    None without one, if it is 0, or if a compared trial missed the target whose time is the objective."""
     reached_baseline: ReachedBaseline | None
     """None: there is no baseline, or its value was never reached."""
     num_trials: dict[str, dict[str, int]]

@@ -260,7 +260,7 @@ def _failures(config: ConfirmedConfig) -> list[str]:
 def _differences(evidence: Evidence, result: ConfirmationResult) -> Differences | None:
     found, interval = differences_of(result, evidence.direction), result.improvement
     baseline = result.baseline
-    if not found or interval is None or baseline is None or not baseline.mean:
+    if not found or interval is None or baseline is None or not baseline.mean or evidence.improvement is None:
         return None
     compared = next(iter(evidence.comparisons), None)
     if compared is not None and (compared.value, compared.baseline_value) != (evidence.best.value, baseline.mean):

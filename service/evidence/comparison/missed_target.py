@@ -16,6 +16,11 @@ def is_open(pairs: Sequence[Pair], metric: str) -> bool:
     return metric in TIMES_TO_TARGET and any(all(has_missed(trial) for trial in pair) for pair in pairs)
 
 
+def has_no_share(pairs: Sequence[Pair], metric: str) -> bool:
+    """True if a compared trial missed the target: a share of its value, which is no time, says nothing."""
+    return metric in TIMES_TO_TARGET and any(has_missed(trial) for pair in pairs for trial in pair)
+
+
 def has_missed(trial: FinishedTrial) -> bool:
     """True if the trial ended without having reached its target."""
     return bool(trial.curve) and trial.curve[-1][2].get("target_reached") == 0.0

@@ -52,6 +52,7 @@ SEARCH_VALUES = "By the values of the search, each the luckiest of its side: the
 NOT_CONFIRMED = "Nothing was trained again with new seeds, so by how much is not known."
 ONLY_SEEDS = "That covers the luck of seeds, not that of a search: another one as short may find other configs."
 BOTH_MISSED = "Which of them would have reached it sooner is not known."
+NO_SHARE = "A training that missed the target has no time to it: by how much one is sooner is not known."
 NOT_WORTH_IT = "Not worth it for this model"
 PLUS_MINUS = "± is the standard deviation over these seeds (of the sample, not an interval of the mean)."
 
@@ -146,6 +147,8 @@ def _compared(evidence: Evidence, baseline: Winner) -> Answer:
     result = evidence.confirmation
     interval = None if result is None else result.improvement
     detail = SEARCH_VALUES if result is None or interval is None else _interval_words(evidence, result, interval)
+    if interval is not None and evidence.improvement is None:
+        detail = NO_SHARE
     at_equal = AT_EQUAL[evidence.currency]
     compared = next(iter(evidence.comparisons), None)
     if compared is not None and compared.value is None:

@@ -97,9 +97,13 @@ def test_differences_are_drawn_around_zero_where_whole_trials_are_compared() -> 
     assert "0%" in [tick.label for tick in differences.ticks]
     evidence = _evidence()
     earlier = dataclasses.replace(evidence.comparisons[0], value=0.35)  # at equal spending, not in the end
-    found = confirmation_of(dataclasses.replace(evidence, comparisons=[earlier]))
-    assert found is not None
-    assert found.differences is None
+    for changed in (
+        dataclasses.replace(evidence, comparisons=[earlier]),
+        dataclasses.replace(evidence, improvement=None),  # a target was missed: there are no shares
+    ):
+        found = confirmation_of(changed)
+        assert found is not None
+        assert found.differences is None
 
 
 @pytest.mark.parametrize("values", [[0.5], [-3.0, -3.0], [0.0], [1e-9, 1e9], [-1.0, 5.0], [0.0765, 0.0767]])

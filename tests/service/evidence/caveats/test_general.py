@@ -11,7 +11,7 @@ from search_spaces import SearchSpace, preset
 from service.domain import Direction, Objective, Phase
 from service.evidence.caveats import general
 from service.evidence.finished_trial import FinishedTrial
-from service.evidence.in_words.words import answer_of
+from service.evidence.in_words.words import answer_of, currency_lines
 from service.evidence.recommend import recommend
 from service.evidence.types import MIN_TRIED, Verdict
 from tests.support.service.confirmed import METRIC, finished_trial
@@ -94,6 +94,9 @@ def test_a_target_that_was_missed_is_told_and_by_both_leaves_open_who_is_sooner(
     assert answer is not None
     assert (answer.headline == "Undecided: Shampoo and AdamW both missed the target") == (verdict is Verdict.UNDECIDED)
     assert len(evidence.verdict_caveats) == num_told
+    assert (evidence.improvement is None) == (num_told > 0)
+    told = " ".join([answer.headline, answer.detail, *currency_lines(evidence)])
+    assert ("%" in told) == (num_seeds > 0 and num_told == 0)
     if num_told:
         how_often = f"missed the target in {num_seeds or 1} of {num_seeds or 1} training"
         assert how_often in evidence.verdict_caveats[0]
