@@ -150,9 +150,12 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--searches", type=names, default=["random", "tpe", "auto"], help=", ".join(SEARCHES))
     parser.add_argument("--trials", type=names, default=[str(size.num_trials) for size in SIZES], help="8,16,32")
-    parser.add_argument("--jobs", type=int, default=20, help="of each landscape, search and size (default: 20)")
+    parser.add_argument("--jobs", type=int, default=20, help="of each landscape, search and size, 2 at least (20)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
-    return parser.parse_args(arguments)
+    given = parser.parse_args(arguments)
+    if given.jobs < 2:
+        parser.error(f"--jobs must be 2 or more, for each is compared with the others, got {given.jobs}")
+    return given
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -41,6 +41,12 @@ def test_coverage_and_calibration_count() -> None:
     assert calibration([(0.1, False), (0.1, True), (1.0, True)]) == [(0.1, 0.5, 2), (1.0, 1.0, 1)]
 
 
+def test_a_single_job_which_no_other_one_repeats_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        recommendation_regret.main(["--tables", "", "--jobs", "1"])
+    assert "--jobs must be 2 or more" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_the_benchmark_prints_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
     recommendation_regret.main(["--tables", "digits-mlp", "--searches", "random", "--trials", "8", "--jobs", "3"])
