@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, answer, client_at, written_file
-from service.cli.writing import write_whole
+from service.cli.writing import cleaning_up, naming, write_whole
 from service.evidence.in_words.wording import counted
 
 STDOUT = Path("-")
@@ -49,7 +49,8 @@ def export(
             from service.client.export import export_directory
 
             directory = output or Path(f"{job}-{output_format}")
-            num_trials = export_directory(client, job, output_format, directory)
+            with cleaning_up(), naming(directory):
+                num_trials = export_directory(client, job, output_format, directory)
             made = {"job_id": job, "path": str(directory), "num_trials": num_trials}
             answer(made, f"{counted(num_trials, 'trial')} of job {job} are in {directory}", as_json=as_json)
             return

@@ -36,13 +36,24 @@ def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
     part = target.with_name(f"{target.name}.part")
     with cleaning_up():
         try:
-            with part.open("wb") as file:
+            with naming(path), part.open("wb") as file:
                 file.writelines(pieces)
             if target.exists():
                 shutil.copymode(target, part)
             part.replace(target)
         finally:
             part.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Has an error of the system say which file it is about, where it does not, as when a disk is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
 
 
 @contextmanager

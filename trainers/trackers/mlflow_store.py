@@ -23,6 +23,7 @@ from trainers.trackers.protocol import RunEnd, TrackedTrial
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of each table that it makes
 
+STORE_FILE = "mlflow.db"
 AT_ONCE = 1000
 """Metrics that MLflow takes in one batch."""
 PARAMETERS_AT_ONCE = 100
@@ -32,7 +33,7 @@ _STATUS: Mapping[RunEnd, str] = {"completed": "FINISHED", "failed": "FAILED", "s
 
 def store_in(directory: Path) -> str:
     """The URI of the store in a directory: that of `mlflow ui --backend-store-uri URI`."""
-    return f"sqlite:///{directory.resolve() / 'mlflow.db'}"
+    return f"sqlite:///{directory.resolve() / STORE_FILE}"
 
 
 class MlflowStore:
