@@ -59,6 +59,8 @@ class _Held:
 
     lease: TrialLease
     num_steps: int
+    is_heard: bool
+    """Whether the client has said anything to this run."""
 
 
 class Serving:
@@ -121,7 +123,7 @@ class Serving:
                 self._ready.append(order)
                 continue
             lease.expires_at = now if lease.is_released else now + self._lease_time
-            self._held[order.number] = _Held(lease, order.config.num_steps)
+            self._held[order.number] = _Held(lease, order.config.num_steps, is_heard=False)
             self._journal.keep(partial(self._start, number=order.number, now=now))
         for number in leases:  # of trials that have ended, or that this run pauses
             self._journal.keep(partial(self._end_lease, number=number))
@@ -216,7 +218,7 @@ class Serving:
         self._journal.keep(partial(self._put_lease, lease=lease))
         self._reply(request_id, RunAnswer(trial=suggested), now)
         self._journal.flush()
-        self._held[order.number] = _Held(lease, order.config.num_steps)
+        self._held[order.number] = _Held(lease, order.config.num_steps, is_heard=True)
         return True
 
     def _next(self) -> TrialOrder | None:
@@ -242,6 +244,7 @@ class Serving:
             why = "the lease has ended: nothing came for too long, or the trial was ended by others"
             self._reply(request_id, RunAnswer(decision=ExternalDecision.STOP, why=why), now)
             return
+        held.is_heard = True
         up_to, end = self._measure(number, held, report, reported_at=request.created_at)
         if end is None and isinstance(report, End):
             end = self._end_of(number, held, report)
@@ -330,6 +333,10 @@ class Serving:
         for number, held in list(self._held.items()):
             if held.lease.is_released:
                 detail = "its client left when the job was paused; another one may go on"
+                self._end(number, self._back_in_queue(number, detail))
+            elif held.lease.expires_at < now and not held.is_heard:
+                # It may have left when it was told to pause, by a question that changes nothing.
+                detail = "its client has said nothing since the job went on; another one may go on"
                 self._end(number, self._back_in_queue(number, detail))
             elif held.lease.expires_at < now:
                 who = held.lease.client or "its client"

@@ -77,6 +77,24 @@ def test_a_client_that_has_lost_its_trial_does_not_release_it_for_another(sqlite
     assert (world.trial(0).step, world.trial(0).runs) == (4, 3)
 
 
+def test_a_client_that_left_as_it_asked_and_was_told_of_a_pause_costs_its_trial_no_loss(world: World) -> None:
+    trial = world.suggest()
+    world.report(trial, 2)
+    with world.database.writing() as session:
+        pause_job(session, world.job, now=world.clock())
+    assert world.decision(trial) == "pause"
+    world.run.end()
+    with world.database.writing() as session:
+        resume_job(session, world.job, now=world.clock())
+    world.restart()
+    world.run.turn()
+    for losses in (0, 1):
+        world.clock.advance(61)
+        world.run.turn()
+        assert (world.trial(0).state, world.trial(0).step, world.trial(0).losses) == (TrialState.QUEUED, 2, losses)
+        assert world.suggest()["number"] == 0
+
+
 @pytest.mark.parametrize(
     ("pruner", "steps"),
     [
