@@ -13,7 +13,7 @@ from service.cli.writing import write_whole
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from service.imports.found import LeftOut
+    from service.imports.found import Imported, LeftOut
 
 app = typer.Typer()
 
@@ -96,9 +96,17 @@ def import_trials(
     answer(
         made,
         f"{output}: of {len(found.trials)} trials {len(result.pinned)} are pinned and {len(trials)} imported; "
-        f"{result.num_unfit} do not fit the search space{_left_out(found.left_out, space.optimizer)}",
+        f"{result.num_unfit} do not fit the search space{_left_out(found.left_out, space.optimizer)}"
+        f"{_why_none(result)}",
         as_json=as_json,
     )
+
+
+def _why_none(result: Imported) -> str:
+    """The words for why samplers learn from none of the trials, where that is so for want of parameters."""
+    if result.trials or not result.pinned or not result.unsaid:
+        return ""
+    return f"; imported are those that say all parameters, and none says {', '.join(result.unsaid)}"
 
 
 def _left_out(numbers: Mapping[LeftOut, int], optimizer: str) -> str:

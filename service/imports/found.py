@@ -73,6 +73,8 @@ class Imported:
     """Those that say all of the space's parameters, the best first."""
     num_unfit: int
     """Of those found: they say nothing of the space, or values that it does not have."""
+    unsaid: Sequence[str]
+    """The space's parameters without a condition that none of those which fit says."""
 
 
 def check_direction(found: Found, objective: Objective, metrics: Mapping[str, str]) -> None:
@@ -112,17 +114,20 @@ def fitted(
     pinned: list[dict[str, Any]] = []
     trials: list[ImportedTrial] = []
     names, num_unfit = names_there(space, renamed), 0
+    said: set[str] = set()
     for trial in sorted(found, key=lambda trial: sign * trial.value):
         given = _of_space(trial, names)
         whole = _whole(given, space)
         if whole is None:
             num_unfit += 1
             continue
+        said.update(given)
         if len(pinned) < num_pinned and given not in pinned:
             pinned.append(given)
         if whole == given and len(trials) < MAX_IMPORTED:
             trials.append(ImportedTrial(source=trial.source, number=trial.number, parameters=whole, value=trial.value))
-    return Imported(pinned, trials, num_unfit)
+    unsaid = [each.name for each in space.parameters if each.name not in said and not each.when]
+    return Imported(pinned, trials, num_unfit, unsaid)
 
 
 def names_there(space: SearchSpace, renamed: Mapping[str, str]) -> dict[str, list[str]]:

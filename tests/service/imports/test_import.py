@@ -80,6 +80,13 @@ def test_a_table_of_wandb_or_anybody_is_imported(tmp_path: Path) -> None:
     assert "has no column 'value' (it has: Name, config.lr, wd, val/loss)" in refused.output
 
 
+def test_a_table_of_which_samplers_learn_nothing_says_which_parameters_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "table.csv").write_text("lr,value\n0.1,0.5\n0.01,0.3\n")
+    found, told = imported(tmp_path, str(tmp_path / "table.csv"))
+    assert (len(found["pinned"]), found["imported"]) == (2, [])
+    assert told.strip().endswith("; imported are those that say all parameters, and none says weight_decay")
+
+
 def test_the_best_of_one_objective_are_pinned_in_a_job_of_several(tmp_path: Path) -> None:
     (tmp_path / "table.csv").write_text("lr,weight_decay,value\n0.1,0.2,0.5\n0.01,0.1,0.3\n")
     objectives = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}]
