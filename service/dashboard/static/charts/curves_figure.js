@@ -71,7 +71,8 @@ export function groupsDrawn({ groups, curves }) {
  */
 export function curvesFigure(known, { scale, hidden, picked }) {
   const over = TITLES[known.over];
-  const shown = [...known.curves.values()].filter((curve) => !hidden.has(curve.group.key));
+  const left = [...known.curves.values()].filter((curve) => !hidden.has(curve.group.key));
+  const shown = left.some((curve) => lastFinite(curve) >= 0) ? left : []; // without a point Plotly makes up its axes
   const data = [];
   const isFaded = picked !== null && shown.some((curve) => curve.number === picked);
   for (const group of groupsDrawn(known)) {

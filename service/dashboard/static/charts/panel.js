@@ -100,6 +100,7 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
     if (!found) return;
     const { data, layout, bars } = found;
     element.classList.toggle("nothing", data.length === 0);
+    element.classList.toggle("put-away", data.length === 0 && groups().some((group) => hidden.has(group.key)));
     part("scale")?.setAttribute("aria-pressed", String(layout.yaxis.type === "log"));
     if (part("note")) part("note").textContent = note();
     drawLegend();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import UTC, datetime, timedelta
 
@@ -15,6 +16,7 @@ from tests.service.dashboard.conftest import (
     wait_for_drawn,
     wait_for_traces,
 )
+from tests.support.service.scenarios import measure
 from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -251,3 +253,25 @@ def test_a_trial_stands_out_in_table_and_chart_whose_button_is_pressed_or_curve_
     page.mouse.click(x - 1, y)
     expect(page.get_by_role("button", name="Trial 13: highlight its curve")).to_have_attribute("aria-pressed", "true")
     expect(page.locator("#trial-13")).to_be_in_viewport()
+
+
+def test_a_chart_without_a_point_has_words_and_no_axes(page: Page, sqlite_database: Database) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(minutes=1))
+    story.begin(0)
+    measure(sqlite_database, story.lease, 0, 10, math.nan, now=story.later(1))
+    open_page(page, story)
+    section = page.locator("section", has=page.locator("#learning-curves"))
+    shampoo = section.get_by_role("button", name="Shampoo", exact=True)
+    expect(shampoo).to_be_visible()
+    told = "getComputedStyle(document.getElementById('learning-curves'), '::after').content"
+    assert page.evaluate(told) == '"No data yet"'
+    expect(page.locator("#learning-curves .plot-container")).to_be_hidden()
+    story.run(1)
+    wait_for_drawn(page, "learning-curves", {0, 1})
+    shampoo.click()
+    wait_for(page, f"() => {told} === '\"All that has points is put away: the buttons above bring it back\"'")
+    story.finish()
+    expect(page.locator("#stream")).to_be_hidden()
+    assert page.evaluate(told).startswith('"All that has points is put away')
+    shampoo.click()
+    expect(page.locator("#learning-curves .plot-container")).to_be_visible()
