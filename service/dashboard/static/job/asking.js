@@ -1,6 +1,6 @@
 // Requests to the API about this page's job, and what it refuses.
 
-import { request, SessionEnded } from "../shared/session.js";
+import { refusal, request, SessionEnded } from "../shared/session.js";
 
 export const api = `/v1/jobs/${encodeURIComponent(document.getElementById("job").dataset.jobId)}`;
 
@@ -21,9 +21,6 @@ export async function send(method, path, failure, body) {
   const response = await request(api + path, options).catch((error) => {
     throw error instanceof SessionEnded ? new Error(`${failure}: ${error.message}`) : error;
   });
-  if (!response.ok) {
-    const answer = await response.json().catch(() => ({}));
-    throw new Error(`${failure}: ${answer.detail ?? answer.title ?? response.status}`);
-  }
+  if (!response.ok) throw new Error(`${failure}: ${await refusal(response)}`);
   return response;
 }

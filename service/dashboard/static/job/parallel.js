@@ -5,7 +5,7 @@ import { chosen, choose } from "../shared/address.js";
 import { brushes, drawAxes } from "./parallel_axes.js";
 import { colourOf, drawFront, drawLines, nearest, palette } from "./parallel_lines.js";
 import { choiceScale, choiceText, numberScale, short } from "./parallel_scale.js";
-import { request } from "../shared/session.js";
+import { refusal, request } from "../shared/session.js";
 
 const MIN_GAP = 92;
 const SIDE = 62;
@@ -40,7 +40,7 @@ export function parallel(picking, filters) {
 
   async function read(first) {
     const response = await request(`${path}?first=${first}`, { headers: { Accept: "application/json" } });
-    if (!response.ok) throw new Error(`The parallel coordinates could not be read: ${response.status}`);
+    if (!response.ok) throw new Error(`The parallel coordinates could not be read: ${await refusal(response)}`);
     return response.json();
   }
 

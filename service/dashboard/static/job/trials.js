@@ -5,7 +5,7 @@
 
 import { chosenPairs, choosePairs } from "../shared/address.js";
 import { patch } from "../shared/patch.js";
-import { request } from "../shared/session.js";
+import { refusal, request } from "../shared/session.js";
 import { FILTERS } from "./trial_filters.js";
 
 const NAMES = [...FILTERS, "order_by", "page"];
@@ -60,10 +60,7 @@ export function trials(picking, filters) {
     if (known.url === url) headers["If-None-Match"] = known.tag;
     const response = await request(url, { headers, cache: "no-store" });
     if (response.status === 304) return null;
-    if (!response.ok) {
-      const answer = await response.json().catch(() => ({}));
-      throw new Error(answer.detail ?? answer.title ?? `The trials could not be read: ${response.status}`);
-    }
+    if (!response.ok) throw new Error(`The trials could not be read: ${await refusal(response)}`);
     const page = new DOMParser().parseFromString(`<div>${await response.text()}</div>`, "text/html");
     return { url, tag: response.headers.get("ETag") ?? "", content: page.body.firstElementChild };
   }

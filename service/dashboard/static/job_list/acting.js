@@ -1,7 +1,7 @@
 // What is done to many jobs at once: after a question, told with what was refused, and undone where that is possible.
 
 import { openDialog } from "../shared/dialogs.js";
-import { request, SessionEnded } from "../shared/session.js";
+import { refusal, request } from "../shared/session.js";
 import { chooseNone, chosenJobs, focusList } from "./choosing.js";
 
 /** `undo`: the action that takes it back; `isIdle(job)`: it changed nothing of a job as that was when it was chosen, so
@@ -24,8 +24,8 @@ let asked = null; // what the dialog names, whatever has become of the choices s
 async function send(address, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};
   const response = await request(address, { method: "POST", headers, body: body && JSON.stringify(body) });
-  const answer = await response.json().catch(() => ({}));
-  return { ok: response.ok, answer, problem: answer.detail ?? answer.title ?? `The service answered ${response.status}.` };
+  if (!response.ok) throw new Error(await refusal(response));
+  return response.json();
 }
 
 /** What became of each job: why it was refused, or null. */
@@ -33,13 +33,13 @@ async function outcomes(action, jobs) {
   if (!AT_ONCE.includes(action)) {
     const refused = [];
     for (const { id } of jobs) {
-      const { ok, problem } = await send(`/v1/jobs/${encodeURIComponent(id)}/${action}`);
-      refused.push(ok ? null : problem);
+      const address = `/v1/jobs/${encodeURIComponent(id)}/${action}`;
+      refused.push(await send(address).then(() => null, (error) => error.message)); // others may have been done
     }
     return refused;
   }
-  const { ok, answer, problem } = await send(`/v1/jobs:${action}`, { job_ids: jobs.map(({ id }) => id) });
-  return ok ? answer.items.map((item) => item.problem?.detail ?? null) : jobs.map(() => problem);
+  const { items } = await send(`/v1/jobs:${action}`, { job_ids: jobs.map(({ id }) => id) });
+  return items.map((item) => item.problem?.detail ?? null);
 }
 
 function items(texts) {
@@ -69,8 +69,7 @@ async function act(action, jobs, shown) {
   try {
     tell(action, jobs, await outcomes(action, jobs), shown);
   } catch (error) {
-    const why = error instanceof SessionEnded ? error.message : "the service does not answer";
-    tell(action, jobs, jobs.map(() => why), shown);
+    tell(action, jobs, jobs.map(() => error.message), shown);
   }
   // What was done is told where the keyboard was: the bar goes away, and "Undo" may.
   const isHere = bar.contains(document.activeElement) || note.contains(document.activeElement);

@@ -1,6 +1,6 @@
 // The checkpoints of a trial that goes on, each file of them to be downloaded.
 
-import { request } from "../shared/session.js";
+import { refusal, request } from "../shared/session.js";
 
 const mebibytes = (bytes) => `${(bytes / 2 ** 20).toPrecision(3)} MiB`;
 
@@ -27,7 +27,7 @@ export function checkpoints(url) {
     async load() {
       if (note.dataset.final === "true") return list.replaceChildren();
       const response = await request(url);
-      if (!response.ok) throw new Error(`The checkpoints cannot be listed: ${response.status}`);
+      if (!response.ok) throw new Error(`The checkpoints cannot be listed: ${await refusal(response)}`);
       const { items } = await response.json();
       list.replaceChildren(...items.map((checkpoint) => entry(checkpoint, url)));
     },

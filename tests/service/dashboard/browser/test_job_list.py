@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from service.domain import JobState
 from service.store.repositories import JobRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import wait_until_live
+from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.support.service.pages.accessible import assert_accessible
 from tests.support.service.stories.jobs import Story, submit_digits
 
@@ -133,3 +133,34 @@ def test_the_last_column_is_in_sight_at_1280_pixels(page: Page, confirmed: Story
     expect(page.locator(f"#{confirmed.job_id}")).to_contain_text("±")
     region = page.get_by_role("region", name="Jobs", exact=True)
     assert region.evaluate("(region) => region.scrollWidth <= region.clientWidth")
+
+
+@pytest.mark.usefixtures("address")
+def test_what_many_jobs_or_their_trials_are_refused_is_told_in_the_same_words(
+    lenient_page: Page, finished: Story, sqlite_database: Database
+) -> None:
+    page = lenient_page
+    newer = submit_digits(sqlite_database, now=datetime.now(UTC), name="newer")
+    done = page.locator("#done")
+
+    def ask(verb: str) -> None:
+        page.get_by_label("Choose all jobs of this page").check()
+        page.get_by_role("region", name="Chosen jobs").get_by_role("button", name=verb).click()
+        page.get_by_role("dialog", name=f"{verb} these 2 jobs?").get_by_role("button", name=verb).click()
+
+    page.goto("/")
+    page.route("**/v1/jobs:pause", lambda route: route.fulfill(status=503, body="<h1>no JSON</h1>"))
+    ask("Pause")
+    why = "the service answered 503"
+    expect(done.get_by_role("listitem")).to_have_text([f"newer: {why}", f"digits, first look: {why}"])
+    page.route(f"**/v1/jobs/{finished.job_id}/archive", lambda route: route.abort())
+    ask("Archive")
+    expect(done).to_contain_text("Archived: 1 job; refused: 1.")
+    why = "The service does not answer: what was asked for may have been done, or not."
+    expect(done.get_by_role("listitem")).to_have_text([f"digits, first look: {why}"])
+    expect(page.locator(f"#{newer}")).to_have_count(0)
+
+    open_page(page, finished)
+    page.route("**/trials?**", lambda route: route.fulfill(status=503, body="<h1>no JSON</h1>"))
+    page.get_by_role("button", name="Step").click()
+    expect(page.locator("#trials-problem")).to_have_text("The trials could not be read: the service answered 503")
