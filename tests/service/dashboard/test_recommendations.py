@@ -188,7 +188,9 @@ def test_a_person_finds_a_recommendation_reads_its_evidence_and_takes_it_away(
     expect(page).to_have_url(re.compile(_id_of(sqlite_database, new.job_id) + "$"))
     expect(page.locator(".superseded")).to_have_count(0)
     expect(page.get_by_role("region", name="Confirmation", exact=True)).to_contain_text("#8 Shampoo")
-    expect(page.get_by_role("region", name="History")).to_contain_text("3 days ago")
+    history = page.get_by_role("region", name="History").locator(".scroll")
+    expect(history).to_contain_text("3 days ago")
+    assert history.evaluate("(scrolled) => scrolled.scrollWidth <= scrolled.clientWidth")
     assert old.job_id != new.job_id
 
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
