@@ -48,10 +48,11 @@ async def _job_query(
     return JobQuery(
         states=state,
         sees=caller.sees,
-        project=project,
-        owner=owner,
-        workload=workload,
-        model=model,
+        # Empty is how a form sends a field that nobody has filled in.
+        project=project or None,
+        owner=owner or None,
+        workload=workload or None,
+        model=model or None,
         tags=[_tag(given) for given in tag if given],
         text=text or None,
         created_after=created_after,

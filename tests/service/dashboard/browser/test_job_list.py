@@ -164,3 +164,19 @@ def test_what_many_jobs_or_their_trials_are_refused_is_told_in_the_same_words(
     page.route("**/trials?**", lambda route: route.fulfill(status=503, body="<h1>no JSON</h1>"))
     page.get_by_role("button", name="Step").click()
     expect(page.locator("#trials-problem")).to_have_text("The trials could not be read: the service answered 503")
+
+
+@pytest.mark.usefixtures("finished")
+def test_the_form_finds_jobs_by_one_of_its_fields_alone(page: Page, sqlite_database: Database) -> None:
+    submit_digits(sqlite_database, now=datetime.now(UTC), name="of a model", model="my-mlp")
+    names = page.locator("table.jobs .name")
+    for field, asked, found in (
+        ("Text in name or notes", "FIRST look", "digits, first look"),
+        ("Model", "my-mlp", "of a model"),
+        ("Tag", "team=vision", "digits, first look"),
+    ):
+        page.goto("/")
+        page.get_by_label(field, exact=True).fill(asked)
+        page.keyboard.press("Enter")
+        expect(names).to_have_text([found])
+        expect(page.get_by_label(field, exact=True)).to_have_value(asked)
