@@ -24,8 +24,9 @@ from service.dashboard.job_list.address import ListAddress
 from service.dashboard.job_list.view import ORDERS, job_row
 from service.dashboard.rendering import page
 from service.domain import JobState
+from service.errors import InvalidInput
 from service.store.models import Job
-from service.store.repositories import JobListRepository, JobOrder, JobQuery
+from service.store.repositories import JobListRepository, JobOrder, JobQuery, Place
 from service.store.session import Session
 from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
@@ -84,13 +85,22 @@ def _page(
     repository, limit = JobListRepository(session), JOBS_PER_PAGE + 1
     kind, value = _kind(order), SORTED_BY[order]
     if before is not None:
-        found = repository.page_before(query, order=order, before=decode_place(kind, before, value), limit=limit)
+        end = _place("before", kind, before, value)
+        found = repository.page_before(query, order=order, before=end, limit=limit)
         if len(found) == limit:
             return found[1:], True, True
         after = None  # the first page, whole
-    place = None if after is None else decode_place(kind, after, value)
+    place = None if after is None else _place("after", kind, after, value)
     found = repository.page(query, order=order, after=place, limit=limit)
     return found[:JOBS_PER_PAGE], after is not None and bool(found), len(found) == limit
+
+
+def _place(name: str, kind: str, token: str, value_type: type) -> Place:
+    """The place that a parameter of the address holds. Raises: InvalidInput: of this name, which is not the API's."""
+    try:
+        return decode_place(kind, token, value_type)
+    except InvalidInput as error:
+        raise InvalidInput(name, error.message) from None
 
 
 def _kind(order: JobOrder) -> str:

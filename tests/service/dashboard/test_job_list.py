@@ -88,7 +88,9 @@ def test_pages_lead_forth_and_back(address: str, sqlite_database: Database) -> N
     assert shown(follow(back, "prev")) == ids[:25]
     assert 'rel="prev"' not in follow(back, "prev")
     for wrong in ("after=x", "before=x", "order_by=best"):
-        assert get(f"{address}/?{wrong}").status_code == 422
+        refused = get(f"{address}/?{wrong}", headers={"Accept": "text/html"})
+        assert refused.status_code == 422
+        assert f"<code>{wrong.partition('=')[0]}</code>" in refused.text
 
 
 def test_a_row_says_how_the_search_compares_as_the_jobs_page_does(address: str, sqlite_database: Database) -> None:

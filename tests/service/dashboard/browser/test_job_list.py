@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -164,6 +165,16 @@ def test_what_many_jobs_or_their_trials_are_refused_is_told_in_the_same_words(
     page.route("**/trials?**", lambda route: route.fulfill(status=503, body="<h1>no JSON</h1>"))
     page.get_by_role("button", name="Step").click()
     expect(page.locator("#trials-problem")).to_have_text("The trials could not be read: the service answered 503")
+
+
+@pytest.mark.usefixtures("finished")
+def test_a_tag_without_a_name_is_refused_in_the_form(page: Page) -> None:
+    page.goto("/?state=succeeded")
+    tag = page.get_by_label("Tag", exact=True)
+    tag.fill("=vision")
+    page.get_by_role("button", name="Find").click()
+    assert tag.evaluate("(tag) => tag.validity.patternMismatch")
+    expect(page).to_have_url(re.compile(r"/\?state=succeeded$"))
 
 
 @pytest.mark.usefixtures("finished")
