@@ -272,3 +272,19 @@ def test_a_jobs_page_leads_to_its_comparison(page: Page, confirmed: Story) -> No
     page.get_by_role("link", name="Compare").click()
     expect(page.locator(".chosen li")).to_have_count(1)
     expect(page).to_have_url(re.compile(rf"/compare\?jobs={confirmed.job_id}$"))
+
+
+def test_jobs_without_a_completed_trial_say_whether_one_may_come(page: Page, sqlite_database: Database) -> None:
+    over, running = (Story(sqlite_database, now=datetime.now(UTC), name=name) for name in ("over", "running"))
+    over.finish()
+    page.goto(f"/compare?jobs={over.job_id},{running.job_id}")
+    told = "getComputedStyle(document.getElementById('best-so-far'), '::after').content"
+    wait_for(page, f"() => {told} === '\"No data yet\"'")
+    expect(_row(page.get_by_role("region", name="What they found").last, "To take away")).to_contain_text("none yet")
+    configs = page.locator("section", has=page.get_by_role("heading", name="Best configs"))
+    expect(configs).to_contain_text("None has a completed trial yet.")
+    expect(configs).not_to_contain_text("differ")
+    wait_until_live(page)
+    running.finish()
+    expect(configs).to_contain_text("None has a completed trial.")
+    wait_for(page, f"() => {told} === '\"No trial completed\"'")

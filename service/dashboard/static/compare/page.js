@@ -41,7 +41,9 @@ keepTimes();
 const compared = document.getElementById("compared");
 if (compared && compared.dataset.over !== "true") {
   follow("/v1/events", async () => {
-    patchLive(await fetchPage());
+    const next = await fetchPage();
+    patchLive(next);
+    if (plot) plot.dataset.nothing = next.getElementById(plot.id).dataset.nothing;
     await drawn?.load();
     return compared.dataset.over !== "true";
   });
