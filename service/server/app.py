@@ -31,7 +31,6 @@ from service.api.routers import access, admin, catalogue, code, health, metrics,
 from service.api.routers.of_jobs import export, insights, job_health, jobs, kept_jobs, plots, weights
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
 from service.clock import Clock, utc_now
-from service.code.archive import MAX_SENT_BYTES
 from service.dashboard import error_pages, routes
 from service.dashboard.assets import static_mounts
 from service.dashboard.rendering import CONTENT_SECURITY_POLICY, HEADERS
@@ -39,7 +38,7 @@ from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
 from service.monitoring.metrics import Metrics
 from service.monitoring.request_ids import RequestIds
-from service.server.body_limit import BODY_SECONDS, BodyLimit, Limit
+from service.server.body_limit import BODY_SECONDS, LARGER_BODIES, BodyLimit, Limit
 from service.server.guard import Guard
 from service.server.head import Head
 from service.server.origin_check import OriginCheck
@@ -69,8 +68,6 @@ TAGS = [
 ]
 """Of the operations; a test holds them against those that operations have."""
 SERVERS = [{"url": "/", "description": "This service."}]
-LARGER_BODIES = {code.PATH: Limit(MAX_SENT_BYTES, 120.0)}
-"""Limits of the requests that send files."""
 SWAGGER_PATH = "/vendor/swagger-ui"
 MAX_STREAMS = 500
 """Of events at once, of an API process: half of the connections that it accepts. Each reads every event from SQL."""

@@ -11,6 +11,8 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.api.problems import BodyTooLarge, BodyTooSlow, too_large
+from service.api.routers import code
+from service.code.archive import MAX_SENT_BYTES
 
 BODY_SECONDS = 20.0
 """From a request's headers to the last byte of its body."""
@@ -23,6 +25,10 @@ class Limit:
     max_bytes: int
     max_seconds: float
     """From the headers to its last byte."""
+
+
+LARGER_BODIES = {code.PATH: Limit(MAX_SENT_BYTES, 120.0)}
+"""Limits of the requests that send files."""
 
 
 class BodyLimit:

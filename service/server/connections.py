@@ -1,7 +1,7 @@
 """The connections of the HTTP server: how many there are, and how long one may take to say what it wants.
 
 Uvicorn closes a connection that is silent between two requests. It waits for ever for one that has begun a request and
-goes on a byte at a time, or not at all.
+goes on a byte at a time, or not at all, and for one that does not take its answer.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from uvicorn.server import ServerState
 
 from service.api.problems import malformed_http
 from service.hosts import address_of_peer
-from service.server.body_limit import BODY_SECONDS
+from service.server.body_limit import BODY_SECONDS, LARGER_BODIES
 
 HEADER_SECONDS = 15.0
 """From the moment a request may begin, that is from the connection on or the answer before, to its last header."""
 GRACE_SECONDS = 5.0
 """Beyond the time of a body, which is answered; then the connection is closed, as that of an answered request whose
 body does not end."""
+UNREAD_SECONDS = 60.0
+"""In which a client takes something of an answer that is waiting for it."""
 MOST_CONNECTIONS = 1000
 SPARE_FILES = 100
 """File descriptors that are left for the database and processes."""
@@ -55,6 +57,8 @@ class PatientProtocol(H11Protocol):
         self._server_state = server_state
         self._awaited: tuple[object, object] | None = None
         self._deadline: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+        self._num_unread = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
         super().connection_made(transport)
@@ -75,9 +79,19 @@ class PatientProtocol(H11Protocol):
         super().on_response_complete()
         self._watch()
 
+    def pause_writing(self) -> None:
+        """Called by the transport, as soon as much of an answer is waiting for the client."""
+        super().pause_writing()
+        self._await_reader()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_awaiting_reader()
+
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_watching()
+        self._stop_awaiting_reader()
 
     def send_400_response(self, msg: str) -> None:
         """Answers what is no HTTP; where an answer has begun, the connection just ends."""
@@ -97,22 +111,24 @@ class PatientProtocol(H11Protocol):
         return isinstance(self._server_state, PatientServerState) and self._server_state.is_stopping
 
     def _make_room(self) -> bool:
-        """Closes the connection that has waited longest for a request; False: on each of them one goes on.
+        """Closes the connection that has waited longest for a request, or else has been longest at its body, or else
+        has longest not read its answer; False: on each of them one goes on.
 
-        Else whoever opens as many as are accepted, and says nothing, would keep everybody out.
+        Else whoever opens as many as are accepted, and says or reads nothing, would keep everybody out.
         """
-        waiting = [
-            (one._deadline.when(), one)
-            for one in self.connections
-            if isinstance(one, PatientProtocol) and one._deadline is not None and one.conn.their_state is h11.IDLE
-        ]
-        if not waiting:
-            return False
-        _, longest = min(waiting, key=lambda found: found[0])
-        longest._stop_watching()
-        longest.transport.abort()
-        self.connections.discard(longest)  # now, not in the loop's next turn: others may be accepted in this one
-        return True
+        others = [one for one in self.connections if isinstance(one, PatientProtocol) and one is not self]
+        idle = {one: one._deadline for one in others if one.conn.their_state is h11.IDLE}
+        sending = {one: one._deadline for one in others if one.conn.their_state is h11.SEND_BODY}
+        unread = {one: one._unread for one in others}
+        for waiting in (idle, sending, unread):
+            deadlines = {one: deadline.when() for one, deadline in waiting.items() if deadline is not None}
+            if deadlines:
+                longest = min(deadlines, key=deadlines.__getitem__)
+                longest._stop_watching()
+                longest.transport.abort()
+                self.connections.discard(longest)  # now: others may be accepted in this turn of the loop
+                return True
+        return False
 
     def _watch(self) -> None:
         """Has the connection close at the deadline of what it is in the middle of saying."""
@@ -123,10 +139,31 @@ class PatientProtocol(H11Protocol):
         self._stop_watching()
         self._awaited = awaited
         if awaited is not None and not self.transport.is_closing():
-            seconds = HEADER_SECONDS if state is h11.IDLE else BODY_SECONDS + GRACE_SECONDS
+            seconds = HEADER_SECONDS if state is h11.IDLE else self._body_seconds() + GRACE_SECONDS
             self._deadline = self.loop.call_later(seconds, self.transport.abort)
 
     def _stop_watching(self) -> None:
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
+
+    def _body_seconds(self) -> float:
+        """What the body that is coming may take."""
+        limit = LARGER_BODIES.get(self.scope["path"])
+        return BODY_SECONDS if limit is None else limit.max_seconds
+
+    def _await_reader(self) -> None:
+        """Has the connection close unless the client has read some of what is waiting by the deadline."""
+        self._num_unread = self.transport.get_write_buffer_size()
+        self._unread = self.loop.call_later(UNREAD_SECONDS, self._look_at_reader)
+
+    def _look_at_reader(self) -> None:
+        if self.transport.get_write_buffer_size() < self._num_unread:
+            self._await_reader()
+        else:
+            self.transport.abort()
+
+    def _stop_awaiting_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None

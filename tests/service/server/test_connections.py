@@ -18,13 +18,15 @@ from service.api.capacity import Turns
 from service.clock import utc_now
 from service.errors import ServiceBusy
 from service.monitoring.metrics import Metrics
-from service.server import app, connections
+from service.server import app, body_limit, connections
 from service.store.session import Database
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 POST = b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+LARGE = b"GET /vendor/swagger-ui/swagger-ui-bundle.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+"""Asks for more, a few times over, than a system buffers for a connection."""
 SHORT = 0.3
 
 
@@ -146,10 +148,47 @@ def test_connections_beyond_the_most_take_the_place_of_those_that_ask_nothing(
         assert _rest(silent) == b""
         last.sendall(asked)
         assert last.recv(65536).startswith(b"HTTP/1.1 200")
-        last.sendall(POST)
-        assert _rest(_connect(url)) == b""
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 100)
     assert httpx.get(f"{url}/healthz", trust_env=False, verify=False).status_code == 200
+
+
+@pytest.mark.parametrize("said", [POST, LARGE * 8], ids=["a body does not come", "an answer is not read"])
+def test_connections_beyond_the_most_take_the_place_of_those_that_get_nowhere(
+    url: str, monkeypatch: pytest.MonkeyPatch, said: bytes
+) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    with ExitStack() as stack:
+        stuck = [stack.enter_context(_connect(url)) for _ in range(3)]
+        for connection in stuck:
+            connection.sendall(said)
+        time.sleep(1.0)  # until the service has read that
+        for _ in range(2):
+            asking = stack.enter_context(_connect(url))
+            asking.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert asking.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.slow
+def test_a_client_that_does_not_read_its_answer_is_left(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", SHORT)
+    whole = httpx.get(url + LARGE.split()[1].decode(), headers={"Accept-Encoding": "identity"}, trust_env=False)
+    stuck = _connect(url)
+    stuck.sendall(LARGE * 8)
+    time.sleep(4 * SHORT)
+    assert len(_rest(stuck)) < 8 * len(whole.content)
+
+
+@pytest.mark.usefixtures("short")
+def test_code_may_take_longer_to_come_than_other_bodies(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = 4 * SHORT
+    monkeypatch.setitem(body_limit.LARGER_BODIES, "/v1/code", body_limit.Limit(1000, patient))
+    with running(sqlite_database, allow_code=True) as url:
+        connection = _connect(url)
+        connection.sendall(POST.replace(b"/v1/jobs", b"/v1/code") + b"{")
+        status, problem = _problem(_rest(connection))
+    assert (status, problem["detail"]) == (b"HTTP/1.1 408 Request Timeout", f"body: must come within {patient} s")
 
 
 def test_whoever_connects_while_the_server_stops_is_not_left_waiting(sqlite_database: Database) -> None:
