@@ -8,6 +8,7 @@ from http import HTTPStatus
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
@@ -49,6 +50,7 @@ def install(app: FastAPI) -> None:
     for out_of_reach in (WorkloadNotDescribed, CheckpointsOutOfReach):
         app.add_exception_handler(out_of_reach, _out_of_reach)
     app.add_exception_handler(HTTPException, http_error)
+    app.add_exception_handler(ClientDisconnect, _gone)
     for database_error in DATABASE_ERRORS:
         app.add_exception_handler(database_error, _database_error)
     app.add_exception_handler(Exception, _unexpected)
@@ -111,6 +113,11 @@ async def _busy(request: Request, error: Exception) -> Response:
     logger.warning("%s %s: %s", request.method, request.url.path, error)
     detail = str(error) if isinstance(error, ServiceBusy) else "others keep the database busy"
     return busy(detail, instance=request.url.path)
+
+
+async def _gone(request: Request, error: Exception) -> Response:  # noqa: ARG001 # it says no more
+    """For what counts answers: whoever ended the connection within a body reads none."""
+    return malformed("ends before it is whole", instance=request.url.path)
 
 
 async def _out_of_reach(request: Request, error: Exception) -> Response:

@@ -178,6 +178,15 @@ def test_a_client_that_does_not_read_its_answer_is_left(url: str, monkeypatch: p
     assert len(_rest(stuck)) < 8 * len(whole.content)
 
 
+def test_whoever_leaves_within_a_body_is_no_fault_of_the_service(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    told = 'shampoo_tuner_http_answer_seconds_count{method="POST",route="/login",status="422"}'
+    with _connect(url) as connection:
+        connection.sendall(POST.replace(b"/v1/jobs", b"/login") + b"token=")
+    metrics = f"{url}/metrics"
+    wait_until(lambda: told in httpx.get(metrics, trust_env=False, verify=False).text, "the end", seconds=10.0)
+    assert not caplog.records
+
+
 @pytest.mark.usefixtures("short")
 def test_code_may_take_longer_to_come_than_other_bodies(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
