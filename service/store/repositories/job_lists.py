@@ -8,12 +8,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-from sqlalchemy import ColumnElement, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, exists, func, or_, select
 from sqlalchemy.orm import Session, defer
 
 from service.domain import JobState
 from service.store.models import Job
 from service.store.repositories.keyset import Keyset, Place
+from service.store.session import UNREADABLE_ROWS
 
 
 class Archived(StrEnum):
@@ -100,7 +101,7 @@ class JobListRepository:
         statement = select(Job).options(_UNREAD).where(*self._conditions(query)).order_by(*keyset.order_by).limit(limit)
         if after is not None:
             statement = statement.where(keyset.after(after))
-        return list(self._session.scalars(statement))
+        return self._readable(statement)
 
     def page_before(
         self, query: JobQuery, *, order: JobOrder = JobOrder.NEWEST, before: Place, limit: int
@@ -108,8 +109,36 @@ class JobListRepository:
         """Up to `limit` jobs, in the order, that end in front of a place in it."""
         keyset = _keyset(order)
         statement = select(Job).options(_UNREAD).where(*self._conditions(query), keyset.before(before))
-        found = list(self._session.scalars(statement.order_by(*keyset.order_by_backwards).limit(limit)))
-        return found[::-1]
+        return self._readable(statement.order_by(*keyset.order_by_backwards).limit(limit))[::-1]
+
+    def _readable(self, statement: Select[Job]) -> list[Job]:
+        """The jobs of a statement, without those whose rows cannot be read."""
+        unread: list[str] = []
+        while True:
+            asked = statement.where(Job.id.not_in(unread))
+            try:
+                found = list(self._session.scalars(asked))
+                for job in found:
+                    _ = job.specification, job.objectives
+            except UNREADABLE_ROWS:
+                further = [
+                    job_id
+                    for job_id in self._session.scalars(asked.with_only_columns(Job.id))
+                    if self._is_unread(job_id)
+                ]
+                if not further:  # it was mended meanwhile, or something else is wrong
+                    raise
+                unread += further
+            else:
+                return found
+
+    def _is_unread(self, job_id: str) -> bool:
+        try:
+            (job,) = self._session.scalars(select(Job).where(Job.id == job_id).options(_UNREAD))
+            _ = job.specification, job.objectives
+        except UNREADABLE_ROWS:
+            return True
+        return False
 
     def _conditions(self, query: JobQuery) -> list[ColumnElement[bool]]:
         found: list[ColumnElement[bool]] = [Job.deleted_at.is_(None)]

@@ -1,4 +1,4 @@
-"""Jobs whose rows cannot be read: pages and lists that show them fail, until they are deleted."""
+"""Jobs whose rows cannot be read: pages that show them fail, until they are deleted."""
 
 from __future__ import annotations
 

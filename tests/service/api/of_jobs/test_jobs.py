@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
+from sqlalchemy import text
 
 from service.specification.job import Budget
 from service.store.session import Database
@@ -67,6 +68,27 @@ def test_an_idempotency_key_reused_for_another_body_is_refused(http: httpx.Clien
     assert answer.status_code == 422
     assert answer.json()["type"].endswith("idempotency-key-reused")
     assert answer.json()["errors"][0]["field"] == "Idempotency-Key"
+
+
+@pytest.mark.parametrize("content", ["{}", '"no specification"'])
+def test_a_job_that_cannot_be_read_leaves_lists_and_pages_to_the_others(
+    http: httpx.Client, database: Database, content: str
+) -> None:
+    readable = [submit(database)]
+    unread = [submit(database) for _ in range(2)]
+    readable = [submit(database), *readable]
+    with database.writing() as session:
+        for job_id in unread:
+            session.execute(
+                text("UPDATE jobs SET specification = :content WHERE id = :job"), {"content": content, "job": job_id}
+            )
+    first = http.get("/v1/jobs", params={"page_size": 1}).json()
+    rest = http.get("/v1/jobs", params={"page_size": 1, "page_token": first["next_page_token"]}).json()
+    assert [job["id"] for job in first["items"] + rest["items"]] == readable
+    assert rest["next_page_token"] is None
+    page = http.get("/", headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    assert [job_id in page.text for job_id in readable + unread] == [True, True, False, False]
 
 
 def test_pages_give_every_job_once_and_newest_first(http: httpx.Client, database: Database) -> None:
