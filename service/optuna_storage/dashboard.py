@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Collection, Iterable
+from contextlib import closing
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ import optuna_dashboard
 from service.errors import ServiceError
 from service.hosts import host_and_port, is_allowed, read_authority
 from service.optuna_storage.job_storage import JobStorage
+from service.store.repositories import TokenRepository
+from service.store.session import Database
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -21,6 +24,10 @@ if TYPE_CHECKING:
 
 class AddressTaken(ServiceError):
     """The dashboard cannot listen where it was asked to."""
+
+
+class TokensAreAsked(ServiceError):
+    """The service asks for tokens, which the dashboard cannot."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -39,7 +46,13 @@ class _Handler(WSGIRequestHandler):
 
 
 def serve(
-    database_url: str, *, host: str, port: int, answered_hosts: Collection[str], tell: Callable[[str], None]
+    database_url: str,
+    *,
+    host: str,
+    port: int,
+    answered_hosts: Collection[str],
+    is_open: bool,
+    tell: Callable[[str], None],
 ) -> None:
     """Serves the dashboard until the process is interrupted.
 
@@ -47,20 +60,32 @@ def serve(
         port: 0: any free one.
         answered_hosts: names by which it may be asked, as `Settings.answered_hosts` has them: a page of another site
             could read all jobs by a name of its own that leads here (DNS rebinding).
+        is_open: whether anybody who reaches it may see all projects, also where the service asks for tokens.
         tell: is called with the address once it answers.
 
     Raises:
+        TokensAreAsked: somebody has one, and it is not open.
         NoDatabase: there is none at the URL, or it is of another version.
         AddressTaken: nothing can listen there.
     """
     storage = JobStorage(database_url)
     try:
+        if not is_open and _has_tokens(database_url):
+            raise TokensAreAsked(
+                "this service asks for tokens, and Optuna's dashboard asks nobody: all users of this machine would see "
+                "all projects; SHAMPOO_TUNER_ACCESS=open allows it"
+            )
         application = _answering_to(answered_hosts, optuna_dashboard.wsgi(storage))
         with _listening(host, port, application) as server:
             tell(f"http://{host_and_port(host, server.server_port)}")
             server.serve_forever()
     finally:
         storage.remove_session()
+
+
+def _has_tokens(database_url: str) -> bool:
+    with closing(Database(database_url)) as database, database.reading() as session:
+        return TokenRepository(session).exists()
 
 
 def _listening(host: str, port: int, application: WSGIApplication) -> WSGIServer:

@@ -116,6 +116,7 @@ def optuna_dashboard(
         host=settings.host,
         port=port,
         answered_hosts=settings.answered_hosts,
+        is_open=settings.access == "open",
         tell=lambda address: say(f"optuna-dashboard is at {address} (Ctrl-C stops it)"),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,19 @@ def test_optunas_dashboard_shows_jobs_to_this_machine_alone() -> None:
     refused = run("optuna-dashboard", "--host", "0.0.0.0")
     assert refused.exit_code == 1
     assert "only this machine may reach it" in refused.stderr
+
+
+@pytest.mark.usefixtures("here")
+def test_optunas_dashboard_shows_nothing_where_tokens_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("token", "create", "ada", "--scope", "read").exit_code == 0
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # else it would go on for ever
+        command = ("optuna-dashboard", "--port", str(taken.getsockname()[1]))
+        refused = run(*command)
+        monkeypatch.setenv("SHAMPOO_TUNER_ACCESS", "open")
+        allowed = run(*command)
+    assert (refused.exit_code, allowed.exit_code) == (1, 1)
+    assert "all users of this machine would see all projects" in refused.stderr
+    assert "Address already in use" in allowed.stderr
 
 
 @pytest.mark.parametrize("command", ["token create ada --scope read", "project create vision"])
