@@ -218,6 +218,7 @@ def jobs(
     as_json: AsJson = False,
 ) -> None:
     """Lists jobs, newest first."""
+    from functools import partial
     from itertools import islice
 
     from service.cli import terminal
@@ -229,16 +230,20 @@ def jobs(
         given = ", ".join(state or ())
         raise typer.BadParameter(f"{given!r}; known: {', '.join(JobState)}", param_hint="--state") from error
     with client_at(url, token) as client:
-        which = "all" if archived else "false"
-        asked = client.jobs(states=states, workload=workload, model=model, tag=tag, text=text, archived=which)
+        asking = partial(client.jobs, states=states, workload=workload, model=model, tag=tag, text=text)
+        asked = asking(archived="all" if archived else "false")
         found = list(islice(asked, limit))
-    if as_json:
-        say_json_list(found)
-    elif found:
-        console = terminal.new_console()
-        terminal.show(console, terminal.jobs_table(found, width=console.width))
-    else:
-        say("no jobs", err=True)
+        if as_json:
+            say_json_list(found)
+        elif found:
+            console = terminal.new_console()
+            terminal.show(console, terminal.jobs_table(found, width=console.width))
+            if next(asked, None) is not None:
+                say("there are older ones: --limit shows more", err=True)
+        elif not archived and next(asking(archived="all"), None) is not None:
+            say("no jobs but archived ones: --archived shows them", err=True)
+        else:
+            say("no jobs", err=True)
 
 
 @app.command()

@@ -44,9 +44,12 @@ def spaces(
     if name is not None:
         import yaml
 
+        from search_spaces.nearest import did_you_mean
+
         chosen = next((one for one in found if one.name == name), None)
         if chosen is None:
-            raise ServiceError(f"no search space {name!r}; known: {', '.join(one.name for one in found)}")
+            names = [one.name for one in found]
+            raise ServiceError(f"no search space {name!r}; known: {', '.join(names)}{did_you_mean(name, names)}")
         if as_json:
             say_json(chosen)
             return

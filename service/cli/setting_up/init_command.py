@@ -37,13 +37,17 @@ def init(
     ] = False,
 ) -> None:
     """Writes a job file for a workload, with all fields and what they mean; `submit` accepts it as it is."""
+    from search_spaces.nearest import did_you_mean
     from trainers.workload.user_workload import is_reference
 
     if not is_reference(workload):
         with client_at(url, token) as client:
             names = [one.name for one in client.workloads()]
         if workload not in names:
-            raise ServiceError(f"no workload {workload!r}; known: {', '.join(names)}, or your own as module:Class")
+            raise ServiceError(
+                f"no workload {workload!r}; known: {', '.join(names)}, or your own as module:Class"
+                f"{did_you_mean(workload, names)}"
+            )
     text = job_file_for(workload)
     if output is None:
         if as_json:

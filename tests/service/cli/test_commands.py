@@ -82,6 +82,17 @@ def test_wrong_usage_exits_with_two() -> None:
 
 
 @pytest.mark.usefixtures("url")
+def test_a_list_says_which_jobs_it_leaves_out(sqlite_database: Database) -> None:
+    given = [submit(sqlite_database) for _ in range(2)]
+    assert run("jobs").stderr == ""
+    assert run("jobs", "--limit", "1").stderr == "there are older ones: --limit shows more\n"
+    for job in given:
+        assert run("archive", job).exit_code == 0
+    assert run("jobs").stderr == "no jobs but archived ones: --archived shows them\n"
+    assert run("jobs", "--archived", "--state", "failed").stderr == "no jobs\n"
+
+
+@pytest.mark.usefixtures("url")
 def test_jobs_are_listed_with_their_progress(sqlite_database: Database) -> None:
     assert "no jobs" in run("jobs").stderr
     done = finished_job(sqlite_database)

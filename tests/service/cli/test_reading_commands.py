@@ -70,6 +70,7 @@ def test_workloads_and_search_spaces_are_listed() -> None:
     assert space["optimizer"] == "adamw"
     refused = run("spaces", "adam")
     assert (refused.exit_code, "known: " in refused.stderr) == (1, True)
+    assert refused.stderr.endswith(": did you mean 'adamw'?\n")
 
 
 @pytest.mark.slow
