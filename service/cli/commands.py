@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from search_spaces.nearest import did_you_mean
 from service.cli.asking import (
     DEFAULT_URL,
     AsJson,
@@ -227,8 +228,9 @@ def jobs(
     try:
         states = [JobState(given) for given in state or ()]
     except ValueError as error:
-        given = ", ".join(state or ())
-        raise typer.BadParameter(f"{given!r}; known: {', '.join(JobState)}", param_hint="--state") from error
+        given, known = ", ".join(state or ()), [each.value for each in JobState]
+        told = f"{given!r}; known: {', '.join(known)}{did_you_mean(given, known)}"
+        raise typer.BadParameter(told, param_hint="--state") from error
     with client_at(url, token) as client:
         asking = partial(client.jobs, states=states, workload=workload, model=model, tag=tag, text=text)
         asked = asking(archived="all" if archived else "false")

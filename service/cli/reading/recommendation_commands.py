@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from search_spaces.nearest import did_you_mean
 from service.cli.asking import (
     DEFAULT_URL,
     AsJson,
@@ -80,7 +81,9 @@ def recommend(
     from service.evidence.formats.written import Format
 
     if output not in list(Format):
-        raise typer.BadParameter(f"{output!r}; known: {', '.join(Format)}", param_hint="--format")
+        known = [each.value for each in Format]
+        told = f"{output!r}; known: {', '.join(known)}{did_you_mean(output, known)}"
+        raise typer.BadParameter(told, param_hint="--format")
     if trial is not None and output not in (Format.PYTHON, Format.JSON, Format.YAML):
         raise typer.BadParameter(f"{output}: with --trial python, json or yaml", param_hint="--format")
     if trial is not None and job is None:

@@ -44,10 +44,8 @@ def init(
         with client_at(url, token) as client:
             names = [one.name for one in client.workloads()]
         if workload not in names:
-            raise ServiceError(
-                f"no workload {workload!r}; known: {', '.join(names)}, or your own as module:Class"
-                f"{did_you_mean(workload, names)}"
-            )
+            known = f"known: {', '.join(names)}, or your own as module:Class{did_you_mean(workload, names)}"
+            raise ServiceError(f"no workload {workload!r}; {known}")
     text = job_file_for(workload)
     if output is None:
         if as_json:

@@ -73,6 +73,15 @@ def test_workloads_and_search_spaces_are_listed() -> None:
     assert refused.stderr.endswith(": did you mean 'adamw'?\n")
 
 
+def test_options_that_are_misspelt_are_answered_with_what_was_meant() -> None:
+    for command, meant in (
+        (("recommend", "--job", "job_1", "--format", "pyton"), "python"),
+        (("jobs", "--state", "runing"), "running"),
+    ):
+        told = " ".join(run(*command).stderr.replace("│", " ").split())
+        assert f"did you mean '{meant}'?" in told
+
+
 @pytest.mark.slow
 def test_json_is_what_the_api_answers(url: str, sqlite_database: Database) -> None:
     job_id = finished_job(sqlite_database)
