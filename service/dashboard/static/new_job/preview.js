@@ -3,6 +3,7 @@
 import { estimate, faultsOf, isOfJob } from "./asking.js";
 import { optimizerTitle } from "./catalogue.js";
 import { hasEnded } from "../shared/session.js";
+import { duration } from "../shared/times.js";
 
 const PAUSE_MS = 600;
 const MAX_AGAIN = 6;
@@ -18,13 +19,6 @@ function made(name, properties, ...children) {
   const element = Object.assign(document.createElement(name), properties);
   element.append(...children);
   return element;
-}
-
-function duration(seconds) {
-  for (const [unit, size] of [["days", 86400], ["h", 3600], ["min", 60]]) {
-    if (seconds >= 2 * size) return `${numbers.format(seconds / size)} ${unit}`;
-  }
-  return `${numbers.format(seconds)} s`;
 }
 
 function bytes(number) {

@@ -9,9 +9,11 @@ function ago(moment) {
   return "just now";
 }
 
-/** Seconds in the two largest units. */
-function duration(seconds) {
+/** Seconds in at most two units. */
+export function duration(seconds) {
   const padded = (number) => String(number).padStart(2, "0");
+  if (seconds > 0 && seconds < 0.0995) return `${Number((1000 * seconds).toPrecision(2))} ms`;
+  if (seconds < 9.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 60) return `${whole} s`;
   if (whole < 3600) return `${Math.floor(whole / 60)} min ${padded(whole % 60)} s`;

@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Page, Response, Route, expect
 
 from service.domain import TrialState
+from service.evidence.in_words.wording import duration
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_for_drawn, wait_until_live
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, fork_trial, measure_curve
@@ -43,6 +44,18 @@ LAST_STEP = """(number) => {
   const trace = data.find(({ customdata }) => customdata.includes(number));
   return trace && trace.x[trace.customdata.lastIndexOf(number)];
 }"""
+
+
+def test_a_duration_has_the_words_that_the_server_has_for_it(page: Page, sqlite_database: Database) -> None:
+    open_page(page, Story(sqlite_database, now=NOW))
+    lengths = [0, 0.042, 3.44, 9.94, 9.96, 59.4, 59.6, 125, 3599.6, 3840, 86_399, 266_400]
+
+    shown = page.evaluate(
+        "async (lengths) => lengths.map((await import('/static/shared/times.js')).duration)",
+        lengths,
+    )
+
+    assert shown == [duration(seconds) for seconds in lengths]
 
 
 def test_an_open_page_asks_for_what_has_come_and_moves_nothing(page: Page, sqlite_database: Database) -> None:
