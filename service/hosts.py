@@ -66,7 +66,7 @@ def host_in_one_spelling(text: str) -> str | None:
 
 
 def pattern_in_one_spelling(text: str) -> str | None:
-    """The same of a host that is allowed, which `*.` may begin, or which is `*`."""
+    """The one spelling of a host that is allowed, which `*.` may begin, or which is `*`."""
     if text == ANY_HOST:
         return ANY_HOST
     host = host_in_one_spelling(text.removeprefix("*."))

@@ -200,7 +200,7 @@ class KnownToken:
         return self.sessions_ended_at is None or logged_in_at > self.sessions_ended_at
 
     def used(self, now: datetime) -> KnownToken:
-        """The same, last used now."""
+        """The token, last used now."""
         return replace(self, last_used_at=now)
 
 

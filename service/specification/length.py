@@ -193,7 +193,7 @@ def parts_of_batch(specification: JobSpecification) -> int:
 
 
 def told_parts(specification: JobSpecification) -> str:
-    """The same for a person."""
+    """The equal parts of each batch, for a person."""
     words = f"workers_per_trial = {specification.resources.workers_per_trial}"
     if specification.training.accumulation_steps > 1:
         words += f" times accumulation_steps = {specification.training.accumulation_steps}"

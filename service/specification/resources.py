@@ -37,7 +37,7 @@ class Resources(StrictModel):
 
     @property
     def device(self) -> Literal["cpu", "cuda"]:
-        """That trials train on."""
+        """The kind of device that trials train on."""
         return "cuda" if self.gpus_per_worker else "cpu"
 
     @property

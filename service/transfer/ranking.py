@@ -105,7 +105,7 @@ def spread_of_lr(apart: Distance) -> float:
 
 
 def with_lr(found: Transferred, factor: float) -> Transferred:
-    """The same with another learning rate."""
+    """The config with another learning rate."""
     lr = float(format(found.config.arguments["lr"] * factor, ".4g"))
     config = dataclasses.replace(found.config, arguments={**found.config.arguments, "lr": lr})
     return dataclasses.replace(found, config=config, lr_factor=factor)

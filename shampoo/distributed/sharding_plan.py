@@ -90,7 +90,7 @@ class ShardingPlan:
         return {f"{BLOCKS}{index}": torch.tensor(of_region).view(-1, 2) for index, of_region in enumerate(runs)}
 
     def rows(self, param: Tensor, pieces: Sequence[BucketPiece]) -> dict[int, RowRuns]:
-        """The same by number of the region in the state."""
+        """The rows that this rank has of each region of a parameter, by the number of the region in the state."""
         placement = self._placements.get(param)
         if placement is None or placement.runs is None:
             return {}

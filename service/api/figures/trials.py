@@ -37,7 +37,7 @@ class PlotTrial:
 
     @property
     def group(self) -> str:
-        """That with which it shares colour and label: its side, or its phase."""
+        """The group with which it shares colour and label: its side, or its phase."""
         return self.side or self.phase.value
 
 

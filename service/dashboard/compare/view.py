@@ -177,5 +177,5 @@ def is_comparable(jobs: Sequence[Compared]) -> bool:
 
 
 def objective_of(jobs: Sequence[Compared]) -> tuple[str, Direction]:
-    """That of all of the jobs, which can be compared."""
+    """The objective of all of the jobs, which can be compared."""
     return jobs[0].job.metric, jobs[0].job.direction

@@ -35,7 +35,7 @@ def side_words(side: SideInsights) -> str:
 
 
 def too_few_words(num_trials: int) -> str:
-    """Why nothing is said."""
+    """The reason why nothing is said of a parameter: too few trials."""
     compared = f"Only {counted(num_trials, 'trial')} can be compared" if num_trials else "No trial can be compared"
     return f"{compared}: from {MIN_TRIALS} on, importance is told here. Among fewer, any parameter seems to matter."
 

@@ -54,7 +54,7 @@ class Start:
 
     @property
     def phase(self) -> Phase:
-        """That which the trial belongs to."""
+        """The phase of the job that the trial belongs to."""
         return phase_of(self.side) if self.repeats is None else Phase.CONFIRMATION
 
 

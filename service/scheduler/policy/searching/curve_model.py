@@ -142,7 +142,7 @@ class Posterior:
         return found
 
     def final_of_known(self) -> tuple[Array, Array]:
-        """The same for the configs that the rows are of."""
+        """Mean and standard deviation of the final values of the configs that were measured."""
         return self._moments(self._kernel.known(self._rows))
 
     def believed(self, config: Array, distance: Array) -> Array:
