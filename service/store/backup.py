@@ -49,7 +49,7 @@ def back_up(database_url: str, file: Path, *, overwrites: bool) -> Backup:
     if file.exists() and not overwrites:
         raise CannotBackUp(f"{file} is there already; --overwrite replaces it")
     with _refusals(f"cannot copy {source} to {file}"), _part_of(file) as part:
-        with closing(_open(source, "ro")) as origin, closing(sqlite3.connect(part)) as copy:
+        with closing(_open(source, _reading_mode(source))) as origin, closing(sqlite3.connect(part)) as copy:
             origin.backup(copy)
             copy.execute("PRAGMA journal_mode=DELETE")  # one file, whatever the original has
         made = _check(part)
@@ -84,6 +84,13 @@ def _file_of(database_url: str) -> Path:
     if path is None:
         raise CannotBackUp("only the embedded database can be copied; for PostgreSQL there are pg_dump and pg_restore")
     return path
+
+
+def _reading_mode(source: Path) -> str:
+    """In which SQLite reads a database. It makes files beside it for that; on a file system that can only be read it
+    does without them if it is told that nobody else writes, which holds where no log is beside the database."""
+    is_at_rest = not any(log.exists() for log in logs_of(source))
+    return "ro&immutable=1" if is_at_rest and os.statvfs(source).f_flag & os.ST_RDONLY else "ro"
 
 
 def _open(path: Path, mode: str) -> sqlite3.Connection:

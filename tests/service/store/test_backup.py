@@ -32,6 +32,31 @@ def _url(path: Path) -> str:
     return f"sqlite:///{path}"
 
 
+@pytest.mark.processes
+def test_a_database_at_rest_is_copied_from_a_disk_that_can_only_be_read(
+    migrated_sqlite_file: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "disk").mkdir()
+    source, copy = tmp_path / "disk/service.sqlite3", tmp_path / "copy"
+    source.write_bytes(migrated_sqlite_file.read_bytes())
+    with closing(sqlite3.connect(source)) as database:
+        assert database.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
+    mounted = "mount --bind disk disk && mount -o remount,ro,bind disk"
+    alone = ["unshare", "--map-root-user", "--mount", "sh", "-ec"]
+    if subprocess.run([*alone, mounted], cwd=tmp_path, check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    command = [sys.executable, "-m", "service", "backup", str(copy), "--database-url", _url(source)]
+    made = subprocess.run(
+        [*alone, f'{mounted}; cd /; exec "$@"', "sh", *command],
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    assert _num_jobs(_url(copy)) == 0
+
+
 def test_a_database_that_others_write_to_is_copied_whole_and_restored(
     sqlite_database: Database, tmp_path: Path
 ) -> None:
