@@ -98,9 +98,9 @@ def test_a_page_that_is_asked_for_wrongly_is_one_for_browsers_and_a_problem_for_
     asked = address + "/?before=<b>"
     page = get(asked, headers={"Accept": BROWSER})
     assert (page.status_code, page.headers["content-type"]) == (422, "text/html; charset=utf-8")
-    assert "<code>page_token</code>" in page.text
+    assert "<code>before</code>" in page.text
     assert "<b>" not in page.text
-    assert get(asked).json()["errors"][0]["field"] == "page_token"
+    assert get(asked).json()["errors"][0]["field"] == "before"
 
 
 def test_below_the_api_an_unknown_address_is_a_problem_for_everyone(address: str) -> None:
