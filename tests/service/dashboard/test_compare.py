@@ -226,6 +226,10 @@ def test_a_person_picks_jobs_compares_them_and_watches_one_go_on(page: Page, two
     expect(page.locator(".chosen li")).to_have_count(2)
     expect(page.locator("#best-so-far.js-plotly-plot .plot-container")).to_be_attached()
     assert num_traces(page, "best-so-far") == 4
+    page.get_by_text("As a table").click()
+    drawn = page.get_by_role("region", name="Best so far, as a table").get_by_role("row")
+    expect(drawn.first).to_have_text("Drawn asended trials of each sidevalidation_loss")
+    expect(drawn.filter(has_text="B, baseline").first).to_be_visible()
     wait_until_live(page)
 
     table = page.get_by_role("region", name="What they found").last

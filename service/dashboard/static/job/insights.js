@@ -2,6 +2,7 @@
 
 import { choose, chosen } from "../shared/address.js";
 import { chart } from "../shared/charts.js";
+import { tabulate } from "../shared/tables.js";
 import { api, complain } from "./asking.js";
 
 const get = (id) => document.getElementById(id);
@@ -15,39 +16,6 @@ function offer(select, values) {
   const known = [...select.options].map((option) => option.value);
   if (known.length === values.length && known.every((value, index) => value === values[index])) return;
   select.replaceChildren(...values.map((value) => new Option(value, value)));
-}
-
-/** Writes a figure's table into a <table>. */
-function tabulate(table, { columns, rows }) {
-  const head = document.createElement("tr");
-  head.append(
-    ...columns.map((name, index) => {
-      const cell = document.createElement("th");
-      cell.scope = "col";
-      cell.className = index ? "num" : "";
-      cell.textContent = name;
-      return cell;
-    }),
-  );
-  const lines = rows.map((row) => {
-    const line = document.createElement("tr");
-    line.append(
-      ...row.map((value, index) => {
-        const cell = document.createElement(index ? "td" : "th");
-        if (!index) cell.scope = "row";
-        cell.className = index ? "num" : "";
-        cell.textContent = value;
-        return cell;
-      }),
-    );
-    return line;
-  });
-  const body = document.createElement("tbody");
-  body.append(...lines);
-  const header = document.createElement("thead");
-  header.append(head);
-  table.replaceChildren(header, body);
-  table.closest("details").hidden = !rows.length;
 }
 
 const told = ({ shown, of }) => (shown < of ? `${shown.toLocaleString("en")} of ${of.toLocaleString("en")} trials drawn` : "");

@@ -2,6 +2,7 @@
 
 import { feed } from "./feed.js";
 import { inTurn, plotly } from "./plotly.js";
+import { tabulate } from "./tables.js";
 
 export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
 export const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -44,17 +45,37 @@ function highlighted(figure, picked) {
   return [...legend, ...faded, ...front];
 }
 
-/** A chart in the element `id`, fed from `url()`; `onPick(number)` gets the trial whose curve was clicked. */
+/** The points of a figure as a table; those that only mark others are left out. */
+function tableOf({ data, layout }) {
+  const traces = data.filter((trace) => trace.hoverinfo !== "skip");
+  const isOfTrials = traces.some((trace) => trace.customdata);
+  const number = (value) => String(Number(value.toPrecision(5)));
+  const rows = traces.flatMap(({ name, x, y, customdata }) =>
+    x.map((_, index) => [name, ...(isOfTrials ? [`#${customdata[index]}`] : []), number(x[index]), number(y[index])]),
+  );
+  return { columns: ["Drawn as", ...(isOfTrials ? ["Trial"] : []), layout.xaxis.title.text, layout.yaxis.title.text], rows };
+}
+
+/** A chart in the element `id`, with its points in the table `<id>-table` where the page has one, fed from `url()`; `onPick(number)` gets the trial whose curve was clicked. */
 export function chart(id, url, onPick) {
   const element = document.getElementById(id);
+  const table = document.getElementById(`${id}-table`);
   const service = feed(url, (known, answer) => answer);
   let picked = null;
   let bound = false;
+
+  /** Thousands of rows are made for those who look at them. */
+  function fillTable() {
+    if (table?.closest("details").open && service.known()) tabulate(table, tableOf(service.known()));
+  }
+  table?.closest("details").addEventListener("toggle", fillTable);
 
   async function draw() {
     const figure = service.known();
     if (!figure) return;
     element.classList.toggle("nothing", figure.data.length === 0);
+    if (table) table.closest("details").hidden = figure.data.length === 0;
+    fillTable();
     const Plotly = await plotly();
     await inTurn(() => Plotly.react(element, highlighted(figure, picked), themed(figure, id), CONFIG));
     if (bound || !onPick) return;

@@ -200,7 +200,12 @@ def test_several_objectives_are_drawn_against_each_other(page: Page, sqlite_data
     wait_for_traces(page, "trade-off", 3)
     title = "() => document.getElementById('trade-off').layout.xaxis.title.text"
     assert page.evaluate(title) == "validation_accuracy"
+    page.locator("section", has=page.locator("#trade-off")).get_by_text("As a table").click()
+    table = page.get_by_role("region", name="Trade-off, as a table").get_by_role("row")
+    expect(table.first).to_have_text("Drawn asTrialvalidation_accuracyvalidation_loss")
+    expect(table.filter(has_text="#3")).to_contain_text("AdamW")
     page.get_by_role("button", name="train_loss", exact=True).click()
+    expect(table.first).to_contain_text("train_loss")
     wait_for(page, f"() => ({title})() === 'train_loss'")
     story.run(8)
     wait_for(page, "() => document.getElementById('trade-off').data[0].x.length === 6")
