@@ -159,6 +159,8 @@ def _model(workload_name: str, options: str) -> _Model:
     try:
         with torch.device("meta"):
             model = workload.build_model()
+    except InvalidConfig:
+        raise
     except (ValueError, AssertionError) as error:  # what has no values there raises others
         refusal = f"refused by the model of {workload_name}: {explain(error)}"
         raise InvalidConfig("workload_options", refusal) from error
