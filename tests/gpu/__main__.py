@@ -85,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _bring(options: argparse.Namespace) -> int:
-    from tests.gpu.wheels import Machine, bring, read_present
+    from tests.gpu.wheel_folders.wheels import Machine, bring, read_present
 
     present = read_present(options.present) if options.present else {}
     machine = Machine(options.python, options.glibc, present)
@@ -109,7 +109,7 @@ def _print_table(directory: Path) -> int:
 
 
 def _install(directories: Sequence[Path], site: Path) -> int:
-    from tests.gpu.installation import install
+    from tests.gpu.wheel_folders.installation import install
 
     incomplete = install(directories, site)
     for what in incomplete:

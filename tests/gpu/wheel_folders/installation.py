@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 _PART = re.compile(r"(?P<name>.+\.whl)\.part-(?P<number>\d+)-of-(?P<count>\d+)")
 
 

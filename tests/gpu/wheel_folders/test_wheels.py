@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gpu.installation import install
-from tests.gpu.wheels import Machine, cut, fetch_missing, packed, read_present, wanted
+from tests.gpu.wheel_folders.installation import install
+from tests.gpu.wheel_folders.wheels import Machine, cut, fetch_missing, packed, read_present, wanted
 
 KIBIBYTE = 1024
 

@@ -22,7 +22,7 @@ from packaging.specifiers import SpecifierSet
 
 from trainers.installation.distribution import DISTRIBUTION
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 FOR_TESTS = ("hypothesis", "pillow", "pytest")
 """Of the extra `test`: what the tests marked gpu import."""
 OLDEST_GLIBC = 5
