@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.support.shampoo import reference_members
-from tests.support.shampoo.reference import ReferenceShampoo, resolved
+from tests.support.shampoo.reference import members as reference_members
+from tests.support.shampoo.reference.shampoo import ReferenceShampoo, resolved
 from tests.support.shampoo.settings import SHAPES, gradients_like, parameters, settings, train
 
 NEVER = 10**6

@@ -1,4 +1,4 @@
-"""The optimizer follows the textbook implementation in `reference.py`: with every pair of options through several
+"""The optimizer follows the textbook implementation in `reference`: with every pair of options through several
 refreshes, and in float32 over 20 steps and more.
 
 Deviations are relative to how far the reference has moved each tensor from its start, so they are free of lr.
@@ -43,7 +43,7 @@ from tests.support.shampoo.deviations import (
     deviation,
     num_steps_of,
 )
-from tests.support.shampoo.reference import ReferenceShampoo
+from tests.support.shampoo.reference.shampoo import ReferenceShampoo
 from tests.support.shampoo.settings import SHAPES, gradients_like, pairwise, parameters, settings
 
 

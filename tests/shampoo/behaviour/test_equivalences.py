@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from shampoo import Shampoo
-from tests.support.shampoo.reference_members import newton_schulz
+from tests.support.shampoo.reference.members import newton_schulz
 from tests.support.shampoo.settings import DEFAULTS, SHAPES, gradients_like, parameters, settings, train
 
 NEVER = 10**6

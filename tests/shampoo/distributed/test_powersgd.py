@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from shampoo import Shampoo
 from tests.support.shampoo import low_rank
-from tests.support.shampoo.reference import ReferenceShampoo
+from tests.support.shampoo.reference.shampoo import ReferenceShampoo
 from tests.support.shampoo.settings import settings
 from tests.support.trainers.ranks import WarmRanks
 

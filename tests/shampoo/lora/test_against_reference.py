@@ -9,7 +9,7 @@ import torch
 
 from shampoo import LoraRite
 from tests.support.shampoo.adapters import Pair, Regression, flat, pairs
-from tests.support.shampoo.reference_lora import LoraRiteReference
+from tests.support.shampoo.reference.lora import LoraRiteReference
 
 SETTINGS: dict[str, Any] = {
     "lr": 0.02,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from shampoo import Shampoo
-from tests.support.shampoo.reference import ReferenceShampoo
+from tests.support.shampoo.reference.shampoo import ReferenceShampoo
 from tests.support.shampoo.settings import SHAPES, gradients_like, parameters, settings
 
 # Where float32 is within 2e-5 of the reference: see `test_against_reference.FLOAT32`.

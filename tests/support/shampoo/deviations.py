@@ -1,4 +1,4 @@
-"""Deviations of the optimizer from the textbook implementation in `reference.py`, and their settings.
+"""Deviations of the optimizer from the textbook implementation in `reference`, and their settings.
 
 A deviation is relative to how far the reference has moved a tensor from its start, so it is free of lr.
 `test_against_reference` says which deviations rounding explains, and which settings are ill-conditioned.
@@ -13,7 +13,7 @@ import torch
 
 from shampoo import Shampoo
 from shampoo.hyperparameters import NAMES, Hyperparameters
-from tests.support.shampoo.reference import ReferenceShampoo
+from tests.support.shampoo.reference.shampoo import ReferenceShampoo
 from tests.support.shampoo.settings import gradients_like, pairwise, parameters, settings
 
 Choices = dict[str, dict[str, Any]]

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from tests.support.shampoo.reference_members import mode_products, newton_schulz, unfold
+from tests.support.shampoo.reference.members import mode_products, newton_schulz, unfold
 
 
 class WeightDecayType(Enum):

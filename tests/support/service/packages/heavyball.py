@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from tests.support.shampoo.reference_members import mode_products, unfold
+from tests.support.shampoo.reference.members import mode_products, unfold
 
 COEFFICIENTS = (
     (4.0848, -6.8946, 2.9270),

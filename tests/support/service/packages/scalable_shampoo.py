@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.support.shampoo.reference_members import mode_products, unfold
+from tests.support.shampoo.reference.members import mode_products, unfold
 
 
 class GraftingType(Enum):

@@ -1,4 +1,4 @@
-"""The members of the family on one block, in float64: the second half of the specification in `reference`.
+"""The members of the family on one block, in float64: the second half of the specification in `shampoo.py`.
 
 G is the block's gradient, a tensor d_1 × ... × d_k; x_i is the mode-i product, G_(i) the mode-i unfolding. All members
 average the gradient and may add momentum:
@@ -41,7 +41,7 @@ other sides:
     refresh:  Q_i ← Q',  λ_i ← diag(Q'ᵀ S_i Q')
     P = F x_i Q_i λ̃_i^(−1/2) Q_iᵀ;   F before the first statistics
 
-spectral stands in `reference_spectral`.
+spectral stands in `spectral.py`.
 
 Q' is the eigenvectors of the factor A; from the second refresh on with solver qr and cholesky_qr it is the Q of A·Q
 with the columns of the old Q in descending order of diag(Qᵀ A Q): one step of subspace iteration. The eigenvalues that

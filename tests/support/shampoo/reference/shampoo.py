@@ -1,6 +1,5 @@
 """The specification of `shampoo.Shampoo`: a dense, slow textbook implementation in float64. This file holds what all
-members share: geometry, schedule, weight decay; `reference_members` and `reference_spectral` what a block does in one
-step.
+members share: geometry, schedule, weight decay; `members.py` and `spectral.py` what a block does in one step.
 
 One tensor and one block at a time, no buckets, no scratch, nothing shared with the package. Settings are a plain
 dict of the constructor's keyword arguments, all of them given. Per parameter, at its step t = 1, 2, ...:
@@ -34,8 +33,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.support.shampoo.reference_members import Block, KlBlock, PlainBlock, ShampooBlock, SoapBlock
-from tests.support.shampoo.reference_spectral import SpectralBlock
+from tests.support.shampoo.reference.members import Block, KlBlock, PlainBlock, ShampooBlock, SoapBlock
+from tests.support.shampoo.reference.spectral import SpectralBlock
 
 MEMBERS: dict[str, type[Block]] = {
     "shampoo": ShampooBlock,

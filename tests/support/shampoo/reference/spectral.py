@@ -1,4 +1,4 @@
-"""The spectral member on one block, in float64: a part of the specification, with the letters of `reference_members`.
+"""The spectral member on one block, in float64: a part of the specification, with the letters of `members.py`.
 
 spectral (Muon): P = scale · O(F), F seen as m × n with m = d_1; O is Newton-Schulz, five steps; scale 0.2·√max(m, n)
 ("match_rms_adamw") or √max(1, m/n) ("original").
@@ -22,7 +22,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tests.support.shampoo.reference_members import Block, average, newton_schulz
+from tests.support.shampoo.reference.members import Block, average, newton_schulz
 
 
 def cosines(d: int) -> Tensor:
