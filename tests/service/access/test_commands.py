@@ -19,7 +19,7 @@ from service.store.repositories import TokenRepository
 from service.store.session import Database
 from tests.support.service.callers import asking, give_token
 from tests.support.service.commands import run
-from tests.support.service.full_database import full_disk
+from tests.support.service.databases.full_database import full_disk
 from tests.support.service.scenarios import submit
 
 

@@ -16,7 +16,7 @@ from service.monitoring.readiness import check_files
 from service.settings import Settings
 from service.store.migrate import downgrade
 from service.store.session import Database
-from tests.support.service.full_database import full_disk
+from tests.support.service.databases.full_database import full_disk
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, Clock, add_worker, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS

@@ -14,8 +14,8 @@ from service.evidence.pareto_front import dominates
 from service.specification.job import JobSpecification
 from tests.support.service.answers import assert_measured, train_with_snippet
 from tests.support.service.live import running
-from tests.support.service.receiver import Receiver
 from tests.support.service.service_process import ServiceProcesses
+from tests.support.service.webhooks import Receiver
 from tests.support.waiting import LONG_PATIENCE_SECONDS, PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.patient

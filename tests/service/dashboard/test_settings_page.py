@@ -20,10 +20,9 @@ from service.use_cases.webhooks import add_webhook
 from service.webhooks.signing import new_secret
 from tests.service.dashboard.conftest import Watched, open_context, wait_for_scripts
 from tests.support.service.callers import asking, give_token
-from tests.support.service.delivering import deliver
 from tests.support.service.live import running
 from tests.support.service.pages.accessible import assert_accessible
-from tests.support.service.receiver import Receiver
+from tests.support.service.webhooks import Receiver, deliver
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 

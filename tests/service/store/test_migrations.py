@@ -19,7 +19,7 @@ from service.use_cases.run import TrialMeasurements, finish_job, record_measurem
 from service.use_cases.steer import cancel_job, change_job
 from service.use_cases.submit import create_job
 from tests.support.service.commands import run
-from tests.support.service.migrating import migrate_url
+from tests.support.service.databases.migrating import migrate_url
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, run_trial, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import Measurement

@@ -21,7 +21,7 @@ from service.store.repositories import (
     TrialRepository,
 )
 from service.store.session import Database
-from tests.support.service.dump_store import BEST_TRIAL, JOBS, KINDS, TRIALS, VERSIONS, load, write_dump
+from tests.support.service.databases.dump_store import BEST_TRIAL, JOBS, KINDS, TRIALS, VERSIONS, load, write_dump
 from tests.support.service.scenarios import NOW
 from trainers.config import TrialConfig
 

@@ -13,7 +13,7 @@ from service.store import session as store_session
 from service.store.repositories import JobRepository
 from service.store.session import Database, is_busy, is_unavailable
 from service.store.writes import is_full
-from tests.support.service.full_database import full, full_disk
+from tests.support.service.databases.full_database import full, full_disk
 from tests.support.service.scenarios import submit
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.service.receiver import Receiver
+from tests.support.service.webhooks import Receiver
 
 
 @pytest.fixture

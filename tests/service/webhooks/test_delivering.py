@@ -28,10 +28,9 @@ from service.webhooks import sending
 from service.webhooks.delivering import keep_delivering
 from service.webhooks.signing import new_secret, signed_headers
 from tests.support.service.callers import asking, give_token
-from tests.support.service.delivering import deliver
 from tests.support.service.live import running
-from tests.support.service.receiver import Receiver
 from tests.support.service.scenarios import NOW, Clock, submit
+from tests.support.service.webhooks import Receiver, deliver
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 

@@ -7,7 +7,7 @@ import pytest
 from service.webhooks import sending
 from service.webhooks.sending import send
 from tests.support import event_loop
-from tests.support.service.receiver import Receiver
+from tests.support.service.webhooks import Receiver
 
 
 def ask(url: str, *, allows_private: bool = True) -> sending.Reply:

@@ -19,7 +19,7 @@ from service.store.repositories import JobRepository, WorkerRepository
 from service.store.session import Database
 from service.use_cases.leases import register_worker
 from tests.support import event_loop
-from tests.support.service.full_database import full
+from tests.support.service.databases.full_database import full
 from tests.support.service.scenarios import NOW, submit
 
 

@@ -1,4 +1,4 @@
-"""Dumps of a database of this version of the schema: `python -m tests.support.service.dump_store` writes
+"""Dumps of a database of this version of the schema: `python -m tests.support.service.databases.dump_store` writes
 `tests/service/store/versions/REVISION/{sqlite,postgresql}.sql`, from which later migrations are tested.
 
 To be run once for each revision that is released, and never again for it: what earlier code has stored is the point.
@@ -35,7 +35,7 @@ from tests.support.service.scenarios import (
     submit,
 )
 
-VERSIONS = Path(__file__).parents[2] / "service" / "store" / "versions"
+VERSIONS = Path(__file__).parents[3] / "service" / "store" / "versions"
 KINDS = ("sqlite", "postgresql")
 
 JOBS = [JobState.SUCCEEDED, JobState.RUNNING, JobState.QUEUED]

@@ -1,11 +1,16 @@
-"""A server in a thread that webhooks lead to."""
+"""Webhooks in tests: a server in a thread that they lead to, and their messages, sent as a worker does."""
 
 from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from service.clock import Clock, utc_now
+from service.store.session import Database
+from service.webhooks.delivering import Sending
+from tests.support import event_loop
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -49,3 +54,18 @@ class Receiver:
     def told(self) -> list[str]:
         """The states of jobs, as they were told."""
         return [json.loads(body)["data"]["state"] for _, body in self.requests]
+
+
+def deliver(database: Database, *, allows_private: bool, clock: Clock = utc_now) -> int:
+    """Sends what webhooks are to be told by now, and notes what they answer; how many messages that were."""
+
+    async def send_all() -> int:
+        with ThreadPoolExecutor(1) as threads:
+            sending = Sending(database, threads, allows_private=allows_private, clock=clock)
+            num_sent = 0
+            while (num_begun := await sending.look()) or sending.is_busy:
+                num_sent += num_begun
+                await sending.wait()
+            return num_sent
+
+    return event_loop.run(send_all())

@@ -1,0 +1,1 @@
+"""Databases in tests: full ones, dumped ones, and a process that migrates one."""
