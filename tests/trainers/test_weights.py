@@ -10,7 +10,7 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn.utils import parametrizations
 
-from tests.support.trainers.parallel_models import build
+from tests.support.trainers.parallel.models import build
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trained_weights import loss_of, train_and_put
 from tests.support.trainers.trials import assert_same_bits

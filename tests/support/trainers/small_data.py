@@ -6,7 +6,7 @@ import sysconfig
 from pathlib import Path
 from typing import Any
 
-from tests.support.trainers.image_data import write_split_tree
+from tests.support.trainers.images.data import write_split_tree
 from trainers.workloads.clicks.generator import write_click_log
 
 GPT2: dict[str, Any] = {

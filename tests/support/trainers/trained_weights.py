@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import WeightAveraging
-from tests.support.trainers.parallel_models import build
-from tests.support.trainers.parallel_training import (
+from tests.support.trainers.parallel.models import build
+from tests.support.trainers.parallel.training import (
     WORKLOAD,
     batch_of,
     evaluate,

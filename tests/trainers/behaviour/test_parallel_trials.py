@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.trainers.parallel_training import MODES
+from tests.support.trainers.parallel.training import MODES
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trials import final_state, run_to_the_end, run_trial, small_trial, without_clock
 from trainers.config import AveragingConfig, CompressionConfig, OptimizerConfig, TrialConfig

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.trainers.parallel_training import (
+from tests.support.trainers.parallel.training import (
     MODES,
     RankResult,
     modules_alive_after,

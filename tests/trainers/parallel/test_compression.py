@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.trainers.parallel_models import build
-from tests.support.trainers.parallel_training import (
+from tests.support.trainers.parallel.models import build
+from tests.support.trainers.parallel.training import (
     elements_of_a_compressed_step,
     first_gradients,
     train_in_two_halves,

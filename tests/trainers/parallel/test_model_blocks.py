@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from torch import nn
 
-from tests.support.trainers.parallel_models import TiedGPT
+from tests.support.trainers.parallel.models import TiedGPT
 from trainers.config import InvalidConfig
 from trainers.parallel.model_blocks import blocks_of
 from trainers.workload.protocol import Workload

@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.support.trainers.parallel_models import build
-from tests.support.trainers.parallel_training import (
+from tests.support.trainers.parallel.models import build
+from tests.support.trainers.parallel.training import (
     MODES,
     RankResult,
     average_weights,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.support.trainers.image_data import write_split_tree
+from tests.support.trainers.images.data import write_split_tree
 from trainers.config import InvalidConfig
 from trainers.identity.model import model_digest
 from trainers.workloads.digits.autoencoder import DigitsAutoencoder

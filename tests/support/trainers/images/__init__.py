@@ -1,0 +1,1 @@
+"""Small images to train on, and trials of them."""

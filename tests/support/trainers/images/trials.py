@@ -1,4 +1,4 @@
-"""Trials of a second on the images of `image_data`, and what they see."""
+"""Trials of a second on the images of `data.py`, and what they see."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn import functional
 
 from shampoo import WeightAveraging
-from tests.support.trainers.parallel_models import PartlyUsed, build
+from tests.support.trainers.parallel.models import PartlyUsed, build
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import InvalidConfig, OptimizerConfig, ParallelismConfig, TrialConfig
 from trainers.parallel.ddp import ReplicatedModel

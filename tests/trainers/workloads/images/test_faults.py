@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.trainers.image_data import write_split_tree, write_tree
-from tests.support.trainers.image_trials import NUM_TRAIN, NUM_VALIDATION, evaluation, folder, ran, stream, trial
+from tests.support.trainers.images.data import write_split_tree, write_tree
+from tests.support.trainers.images.trials import NUM_TRAIN, NUM_VALIDATION, evaluation, folder, ran, stream, trial
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trials import run_trial, without_clock
 from tests.support.trainers.worker_processes import worker_processes

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.support.trainers.image_data import (
+from tests.support.trainers.images.data import (
     CLASSES,
     drawing,
     encoded,

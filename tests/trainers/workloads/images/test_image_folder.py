@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.trainers.image_data import table, write_arrow, write_parquet, write_split_tree
-from tests.support.trainers.image_trials import (
+from tests.support.trainers.images.data import table, write_arrow, write_parquet, write_split_tree
+from tests.support.trainers.images.trials import (
     NUM_TRAIN,
     NUM_VALIDATION,
     Example,

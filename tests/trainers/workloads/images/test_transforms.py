@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from tests.support.trainers.image_data import drawing, encoded
+from tests.support.trainers.images.data import drawing, encoded
 from trainers.workloads.images.transforms import (
     MAX_PIXELS,
     Pixels,
