@@ -23,7 +23,7 @@ from service.cli.asking import (
 from service.evidence.in_words.wording import counted
 
 if TYPE_CHECKING:
-    from service.api.schemas.output import OutputRead
+    from service.api.schemas.trials import OutputRead
 
 app = typer.Typer()
 

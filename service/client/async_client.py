@@ -13,11 +13,10 @@ from typing import Concatenate, Literal, ParamSpec, Self, TypeVar, cast
 import httpx
 from pydantic import BaseModel
 
-from service.api.schemas.checkpoints import CheckpointRead
 from service.api.schemas.code import CodeRead
 from service.api.schemas.events import EventRead
 from service.api.schemas.jobs import JobRead
-from service.api.schemas.output import OutputRead
+from service.api.schemas.trials import CheckpointRead, OutputRead
 from service.client.attempts import Attempts, read_answer, refusal
 from service.client.calls import Call, Pages, Params, reading
 from service.client.declared import access as about_access

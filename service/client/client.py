@@ -10,11 +10,10 @@ from typing import Literal
 
 import httpx
 
-from service.api.schemas.checkpoints import CheckpointRead
 from service.api.schemas.code import CodeRead
 from service.api.schemas.events import EventRead
 from service.api.schemas.jobs import JobRead
-from service.api.schemas.output import OutputRead
+from service.api.schemas.trials import CheckpointRead, OutputRead
 from service.client.attempts import refusal
 from service.client.declared import access as about_access
 from service.client.declared import code as about_code

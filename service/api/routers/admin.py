@@ -10,7 +10,7 @@ from service.api import problems
 from service.api.dependencies import ReadSession
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_number, encode_token
-from service.api.schemas.admin import AuditRead
+from service.api.schemas.access import AuditRead
 from service.api.schemas.common import Page
 from service.store.repositories import AuditRepository
 

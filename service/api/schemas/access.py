@@ -1,4 +1,4 @@
-"""Bodies about tokens and projects."""
+"""Bodies about tokens, projects and the audit trail, for whoever looks after the service."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from service.access.tokens import TokenText
     from service.store.models import Project, Token
     from service.store.repositories import Usage
+
 
 Name: TypeAlias = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 Count: TypeAlias = Annotated[int, Field(ge=0, le=2**31 - 1)]
@@ -152,3 +153,26 @@ class ProjectRead(ReadModel):
         quotas = {field: getattr(project, field) for field in QUOTAS}
         taken = UsageRead.model_validate(usage)
         return ProjectRead(name=project.name, created_at=project.created_at, usage=taken, **quotas)
+
+
+class AuditRead(ReadModel):
+    """Something that somebody did."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.AUDIT_ENTRY]})
+
+    id: int
+    """Grows with time."""
+    at: datetime
+    """When it was done."""
+    actor: str | None
+    """The name of a token, or `shell:` and the account that ran a command; null: nobody had to say who asks."""
+    token: str | None
+    """Its prefix."""
+    project: str
+    """Of the actor."""
+    action: str
+    """The `operationId` of what was asked, or the name of a command."""
+    target: str
+    """The thing that it was done to, e.g. a job's id, with a trial's number behind a slash."""
+    address: str | None
+    """From where it was asked."""

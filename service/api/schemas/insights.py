@@ -1,4 +1,4 @@
-"""Bodies about what the trials of a job tell of its hyperparameters."""
+"""Bodies about what the trials of a job tell: of its hyperparameters, and of its health."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import ConfigDict
 from service.api import examples
 from service.api.schemas.common import ReadModel
 from service.domain import Direction
+from service.evidence.health.cards import HealthCard
 from service.evidence.insights import SideInsights, insights_from_json
 
 if TYPE_CHECKING:
@@ -43,3 +44,12 @@ class InsightsRead(ReadModel):
             sides=found.sides,
             computed_at=stored.computed_at,
         )
+
+
+class JobHealth(ReadModel):
+    """Findings about a job; none where nothing is wrong."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_HEALTH]})
+
+    items: list[HealthCard]
+    """Warnings first."""

@@ -1,4 +1,5 @@
-"""Bodies about the trials of a job and their curves: those that are read and written, with an example of each."""
+"""Bodies about the trials of a job, their curves, their checkpoints and what their ranks print: those that are read and
+written, with an example of each."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 from service.api import examples
 from service.api.request_body import check_storable
 from service.api.schemas.common import ReadModel, of_list
-from service.domain import FailureReason, Phase, TrialRequest, TrialState
+from service.domain import FailureReason, OutputStream, Phase, TrialRequest, TrialState
 from service.evidence.recommended import PasteableConfig
 from service.specification.strict_model import StrictModel
 
@@ -145,3 +146,66 @@ class MeasurementPage(ReadModel):
     """By step."""
     next_after_step: int | None
     """`after_step` of the next page; null: this is the last one so far."""
+
+
+class CheckpointFileRead(ReadModel):
+    name: str
+    """Of the file within the checkpoint."""
+    num_bytes: int
+    """Its size."""
+    sha256: str | None
+    """As the manifest says; null: of the manifest itself, or where there is none."""
+
+
+class CheckpointRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.CHECKPOINT]})
+
+    name: str
+    """Of the checkpoint within the trial."""
+    step: int
+    """Of the training that it holds."""
+    written_at: datetime
+    """When it was complete."""
+    num_bytes: int
+    """Of all its files."""
+    world_size: int | None
+    """Ranks that wrote it, each a file; null: the manifest is missing or damaged."""
+    is_whole: bool
+    """True if all files that belong to it are there; their checksums are not looked at."""
+    files: list[CheckpointFileRead]
+    """Those that it is made of."""
+
+
+class CheckpointList(ReadModel):
+    """The checkpoints of a trial, the newest first."""
+
+    items: list[CheckpointRead]
+    """The newest first."""
+
+
+class OutputRead(ReadModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [examples.OUTPUT]})
+
+    id: int
+    """Grows with time; what `after` and `Last-Event-ID` take."""
+    rank: int
+    """The rank that printed it."""
+    stream: OutputStream
+    """Where it printed it."""
+    recorded_at: datetime
+    """When the lines were read, within seconds after they were printed."""
+    omitted_bytes: int
+    """Printed by this rank right before them, and not kept: there was too much of it."""
+    lines: list[str]
+    """Without escape sequences of terminals; control characters as `\\x07`."""
+
+
+class OutputPage(ReadModel):
+    """Lines that ranks printed, the oldest first."""
+
+    items: list[OutputRead]
+    """In the order in which they were printed."""
+    ranks: list[int]
+    """Those of the trial that have printed anything."""
+    next_after: int | None
+    """`after` of the next page; null: this is all so far. What comes later has ids above that of the last item."""

@@ -267,7 +267,7 @@ def audit(
     with here.database() as database, database.reading() as session:
         found = AuditRepository(session).page(project=project, actor=actor, limit=limit)
     if as_json:
-        from service.api.schemas.admin import AuditRead
+        from service.api.schemas.access import AuditRead
 
         say_json_list(AuditRead.model_validate(entry) for entry in found)
         return

@@ -8,8 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from service.access.caller import Scope
-from service.api.schemas.access import ProjectRead, TokenCreated, TokenRead
-from service.api.schemas.admin import AuditRead
+from service.api.schemas.access import AuditRead, ProjectRead, TokenCreated, TokenRead
 from service.api.schemas.common import Page
 from service.client.calls import Call, Pages, given, page_of, reading
 from service.domain import DEFAULT_PROJECT

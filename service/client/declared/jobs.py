@@ -7,15 +7,21 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
-from service.api.schemas.checkpoints import CheckpointList, CheckpointRead
 from service.api.schemas.common import Page, Readiness
-from service.api.schemas.health import JobHealth
-from service.api.schemas.insights import InsightsRead
+from service.api.schemas.insights import InsightsRead, JobHealth
 from service.api.schemas.jobs import JobEstimate, JobRead
 from service.api.schemas.many_jobs import JobOutcome, JobOutcomes
-from service.api.schemas.output import OutputPage, OutputRead
 from service.api.schemas.recommendations import RecommendationList, RecommendationRead
-from service.api.schemas.trials import MeasurementPage, MeasurementRead, TrialConfigRead, TrialRead
+from service.api.schemas.trials import (
+    CheckpointList,
+    CheckpointRead,
+    MeasurementPage,
+    MeasurementRead,
+    OutputPage,
+    OutputRead,
+    TrialConfigRead,
+    TrialRead,
+)
 from service.api.schemas.untuned import UntunedAnswerRead
 from service.client.calls import Call, Pages, Part, given, keyed, nothing, page_of, reading
 from service.domain import JobState, Phase, TrialState, WeightsOf

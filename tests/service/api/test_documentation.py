@@ -14,7 +14,7 @@ from service.api import examples
 from service.api.schemas import events, jobs, trials
 from service.api.schemas.catalogue import SearchSpaceRead, WorkloadRead
 from service.api.schemas.common import Problem
-from service.api.schemas.health import JobHealth
+from service.api.schemas.insights import JobHealth
 from service.api.schemas.many_jobs import JobOutcomes
 from service.api.schemas.recommendations import RecommendationRead
 from service.dashboard.rendering import HEADERS

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from service.api import problems
 from service.api.dependencies import JobId, Now, ReadSession, TrialMemoryDependency
 from service.api.one_thread import OneThreadRoute
-from service.api.schemas.health import JobHealth
+from service.api.schemas.insights import JobHealth
 from service.evidence.recommended import evidence_from_json
 from service.store.repositories import JobRepository, RecommendationRepository
 from service.use_cases.health import health_of_job

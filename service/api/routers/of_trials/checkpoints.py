@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from service.api import problems
 from service.api.dependencies import JobId, ReadSession, SettingsDependency, TrialNumber
 from service.api.one_thread import OneThreadRoute
-from service.api.schemas.checkpoints import CheckpointList, CheckpointRead
+from service.api.schemas.trials import CheckpointList, CheckpointRead
 from service.checkpoint_files import OpenFile, TrialCheckpoints
 from service.errors import CheckpointsOutOfReach, NotFound
 from service.settings import Settings

@@ -19,7 +19,7 @@ from service.api.events import HEARTBEAT_SECONDS, RETRY_MS, Accept, EventStream,
 from service.api.lists.moments import Moment
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_BIGINT, LARGEST_INT
-from service.api.schemas.output import OutputPage, OutputRead
+from service.api.schemas.trials import OutputPage, OutputRead
 from service.domain import OutputStream
 from service.errors import InvalidInput, NotFound, ServiceBusy
 from service.store.repositories import TrialRepository
