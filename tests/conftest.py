@@ -34,6 +34,9 @@ os.environ.setdefault("SHAMPOO_TUNER_WARM_AFTER_SECONDS", "3600")
 
 os.environ.update(s3_server.ENVIRONMENT)
 
+# What Hypothesis keeps between runs is a cache like pytest's, and no entry of its own at the top of the repository.
+os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(Path.cwd() / ".pytest_cache" / "hypothesis"))
+
 # An example that takes long on a busy machine is no failure. Each run draws others, so that a run needs few.
 settings.register_profile("suite", deadline=None, max_examples=int(os.environ.get("FUZZ_EXAMPLES", "20")))
 settings.load_profile("suite")
