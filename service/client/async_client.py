@@ -22,6 +22,7 @@ from service.client.calls import Call, Pages, Params, reading
 from service.client.declared import access as about_access
 from service.client.declared import code as about_code
 from service.client.declared import jobs as declared
+from service.client.declared import recommendations as about_recommendations
 from service.client.declared import webhooks as about_webhooks
 from service.client.declared.code import known_code, packed, store_code
 from service.client.downloads import fetch_later
@@ -188,11 +189,11 @@ class AsyncClient(AsyncRequests):
     stop_trial = awaited(declared.stop_trial)
     retry_trial = awaited(declared.retry_trial)
     checkpoints = awaited(declared.checkpoints)
-    recommendations = awaited(declared.recommendations)
-    recommendation = awaited(declared.recommendation)
-    one_recommendation = awaited(declared.one_recommendation)
-    written_recommendation = awaited(declared.written_recommendation)
-    recommend = awaited(declared.recommend)
+    recommendations = awaited(about_recommendations.recommendations)
+    recommendation = awaited(about_recommendations.recommendation)
+    one_recommendation = awaited(about_recommendations.one_recommendation)
+    written_recommendation = awaited(about_recommendations.written_recommendation)
+    recommend = awaited(about_recommendations.recommend)
     insights = awaited(declared.insights)
     health = awaited(declared.health)
     report = awaited(declared.report)

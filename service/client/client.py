@@ -18,6 +18,7 @@ from service.client.attempts import refusal
 from service.client.declared import access as about_access
 from service.client.declared import code as about_code
 from service.client.declared import jobs as declared
+from service.client.declared import recommendations as about_recommendations
 from service.client.declared import webhooks as about_webhooks
 from service.client.declared.code import known_code, packed, store_code
 from service.client.downloads import fetch
@@ -49,11 +50,11 @@ class Client(Requests):
     stop_trial = answered(declared.stop_trial)
     retry_trial = answered(declared.retry_trial)
     checkpoints = answered(declared.checkpoints)
-    recommendations = answered(declared.recommendations)
-    recommendation = answered(declared.recommendation)
-    one_recommendation = answered(declared.one_recommendation)
-    written_recommendation = answered(declared.written_recommendation)
-    recommend = answered(declared.recommend)
+    recommendations = answered(about_recommendations.recommendations)
+    recommendation = answered(about_recommendations.recommendation)
+    one_recommendation = answered(about_recommendations.one_recommendation)
+    written_recommendation = answered(about_recommendations.written_recommendation)
+    recommend = answered(about_recommendations.recommend)
     insights = answered(declared.insights)
     health = answered(declared.health)
     report = answered(declared.report)
