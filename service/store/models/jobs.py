@@ -1,4 +1,4 @@
-"""The tables of jobs, their trials and what was measured of those: they refer to each other."""
+"""The tables of jobs, their trials and what was measured of those, which refer to each other, and of deleted jobs."""
 
 from __future__ import annotations
 
@@ -306,3 +306,15 @@ class MeasurementRow(Base):
     def metrics(self) -> dict[str, float | None]:
         """Every metric; None: it was not finite. Where the set was loaded, too."""
         return dict(zip(self.metric_set.names, unpack(self.packed_values), strict=True))
+
+
+class DeletedJob(Base):
+    """A job that was deleted: whose files may go wherever they turn up, and what counts against its project."""
+
+    __tablename__ = "deleted_jobs"
+
+    id: Mapped[str] = mapped_column(String(40), primary_key=True)
+    project: Mapped[str] = mapped_column(String(64), index=True)
+    rank_seconds: Mapped[float]
+    """Training time of all its trials times their ranks: they stay spent."""
+    deleted_at: Mapped[datetime]

@@ -1,4 +1,4 @@
-"""The table of what jobs recommend."""
+"""The tables of what jobs give: recommendations, insights, and the shapes of the models that these are about."""
 
 from __future__ import annotations
 
@@ -47,3 +47,26 @@ class RecommendationRow(Base):
     content: Mapped[dict[str, Any]]
     """A `service.evidence.recommended.RecommendedConfig` as JSON."""
     created_at: Mapped[datetime]
+
+
+class JobInsightsRow(Base):
+    """The insights into a job when its run last looked."""
+
+    __tablename__ = "job_insights"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    content: Mapped[dict[str, Any]]
+    """A `service.evidence.insights.JobInsights` as JSON."""
+    computed_at: Mapped[datetime]
+
+
+class ModelShapeRow(Base):
+    """The parameters of a model that a trial had, by kind and size. It names no job and no project: recommendations say
+    who may see what was tuned for it."""
+
+    __tablename__ = "model_shapes"
+
+    fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """Of the model (`service.specification.identity`)."""
+    content: Mapped[dict[str, Any]]
+    """`parameters`: a `trainers.identity.values.ModelShape` as JSON."""

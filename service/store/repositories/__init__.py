@@ -9,6 +9,7 @@ from service.store.repositories.access import (
     TokenRepository,
     Usage,
 )
+from service.store.repositories.cluster import ClusterShareRepository, WorkerRepository
 from service.store.repositories.code import CodeRepository
 from service.store.repositories.deletions import DeletionRepository
 from service.store.repositories.external import ExternalRequestRepository, TrialLeaseRepository
@@ -48,14 +49,13 @@ from service.store.repositories.of_trials.trials import (
 from service.store.repositories.operation import OperationFigures, OperationRepository
 from service.store.repositories.recommendations import (
     KnownValues,
+    ModelShapeRepository,
     RecommendationQuery,
     RecommendationRepository,
     StoredAnswer,
     VersionFilter,
 )
-from service.store.repositories.shapes import ModelShapeRepository
 from service.store.repositories.studies import StudyJob, StudyRepository, StudyTrial
-from service.store.repositories.workers import ClusterShareRepository, WorkerRepository
 
 __all__ = [
     "BY_NUMBER",

@@ -1,17 +1,19 @@
-"""Recommendations: one for each job, found by what they hold for."""
+"""Recommendations: one for each job, found by what they hold for; and the shapes of the models that have any."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, and_, case, delete, exists, literal, or_, select
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, aliased
 
 from service.errors import NotFound
 from service.evidence.types import EvidenceStatus
-from service.store.models import RecommendationRow
+from service.store.models import ModelShapeRow, RecommendationRow
+from trainers.identity.values import ModelShape
 
 KEY = ("fingerprint", "data_digest", "batch_size", "num_steps", "precision", "objective")
 """The columns that say what a recommendation holds for. Of two with the same, the newer one takes the other's place."""
@@ -212,3 +214,21 @@ def _is_superseded() -> ColumnElement[bool]:
     same = [getattr(newer, name) == getattr(RecommendationRow, name) for name in ("project", "workload", *KEY)]
     statement = exists().where(and_(newer.id > RecommendationRow.id, _rank(newer) <= _rank(RecommendationRow), *same))
     return statement.correlate(RecommendationRow)
+
+
+class ModelShapeRepository:
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def put(self, fingerprint: str, shape: ModelShape) -> None:
+        """Stores the shape of a model, if it is not there; two runs may do so at once."""
+        if self._session.get(ModelShapeRow, fingerprint) is not None:
+            return
+        values = {"fingerprint": fingerprint, "content": {"parameters": shape.to_json()}}
+        insert = postgresql.insert if self._session.get_bind().dialect.name == "postgresql" else sqlite.insert
+        self._session.execute(insert(ModelShapeRow).values(values).on_conflict_do_nothing())
+
+    def of(self, fingerprints: Collection[str]) -> dict[str, ModelShape]:
+        """The shapes that are known of these models."""
+        rows = self._session.scalars(select(ModelShapeRow).where(ModelShapeRow.fingerprint.in_(fingerprints)))
+        return {row.fingerprint: ModelShape.from_json(row.content["parameters"]) for row in rows}
