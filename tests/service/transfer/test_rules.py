@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from search_spaces.shipped.algoperf import POINTS
-from service.transfer.features import features_of
 from service.transfer.rules import StepKind, TunedConfig, moved, step_kind
-from service.transfer.situation import Situation, distance
+from service.transfer.situation import Situation, distance, features_of
 from shampoo import Shampoo
 from trainers.identity.values import ModelShape, ParameterShape
 
