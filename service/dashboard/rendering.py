@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
-from fastapi import Request
+from fastapi import Request, Response
 from fastapi.responses import HTMLResponse
+from markupsafe import Markup, escape
 from starlette.templating import Jinja2Templates
 
 from service.dashboard import moments
 from service.dashboard.assets import PLOTLY_FILE, PLOTLY_PATH
 from service.dashboard.cells import asked, parameter, parameter_cells
-from service.dashboard.prose import prose
 from service.evidence.in_words.wording import (
     chance,
     cost_words,
@@ -55,6 +56,31 @@ HEADERS = {
 def page(request: Request, template: str, context: Mapping[str, Any], *, status_code: int = 200) -> HTMLResponse:
     """A page, or a part of one, from a template of `templates/`."""
     return _templates.TemplateResponse(request, template, dict(context), status_code=status_code, headers=HEADERS)
+
+
+def live_parts(request: Request, template: str, context: Mapping[str, Any], known: str | None) -> Response:
+    """The parts of a page that change while it is open, as a template gives them, or 304 if the browser has just that.
+
+    Args:
+        known: what `If-None-Match` says.
+    """
+    rendered = page(request, template, context)
+    tag = f'"{hashlib.sha256(rendered.body).hexdigest()[:20]}"'
+    headers = {**HEADERS, "ETag": tag, "Cache-Control": "private, no-cache"}
+    if tag in [given.strip().removeprefix("W/") for given in (known or "").split(",")]:
+        return Response(status_code=304, headers=headers)
+    rendered.headers.update(headers)
+    return rendered
+
+
+def prose(text: str) -> Markup:
+    """The text with `code` for what stands between backticks, all else inert."""
+    parts = text.split("`")
+    if len(parts) % 2 == 0:  # one is not closed
+        return escape(text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else part for index, part in enumerate(parts)
+    )
 
 
 def _environment() -> jinja2.Environment:

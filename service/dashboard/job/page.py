@@ -19,14 +19,13 @@ from service.api.dependencies import (
 )
 from service.api.figures import phase_labels, side_labels
 from service.api.one_thread import OneThreadRoute
-from service.dashboard.budget_bar import bar_of
 from service.dashboard.job import view
 from service.dashboard.job.confirmation import confirmation_of, members_of
 from service.dashboard.job.insights import insights_section
 from service.dashboard.job.parallel import axes_of
 from service.dashboard.job.trials import AskedOfTable, best_numbers_of, table_of
-from service.dashboard.live_parts import live_parts
-from service.dashboard.rendering import page
+from service.dashboard.job.view import bar_of
+from service.dashboard.rendering import live_parts, page
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import currency_lines, status_words

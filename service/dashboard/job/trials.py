@@ -25,7 +25,7 @@ from service.dashboard.job.trial_table import (
     filters_of,
     held_numbers,
 )
-from service.dashboard.live_parts import live_parts
+from service.dashboard.rendering import live_parts
 from service.errors import InvalidInput
 from service.specification.phases import spaces_of
 from service.store.models import Job

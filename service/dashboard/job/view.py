@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.domain import Direction, JobState, Phase
+from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.in_words.speed import ratios_words, step_words
 from service.evidence.in_words.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
@@ -15,6 +15,8 @@ from service.evidence.types import Evidence
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
+BAR_STATES = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED, TrialState.RUNNING)
+"""In the order in which the bar of a budget shows them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +117,24 @@ def _waiting(state: JobState) -> str:
         JobState.RUNNING: "The first trials are training.",
         JobState.PAUSED: "The job is paused.",
     }.get(state, "So there is no best value.")
+
+
+@dataclass(frozen=True, slots=True)
+class BarSegment:
+    """A stretch of a budget bar, in percent of its width."""
+
+    state: TrialState
+    start: float
+    width: float
+
+
+def bar_of(progress: JobProgress) -> list[BarSegment]:
+    """The stretches of a job's budget bar, finished trials first; what is left of 100 is not begun."""
+    segments: list[BarSegment] = []
+    start = 0.0
+    for state in BAR_STATES:
+        width = 100.0 * progress.trials.get(state, 0) / max(1, progress.num_trials)  # a job that ended at once had none
+        if width:
+            segments.append(BarSegment(state, round(start, 3), round(width, 3)))
+            start += width
+    return segments

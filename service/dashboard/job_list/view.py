@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from service.api.figures.trials import phase_labels
-from service.dashboard.budget_bar import BarSegment, bar_of
 from service.dashboard.job import view as job_view
+from service.dashboard.job.view import BarSegment, bar_of
 from service.evidence.in_words.words import Answer
 from service.evidence.types import EvidenceStatus
 from service.store.models import Job

@@ -12,7 +12,7 @@ from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.routers.of_trials.output import Wanted
 from service.dashboard.rendering import page
-from service.dashboard.trial.address import trial_number
+from service.dashboard.trial.page import trial_number
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.repositories.of_trials.outputs import OutputRepository
 

@@ -17,11 +17,10 @@ from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.routers.of_trials.output import Wanted
-from service.dashboard.live_parts import live_parts
-from service.dashboard.rendering import page
+from service.dashboard.rendering import live_parts, page
 from service.dashboard.trial import metrics, view
-from service.dashboard.trial.address import trial_number
 from service.domain import Direction, FailureReason, Phase, TrialState, side_of
+from service.errors import TrialNotFound
 from service.evidence.in_words.trial_words import RepeatedTrial, Standing, account_of, facts_of
 from service.evidence.in_words.wording import measured_words
 from service.specification.phases import spaces_of
@@ -189,3 +188,18 @@ def _costs(session: Session, job: Job, trial: Trial, origin: Origin, baseline: s
         of_baseline = list(relations.last_metrics(job.id, Phase.BASELINE, baseline, limit=TYPICAL_OF))
     limit = job.specification.resources.memory_per_worker
     return view.cost_rows(trial.metrics, alike, of_baseline, memory_limit=limit)
+
+
+LARGEST_NUMBER = 2**31 - 1
+
+
+def trial_number(job_id: str, text: str) -> int:
+    """A trial's number.
+
+    Raises:
+        NotFound: no trial can have it.
+    """
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER))
+    if not is_number or int(text) > LARGEST_NUMBER:
+        raise TrialNotFound(job_id, text)
+    return int(text)

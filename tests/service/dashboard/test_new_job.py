@@ -13,7 +13,7 @@ from service.dashboard.assets import STATIC
 from service.dashboard.new_job.fields import FormField, FormSchema, Kind, in_words
 from service.dashboard.new_job.form import NOT_ASKED, FormPart, FormRows, job_defaults, job_form, pointers_of
 from service.dashboard.new_job.options import workload_form
-from service.dashboard.prose import prose
+from service.dashboard.rendering import prose
 from service.specification.workloads import known_workloads
 from service.store.session import Database
 from tests.support.service.callers import Asked, asking, give_token

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from service.dashboard import budget_bar, moments
+from service.dashboard import moments
 from service.dashboard.job import view
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
@@ -69,14 +69,14 @@ def test_moments_are_told_in_one_unit(seconds: float, text: str) -> None:
 
 def test_a_bar_is_as_long_as_the_trials_that_have_begun() -> None:
     progress = _progress(None, None, {TrialState.COMPLETED: 10, TrialState.RUNNING: 2, TrialState.QUEUED: 3})
-    assert budget_bar.bar_of(progress) == [
-        budget_bar.BarSegment(TrialState.COMPLETED, 0.0, 50.0),
-        budget_bar.BarSegment(TrialState.RUNNING, 50.0, 10.0),
+    assert view.bar_of(progress) == [
+        view.BarSegment(TrialState.COMPLETED, 0.0, 50.0),
+        view.BarSegment(TrialState.RUNNING, 50.0, 10.0),
     ]
 
 
 def test_the_bar_of_a_job_that_ended_without_a_trial_is_empty() -> None:
-    assert budget_bar.bar_of(dataclasses.replace(_progress(None, None), num_trials=0)) == []
+    assert view.bar_of(dataclasses.replace(_progress(None, None), num_trials=0)) == []
 
 
 def test_a_lower_loss_leads_and_by_how_much_a_search_cannot_say() -> None:
