@@ -27,8 +27,8 @@ from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.doors import Doors
 from service.api.preparation import Preparations
-from service.api.routers import access, admin, catalogue, code, health, metrics, recommendations, webhooks
-from service.api.routers.of_jobs import export, insights, job_health, jobs, kept_jobs, plots, weights
+from service.api.routers import access, catalogue, code, health, metrics, recommendations, webhooks
+from service.api.routers.of_jobs import export, insights, jobs, kept_jobs, plots, weights
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
 from service.clock import Clock, utc_now
 from service.dashboard import error_pages, routes
@@ -174,8 +174,8 @@ def _routes() -> tuple[BaseRoute, ...]:
     # For the documentation alone: `Guard` does the work, for these and for all other routes.
     schemes = [Depends(_BEARER), Depends(_COOKIE)]
     of_trials = (trials, trial_plots, measurements, output, checkpoints, external)
-    of_jobs = (jobs, kept_jobs, insights, job_health, plots, export, weights, *of_trials)
-    for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, admin, access, metrics):
+    of_jobs = (jobs, kept_jobs, insights, plots, export, weights, *of_trials)
+    for module in (*of_jobs, code, events, webhooks, recommendations, catalogue, access, metrics):
         router.include_router(
             module.router, dependencies=[*schemes, *strict], responses=problems.documented(401, 403, 429)
         )

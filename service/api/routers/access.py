@@ -1,10 +1,11 @@
-"""Tokens and projects, for whoever looks after the service. The command line does the same on the database itself."""
+"""Tokens, projects and the audit trail, for whoever looks after the service. The command line does the same on the
+database itself."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Depends, Path, Query, Response
 
 from service.access import projects, tokens
 from service.api import problems
@@ -17,8 +18,9 @@ from service.api.dependencies import (
     WriteSession,
 )
 from service.api.one_thread import OneThreadRoute
-from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_token, encode_token
+from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_number, decode_token, encode_token
 from service.api.schemas.access import (
+    AuditRead,
     ProjectChange,
     ProjectCreate,
     ProjectRead,
@@ -30,13 +32,29 @@ from service.api.schemas.common import Page
 from service.api.strict_json import refuse_repeated_names
 from service.errors import NotFound, ScopeMissing
 from service.store.models import Project
-from service.store.repositories import ProjectRepository, TokenRepository
+from service.store.repositories import AuditRepository, ProjectRepository, TokenRepository
 from service.store.session import Session
 
 router = APIRouter(prefix="/v1/admin", tags=["admin"], route_class=OneThreadRoute)
 
 Prefix = Annotated[str, Path(max_length=16, description="The token's prefix.", examples=["c57a46accdda"])]
 ProjectName = Annotated[str, Path(max_length=64, description="The project's name.", examples=["vision"])]
+Name = Query(min_length=1, max_length=200)
+
+
+@router.get("/audit", summary="Read the audit trail", responses=problems.documented(422, 503))
+def list_audit_entries(
+    session: ReadSession,
+    project: Annotated[str | None, Name, Query(description="Only of callers of this project.")] = None,
+    actor: Annotated[str | None, Name, Query(description="Only of this token, by its name.")] = None,
+    page_size: PageSize = DEFAULT_PAGE_SIZE,
+    page_token: PageToken = None,
+) -> Page[AuditRead]:
+    """Who did what to which thing, and when; newest first. Needs the scope `admin`."""
+    before_id = decode_number("audit", page_token) if page_token is not None else None
+    rows = AuditRepository(session).page(project=project, actor=actor, before_id=before_id, limit=page_size + 1)
+    found, token = cut(rows, page_size, lambda entry: encode_token("audit", entry.id))
+    return Page[AuditRead](items=[AuditRead.model_validate(entry) for entry in found], next_page_token=token)
 
 
 @router.get("/tokens", summary="List tokens", responses=problems.documented(422, 503))

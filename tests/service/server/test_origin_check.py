@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from starlette.types import Message
 
 from service.api import dependencies, events
-from service.api.routers import admin, catalogue, health, recommendations
+from service.api.routers import access, catalogue, health, recommendations
 from service.api.routers.of_jobs import jobs
 from service.api.routers.of_trials import trials
 from service.dashboard import log_in
@@ -30,7 +30,7 @@ from tests.support import event_loop
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
 
-ROUTERS = (jobs, trials, events, recommendations, catalogue, admin, health, job_list, job_page, log_in)
+ROUTERS = (jobs, trials, events, recommendations, catalogue, access, health, job_list, job_page, log_in)
 SETTING = "SHAMPOO_TUNER_ALLOWED_HOSTS"
 
 

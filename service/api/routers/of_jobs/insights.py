@@ -1,4 +1,5 @@
-"""Insights of a job, which its trials give into its hyperparameters, and their charts."""
+"""Insights of a job, which its trials give into its hyperparameters, with their charts, and the health of the job: what
+a reader should know before relying on its answer."""
 
 from __future__ import annotations
 
@@ -7,15 +8,18 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from service.api import problems
-from service.api.dependencies import JobId, ReadSession
+from service.api.dependencies import JobId, Now, ReadSession, TrialMemoryDependency
 from service.api.figures.insights import InsightTrial, map_figure, slice_figure
 from service.api.one_thread import OneThreadRoute
-from service.api.schemas.insights import InsightsRead
+from service.api.schemas.insights import InsightsRead, JobHealth
 from service.domain import FailureReason, Phase, Side, TrialState, side_of
 from service.errors import InvalidInput, NotFound
 from service.evidence.insights import ParameterInsight, SideInsights, insights_from_json
+from service.evidence.recommended import evidence_from_json
 from service.store.models import Job, JobInsightsRow
-from service.store.repositories import InsightsRepository, JobRepository
+from service.store.repositories import InsightsRepository, JobRepository, RecommendationRepository
+from service.use_cases.health import health_of_job
+from service.use_cases.progress import progress_of
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["jobs"], route_class=OneThreadRoute)
 
@@ -78,6 +82,17 @@ def read_map(
         raise InvalidInput("y", f"must be another parameter than {x!r}")
     ground = next((one.along(column, row) for one in found.maps if {one.x, one.y} == {column, row}), None)
     return map_figure(_trials(session, job, found), across, upwards, ground, side=side, direction=job.direction)
+
+
+@router.get("/health", summary="Read a job's health", responses=problems.documented(404, 422, 503))
+def read_job_health(session: ReadSession, now: Now, memory: TrialMemoryDependency, job_id: JobId) -> JobHealth:
+    """Findings about a job, in words and each with what to do: an under-tuned baseline, a noisy metric, values at
+    the edge of their ranges, ... Nothing where nothing is wrong."""
+    job = JobRepository(session).get(job_id)
+    progress = progress_of(session, [job], now=now, memory=memory)[job.id]
+    stored = RecommendationRepository(session).of_job(job.id)
+    evidence = None if stored is None else evidence_from_json(stored.content["evidence"])
+    return JobHealth(items=health_of_job(session, job, progress, evidence))
 
 
 def _stored(session: ReadSession, job: Job) -> JobInsightsRow:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from service.api import events
-from service.api.routers import admin, catalogue, health, recommendations, webhooks
+from service.api.routers import access, catalogue, health, recommendations, webhooks
 from service.api.routers.of_jobs import jobs, kept_jobs, plots
 from service.api.routers.of_trials import checkpoints, measurements, output, trial_plots, trials
 from service.dashboard import routes as pages
@@ -43,7 +43,7 @@ class _Route:
 
 def _routes() -> Iterator[_Route]:
     of_trials = (trials, trial_plots, measurements, output, checkpoints)
-    of_jobs = (jobs, kept_jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, admin, health)
+    of_jobs = (jobs, kept_jobs, plots, *of_trials, events, webhooks, recommendations, catalogue, access, health)
     for router in (*(module.router for module in of_jobs), *pages.ROUTERS):
         for route in router.routes:
             assert isinstance(route, APIRoute)
