@@ -26,6 +26,7 @@ from service.specification.job import JobSpecification
 from service.specification.price import Price
 from service.store.models.base import Base
 from service.store.packing import unpack
+from trainers.stored_config import StoredConfig
 
 MAX_REMEMBERED_BYTES = 20_000
 """Of a specification that is kept parsed: most have about a thousand."""
@@ -271,6 +272,11 @@ class Trial(Base):
     measurements: Mapped[list[MeasurementRow]] = relationship(
         back_populates="trial", lazy="raise", passive_deletes=True, order_by="MeasurementRow.step"
     )
+
+    @property
+    def stored_config(self) -> StoredConfig:
+        """Its config as readers have it; read anew each time."""
+        return StoredConfig.of(self.config)
 
 
 class MetricSet(Base):
