@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain import FailureReason, Phase, TrialState
+from trainers.stored_config import StoredConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,7 @@ class FinishedTrial:
     phase: Phase
     state: TrialState
     reason: FailureReason | None
-    config: Mapping[str, Any]
-    """A `trainers.config.TrialConfig` as JSON."""
+    config: StoredConfig
     value: float | None
     """Objective at the last measurement."""
     curve: Sequence[tuple[int, float, Mapping[str, float | None]]]
@@ -44,12 +44,12 @@ class FinishedTrial:
     @property
     def optimizer(self) -> str:
         """The name of its optimizer."""
-        return str(self.config["optimizer"]["name"])
+        return self.config.optimizer
 
     @property
     def batch_size(self) -> int:
         """Training examples of each step."""
-        return int(self.config["batch_size"])
+        return self.config.batch_size
 
     @property
     def tokens_per_example(self) -> float | None:

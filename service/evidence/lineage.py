@@ -38,14 +38,13 @@ def caveat_of_lineage(winner: Winner) -> str:
 
 
 def _stage(trial: FinishedTrial, last_step: int) -> Stage:
-    config = trial.config
     return Stage(
         number=trial.number,
         first_step=1 if trial.forked_at_step is None else trial.forked_at_step + 1,
         last_step=last_step,
-        config=dict(config["optimizer"]["arguments"]),
-        schedule={name: value for name, value in config["schedule"].items() if value is not None},
-        gradient_clip_norm=config.get("gradient_clip_norm"),
+        config=dict(trial.config.arguments),
+        schedule=dict(trial.config.schedule),
+        gradient_clip_norm=trial.config.gradient_clip_norm,
     )
 
 

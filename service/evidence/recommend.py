@@ -6,7 +6,6 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from search_spaces import SearchSpace
 from service.domain import Currency, Direction, Objective, Phase, Side, TrialState, side_of
@@ -38,6 +37,7 @@ from service.evidence.types import (
     Verdict,
     Winner,
 )
+from trainers.stored_config import StoredConfig
 from trainers.workload.description import ParameterGroup
 
 _TRAINING = (
@@ -127,7 +127,7 @@ def recommend(
         low, high = comparisons[0].improvement_low, comparisons[0].improvement_high
         result = dataclasses.replace(result, improvement_low=low, improvement_high=high)
     verdict, improvement = _verdict(baseline, comparisons)
-    found = pasteable(best.config, parameter_groups)
+    found = pasteable(best.stored_config, parameter_groups)
     side_seconds = _side_seconds(trials)
     front = _front(trials, objectives) if len(objectives) > 1 else []
     evidence = Evidence(
@@ -140,7 +140,7 @@ def recommend(
         improvement=improvement,
         reached_baseline=reached_baseline(pairs, metric, direction),
         num_trials=_num_trials(trials),
-        seeds=over_seeds.seeds if over_seeds else sorted({w.config["seed"] for w in (best, baseline) if w is not None}),
+        seeds=over_seeds.seeds if over_seeds else sorted({w.stored_config.seed for w in (best, baseline) if w}),
         caveats=[
             *([] if is_makeable(found.parameter_groups) else [caveat(found.parameter_groups)]),
             *([] if over_seeds or has_failed else [general.of_one_seed(baseline)]),
@@ -187,24 +187,24 @@ def recommend(
     return RecommendedConfig(**{name: getattr(found, name) for name in PasteableConfig.model_fields}, evidence=evidence)
 
 
-def pasteable(config: Mapping[str, Any], parameter_groups: Sequence[ParameterGroup]) -> PasteableConfig:
-    """The part of a whole trial config, as JSON, that another training script needs.
+def pasteable(config: StoredConfig, parameter_groups: Sequence[ParameterGroup]) -> PasteableConfig:
+    """The part of a whole trial config that another training script needs.
 
     Args:
         parameter_groups: those of the workload's description.
     """
     return PasteableConfig(
-        workload=config["workload"],
-        optimizer=config["optimizer"]["name"],
-        config=dict(config["optimizer"]["arguments"]),
-        schedule={name: value for name, value in config["schedule"].items() if value is not None},
-        training={name: config[name] for name in _TRAINING if name in config},
-        workload_options=dict(config["workload_options"]),
+        workload=config.workload,
+        optimizer=config.optimizer,
+        config=dict(config.arguments),
+        schedule=dict(config.schedule),
+        training=config.training(*_TRAINING),
+        workload_options=dict(config.workload_options),
         parameter_groups=own_settings(
             parameter_groups,
-            optimizer=config["optimizer"]["name"],
-            arguments=config["optimizer"]["arguments"],
-            options=config["workload_options"],
+            optimizer=config.optimizer,
+            arguments=config.arguments,
+            options=config.workload_options,
         ),
     )
 
@@ -279,9 +279,9 @@ def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction)
 def _winner_of(trials: Sequence[FinishedTrial], number: int) -> Winner:
     trial = next(trial for trial in trials if trial.number == number)
     assert trial.value is not None
-    step, seconds, metrics = trial.curve[-1] if trial.curve else (trial.config["num_steps"], 0.0, {})
+    step, seconds, metrics = trial.curve[-1] if trial.curve else (trial.config.num_steps, 0.0, {})
     lineage = lineage_of(trial, trials, last_step=step)
-    return Winner(trial.number, trial.value, dict(trial.config), dict(metrics), step, seconds, lineage)
+    return Winner(trial.number, trial.value, dict(trial.config.content), dict(metrics), step, seconds, lineage)
 
 
 def _with_seeds(winner: Winner, config: ConfirmedConfig) -> Winner:
@@ -320,7 +320,7 @@ def _pairs(
     trials: Sequence[FinishedTrial], best: Winner, baseline: Winner, over_seeds: ConfirmationResult | None
 ) -> list[Pair]:
     """The trials of the two with each compared seed, or without any those that found the two configs."""
-    by_key = {(trial.confirms, trial.config["seed"]): trial for trial in trials if trial.confirms is not None}
+    by_key = {(trial.confirms, trial.config.seed): trial for trial in trials if trial.confirms is not None}
     by_number = {trial.number: trial for trial in trials}
     if over_seeds is None:
         return [(by_number[best.number], by_number[baseline.number])]

@@ -73,7 +73,7 @@ def repeats_of(evidence: Evidence) -> list[Repeat]:
         return found
     best = evidence.best
     value = best.metrics.get(evidence.metric)
-    return [Repeat(int(best.config["seed"]), best.value if value is None else value, best.number)]
+    return [Repeat(best.stored_config.seed, best.value if value is None else value, best.number)]
 
 
 def band_of(evidence: Evidence) -> Band:

@@ -10,6 +10,7 @@ from service.domain import Currency, Direction, Phase, Side, TrialState
 from service.evidence.branches import Branches
 from service.evidence.pareto_front import FrontPoint
 from service.evidence.transfers import TransferResult
+from trainers.stored_config import StoredConfig
 
 EQUAL_WITHIN = 0.005
 """Relative difference of the objective below which search and baseline count as equal."""
@@ -85,7 +86,12 @@ class Winner:
     @property
     def optimizer(self) -> str:
         """The name of its optimizer."""
-        return str(self.config["optimizer"]["name"])
+        return self.stored_config.optimizer
+
+    @property
+    def stored_config(self) -> StoredConfig:
+        """`config` as readers have it; read anew each time."""
+        return StoredConfig.of(self.config)
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,7 +105,7 @@ def _finished(trial: Trial) -> FinishedTrial:
         phase=trial.phase,
         state=trial.state,
         reason=trial.reason,
-        config=trial.config,
+        config=trial.stored_config,
         value=trial.value,
         curve=tuple((m.step, m.seconds, m.metrics) for m in trial.measurements),
         confirms=trial.confirms,

@@ -164,7 +164,7 @@ def _compared(
 
 def _config(session: Session, job: Job, number: int) -> dict[str, Any]:
     """The config of a trial by the names that its hyperparameters have everywhere."""
-    found = pasteable(TrialRepository(session).get(job.id, number).config, parameter_groups_of(job))
+    found = pasteable(TrialRepository(session).get(job.id, number).stored_config, parameter_groups_of(job))
     return {
         "optimizer": found.optimizer,
         **found.config,

@@ -117,5 +117,5 @@ def _parameters(config: ConfirmedConfig, trials: Sequence[FinishedTrial]) -> Map
 
 
 def _learning_rate(trial: FinishedTrial) -> float | None:
-    rate = trial.config["optimizer"]["arguments"].get("lr")
+    rate = trial.config.arguments.get("lr")
     return float(rate) if isinstance(rate, int | float) else None

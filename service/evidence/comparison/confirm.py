@@ -34,7 +34,10 @@ def confirm(
     if not by_source:
         return None
     sources = {trial.number: trial for trial in trials if trial.number in by_source}
-    results = {number: [_result(trial) for trial in sorted(own, key=_seed)] for number, own in by_source.items()}
+    results = {
+        number: [_result(trial) for trial in sorted(own, key=lambda trial: trial.config.seed)]
+        for number, own in by_source.items()
+    }
     outcomes = _outcomes(results)
     sides = {
         phase: _ranked(
@@ -167,7 +170,7 @@ def _outcomes(by_source: Mapping[int, Sequence[SeedResult]]) -> dict[int, dict[i
 
 def _result(trial: FinishedTrial) -> SeedResult:
     has_value = trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
-    return SeedResult(_seed(trial), trial.number, trial.ending, trial.value if has_value else None)
+    return SeedResult(trial.config.seed, trial.number, trial.ending, trial.value if has_value else None)
 
 
 def _config(
@@ -191,7 +194,3 @@ def _config(
 
 def _values(results: Sequence[SeedResult], seeds: Sequence[int]) -> list[float]:
     return [result.value for result in results if result.seed in seeds and result.value is not None]
-
-
-def _seed(trial: FinishedTrial) -> int:
-    return int(trial.config["seed"])

@@ -158,7 +158,7 @@ def _tried(trial: FinishedTrial, space: SearchSpace, metric: str) -> TriedTrial:
     ]
     if is_whole and not curve:
         assert trial.value is not None
-        curve = [(trial.config["num_steps"] * trial.batch_size, trial.value)]
+        curve = [(trial.config.num_steps * trial.batch_size, trial.value)]
     return TriedTrial(
         trial.number,
         point_of(space, trial.parameters),

@@ -19,6 +19,7 @@ the better end of `further_seed` of its own new seeds, nominally 2.5%.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import math
 import random
 import statistics
@@ -35,6 +36,8 @@ from service.evidence.finished_trial import FinishedTrial
 from service.evidence.types import ConfirmationResult, Verdict
 from service.scheduler.policy.confirmation import Confirmation
 from tests.benchmarks.report import Cell, report
+from trainers.config import OptimizerConfig, TrialConfig
+from trainers.stored_config import StoredConfig
 
 DEFAULT = (2, 7)
 SHAPES = (DEFAULT, (3, 12), (2, 4))
@@ -96,6 +99,11 @@ EQUAL: dict[str, tuple[Noise, Noise]] = {
 }
 """Noise of our configs and of the baseline's, all with the same typical value."""
 BETTER_BY = (2.0, 4.0)
+_CONFIG = StoredConfig.of(
+    TrialConfig(
+        workload="simulated", optimizer=OptimizerConfig("shampoo"), num_steps=1, batch_size=1, evaluate_every=1
+    ).to_json()
+)
 
 
 @dataclass(slots=True)
@@ -112,7 +120,7 @@ def _trial(
 ) -> FinishedTrial:
     state = TrialState.FAILED if value is None else TrialState.COMPLETED
     reason = FailureReason.DIVERGED if value is None else None
-    config = {"seed": seed, "batch_size": 1}
+    config = dataclasses.replace(_CONFIG, seed=seed)
     return FinishedTrial(number, phase, state, reason, config, value, [(1, 1.0, {METRIC: value})], confirms)
 
 
@@ -171,7 +179,7 @@ def simulate(
 
 def _pairs(trials: Sequence[FinishedTrial], result: ConfirmationResult) -> list[Pair]:
     """The trials of the two chosen configs with each compared seed; empty: they are not compared."""
-    by_key = {(trial.confirms, trial.config["seed"]): trial for trial in trials}
+    by_key = {(trial.confirms, trial.config.seed): trial for trial in trials}
     ours, theirs = next(iter(result.candidates), None), result.baseline
     if ours is None or theirs is None or ours.mean is None or theirs.mean is None:
         return []

@@ -7,7 +7,6 @@ import math
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from search_spaces import Scalar
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState, phase_of, side_of
@@ -25,6 +24,8 @@ from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
 from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.landscapes import Landscape
+from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
+from trainers.stored_config import StoredConfig
 
 SEARCHES: Mapping[str, tuple[SamplerName | None, bool]] = {
     "random": ("random", False),
@@ -34,7 +35,7 @@ SEARCHES: Mapping[str, tuple[SamplerName | None, bool]] = {
 }
 """Sampler, and whether it prunes; None: the `auto` search."""
 METRIC = "loss"
-OPTIMIZERS = {Phase.SEARCH: "shampoo", Phase.BASELINE: "adamw"}
+OPTIMIZERS: dict[Phase, OptimizerName] = {Phase.SEARCH: "shampoo", Phase.BASELINE: "adamw"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +170,17 @@ def _finished(phase: Phase, ended: SimulatedSearch, *, first: int) -> list[Finis
     return trials
 
 
-def _config(phase: Phase, seed: int) -> dict[str, Any]:
-    """As much of a trial's config as the evidence reads."""
-    return {"seed": seed, "batch_size": 1, "optimizer": {"name": OPTIMIZERS[phase]}}
+def _config(phase: Phase, seed: int) -> StoredConfig:
+    """A trial's config, with what of it the evidence reads."""
+    config = TrialConfig(
+        workload="simulated",
+        optimizer=OptimizerConfig(OPTIMIZERS[phase]),
+        num_steps=1,
+        batch_size=1,
+        evaluate_every=1,
+        seed=seed,
+    )
+    return StoredConfig.of(config.to_json())
 
 
 def _confirmed(

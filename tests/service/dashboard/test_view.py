@@ -23,6 +23,7 @@ from service.evidence.types import (
     Winner,
 )
 from service.use_cases.progress import JobProgress
+from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LABELS = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
@@ -120,8 +121,11 @@ def test_without_two_values_the_verdict_is_open() -> None:
 def _evidence(verdict: Verdict, improvement: tuple[float, float] | None) -> Evidence:
     """Evidence of two configs and the baseline's, confirmed with two seeds."""
 
-    def winner(number: int, optimizer: str) -> Winner:
-        return Winner(number, 0.1, {"optimizer": {"name": optimizer}}, {}, num_steps=40, seconds=1.0)
+    def winner(number: int, optimizer: OptimizerName) -> Winner:
+        config = TrialConfig(
+            workload="digits-mlp", optimizer=OptimizerConfig(optimizer), num_steps=40, batch_size=8, evaluate_every=10
+        )
+        return Winner(number, 0.1, config.to_json(), {}, num_steps=40, seconds=1.0)
 
     def confirmed(number: int, mean: float | None) -> ConfirmedConfig:
         results = [

@@ -25,6 +25,7 @@ from service.evidence.types import MIN_TRIED, EvidenceStatus, Verdict
 from shampoo import WeightAveraging
 from trainers.config import AveragingConfig, Json, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
 from trainers.schedule import factor
+from trainers.stored_config import StoredConfig
 
 COMPLETED, PRUNED, FAILED = TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED
 METRIC = "validation_loss"
@@ -67,8 +68,8 @@ def _trial(
     config: dict[str, Any] | None = None,
 ) -> FinishedTrial:
     curve = [(10 * i, seconds * i, {METRIC: value, "train_loss": 0.5}) for i, value in enumerate(values, start=1)]
-    config = config or _config("shampoo" if phase is Phase.SEARCH else "adamw")
-    return FinishedTrial(number, phase, state, reason, config, values[-1] if values else None, curve)
+    stored = StoredConfig.of(config or _config("shampoo" if phase is Phase.SEARCH else "adamw"))
+    return FinishedTrial(number, phase, state, reason, stored, values[-1] if values else None, curve)
 
 
 def _recommend(
@@ -115,7 +116,7 @@ def test_the_best_completed_search_trial_is_recommended_with_its_evidence() -> N
     assert (evidence.best.number, evidence.best.value, evidence.best.seconds) == (0, 0.3, 8.0)
     assert evidence.best.metrics == {METRIC: 0.3, "train_loss": 0.5}
     assert evidence.baseline is not None
-    assert (evidence.baseline.number, evidence.baseline.config["optimizer"]["name"]) == (1, "adamw")
+    assert (evidence.baseline.number, evidence.baseline.optimizer) == (1, "adamw")
     assert evidence.verdict is Verdict.BETTER
     assert evidence.improvement == pytest.approx(0.25)
     reached = evidence.reached_baseline

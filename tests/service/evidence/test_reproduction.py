@@ -41,7 +41,7 @@ def test_the_trials_with_new_seeds_are_trained_again_and_held_against_the_band_o
 def test_without_confirmation_what_one_seed_found_is_trained_again() -> None:
     evidence = dataclasses.replace(recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]}).evidence, confirmation=None)
     [one] = repeats_of(evidence)
-    assert (one.seed, one.trial) == (evidence.best.config["seed"], evidence.best.number)
+    assert (one.seed, one.trial) == (evidence.best.stored_config.seed, evidence.best.number)
     band = reproduction(evidence, []).band
     assert band.holds(one.value)
     assert not band.holds(1.02 * one.value)

@@ -11,6 +11,7 @@ from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig
 from service.evidence.types import MIN_TRIED
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
+from trainers.stored_config import StoredConfig
 
 METRIC = "validation_loss"
 
@@ -36,7 +37,9 @@ def finished_trial(
     )
     curve = [(10 * i, 1.0 * i, {METRIC: value}) for i, value in enumerate(values, start=1)]
     content: dict[str, Any] = {"state": TrialState.COMPLETED, "reason": None, "value": values[-1], **fields}
-    return FinishedTrial(number, phase, config=config.to_json(), curve=curve, confirms=confirms, **content)
+    return FinishedTrial(
+        number, phase, config=StoredConfig.of(config.to_json()), curve=curve, confirms=confirms, **content
+    )
 
 
 FOUND = [

@@ -12,13 +12,16 @@ from service.evidence.recommend import pasteable
 from trainers.checkpoints.random_state import seed_random
 from trainers.config import TrialConfig
 from trainers.ranks.context import RankContext, process_group_context, single_process_context
+from trainers.stored_config import StoredConfig
 from trainers.workload.batches import train_batches
 from trainers.workloads.registry import describe, load
 
 
 def snippet_of(config: TrialConfig) -> str:
     """The snippet of a trial."""
-    return trial_snippet(pasteable(config.to_json(), describe(config.workload).parameter_groups), header=["pasted"])
+    return trial_snippet(
+        pasteable(StoredConfig.of(config.to_json()), describe(config.workload).parameter_groups), header=["pasted"]
+    )
 
 
 def trained_alone(python: str, config: TrialConfig) -> dict[str, float]:

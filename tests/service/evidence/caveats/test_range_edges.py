@@ -14,6 +14,7 @@ from service.evidence.finished_trial import FinishedTrial
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.recommend import recommend
 from trainers.config import OptimizerConfig, TrialConfig
+from trainers.stored_config import StoredConfig
 
 SPACES = {
     Phase.SEARCH: SearchSpace("shampoo", (Float("lr", 1e-4, 0.03, "log"), Float("weight_decay", 0.01, 0.2))),
@@ -25,9 +26,8 @@ def finished(number: int, phase: Phase, value: float, **parameters: Any) -> Fini
     optimizer = OptimizerConfig("shampoo" if phase is Phase.SEARCH else "adamw", parameters)
     config = TrialConfig(workload="digits-mlp", optimizer=optimizer, num_steps=40, batch_size=8, evaluate_every=10)
     curve = [(40, 1.0, {"validation_loss": value})]
-    return FinishedTrial(
-        number, phase, TrialState.COMPLETED, None, config.to_json(), value, curve, parameters=parameters
-    )
+    stored = StoredConfig.of(config.to_json())
+    return FinishedTrial(number, phase, TrialState.COMPLETED, None, stored, value, curve, parameters=parameters)
 
 
 def test_the_sentence_says_which_value_at_which_bound_and_what_to_do() -> None:

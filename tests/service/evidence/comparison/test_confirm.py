@@ -265,9 +265,7 @@ def test_a_config_is_refuted_that_failed_or_lost_or_was_luck(
 
 def test_configs_that_confirm_alike_are_both_shown_with_what_speaks_for_either() -> None:
     cliff = finished_trial(90, Phase.SEARCH, [None], state=TrialState.FAILED, reason=FailureReason.DIVERGED, value=None)
-    cliff = dataclasses.replace(
-        cliff, config={**cliff.config, "optimizer": {"name": "shampoo", "arguments": {"lr": 0.2}}}
-    )
+    cliff = dataclasses.replace(cliff, config=dataclasses.replace(cliff.config, arguments={"lr": 0.2}))
     repeated = [
         dataclasses.replace(
             trial, curve=[(20, 2.0, {METRIC: trial.value, "step_seconds": 0.1 if trial.confirms else 0.2})]

@@ -15,6 +15,7 @@ from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.types import MIN_TRIED, Verdict
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
+from trainers.stored_config import StoredConfig
 
 METRIC, MINIMIZE = "validation_loss", Direction.MINIMIZE
 
@@ -45,10 +46,11 @@ def trial(
         evaluate_every=10,
         batch_size=batch_size,
         seed=seed,
-    ).to_json()
+    )
+    stored = StoredConfig.of(config.to_json())
     speeds = {} if tokens is None else {"examples_per_second": 30.0, "tokens_per_second": 30.0 * tokens}
     curve = [(10 * i, seconds * i, {METRIC: value, **speeds}) for i, value in enumerate(values, start=1)]
-    return FinishedTrial(number, phase, TrialState.COMPLETED, None, config, values[-1], curve, confirms=confirms)
+    return FinishedTrial(number, phase, TrialState.COMPLETED, None, stored, values[-1], curve, confirms=confirms)
 
 
 def pair(ours: FinishedTrial, theirs: FinishedTrial) -> list[tuple[FinishedTrial, FinishedTrial]]:

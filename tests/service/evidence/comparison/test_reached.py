@@ -7,13 +7,22 @@ import pytest
 from service.domain import Direction, Phase, TrialState
 from service.evidence.comparison.reached import reached_baseline
 from service.evidence.finished_trial import FinishedTrial
+from trainers.config import OptimizerConfig, TrialConfig
+from trainers.stored_config import StoredConfig
 
 
 def trial(values: dict[int, float], *, batch_size: int = 32) -> FinishedTrial:
     """A trial with these losses by step, which took a second for each step."""
     curve = [(step, float(step), {"loss": value}) for step, value in values.items()]
-    config = {"batch_size": batch_size}
-    return FinishedTrial(0, Phase.SEARCH, TrialState.COMPLETED, None, config, curve[-1][2]["loss"], curve)
+    config = TrialConfig(
+        workload="digits-mlp",
+        optimizer=OptimizerConfig("shampoo"),
+        num_steps=max(values),
+        evaluate_every=1,
+        batch_size=batch_size,
+    )
+    stored = StoredConfig.of(config.to_json())
+    return FinishedTrial(0, Phase.SEARCH, TrialState.COMPLETED, None, stored, curve[-1][2]["loss"], curve)
 
 
 @pytest.mark.parametrize(

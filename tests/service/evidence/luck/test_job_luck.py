@@ -23,6 +23,7 @@ from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.types import Verdict
 from trainers.config import OptimizerConfig, TrialConfig
+from trainers.stored_config import StoredConfig
 
 METRIC = "validation_loss"
 SPACES: dict[Side, SearchSpace] = {
@@ -49,7 +50,9 @@ def finished(
     )
     content: dict[str, Any] = {"state": TrialState.COMPLETED, "reason": None, "value": values[-1], **fields}
     curve = [(10 * i, 1.0, {METRIC: value}) for i, value in enumerate(values, start=1)]
-    return FinishedTrial(number, phase, config=config.to_json(), curve=curve, parameters=parameters, **content)
+    return FinishedTrial(
+        number, phase, config=StoredConfig.of(config.to_json()), curve=curve, parameters=parameters, **content
+    )
 
 
 def a_job(*, sign: float = 1.0, noise: float = 0.02) -> list[FinishedTrial]:
@@ -177,7 +180,7 @@ def test_of_stored_evidence_without_probabilities_none_are_told() -> None:
 
 
 def _repeats(trials: Sequence[FinishedTrial], *sources: int, num: int = 9) -> list[FinishedTrial]:
-    own = [trial for trial in trials if trial.confirms in sources and int(trial.config["seed"]) <= num]
+    own = [trial for trial in trials if trial.confirms in sources and trial.config.seed <= num]
     return [*(trial for trial in trials if trial.confirms is None), *own]
 
 
