@@ -49,6 +49,7 @@ from service.scheduler.stored_job import (
     group_size,
     is_final,
     is_to_be_judged,
+    parts_of,
     plan_of,
     read_stored,
     restored_policy,
@@ -204,7 +205,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         configs=unfinished_configs(stored),
         checkpoints=this.checkpoints,
         never_launched={trial.number for trial in stored.trials if is_to_be_judged(trial)},
-        parts={trial.number: trial.config.get("accumulation_steps", 1) for trial in stored.trials},
+        parts=parts_of(stored),
         trackers=trackers,
     )
     adapters = adapters_of(

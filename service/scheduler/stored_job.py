@@ -95,6 +95,11 @@ def unfinished_configs(stored: Stored) -> dict[int, TrialConfig]:
         raise JobImpossible(f"a trial of the job can no longer be run: {error}") from error
 
 
+def parts_of(stored: Stored) -> dict[int, int]:
+    """The parts of each batch that each trial takes or took, by number."""
+    return {trial.number: trial.stored_config.accumulation_steps for trial in stored.trials}
+
+
 def is_to_be_judged(trial: Trial) -> bool:
     """True if a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
     nor if another one with its config, or the like of it, has been trained."""

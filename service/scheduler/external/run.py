@@ -30,6 +30,7 @@ from service.scheduler.policy.time_limit import Pace
 from service.scheduler.stored_job import (
     Stored,
     group_size,
+    parts_of,
     plan_of,
     read_stored,
     restored_policy,
@@ -169,7 +170,7 @@ def make_serving(
         signals,
         configs=unfinished_configs(stored),
         checkpoints=checkpoints,
-        parts={trial.number: trial.config.get("accumulation_steps", 1) for trial in stored.trials},
+        parts=parts_of(stored),
         trackers=trackers,
     )
     decisions = Decisions(policy, metrics=[objective.metric for objective in plan.objectives])

@@ -162,12 +162,12 @@ def history_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list
 
     def side(trial: Trial) -> Side:
         found_by = trial if trial.confirms is None else by_number[trial.confirms]
-        return side_of(found_by.phase, found_by.config["optimizer"]["name"])
+        return side_of(found_by.phase, found_by.stored_config.optimizer)
 
     def repeats(trial: Trial) -> Repeats | None:
         if trial.confirms is None:
             return None
-        return Repeats(trial.confirms, side(trial), trial.config["seed"])
+        return Repeats(trial.confirms, side(trial), trial.stored_config.seed)
 
     return [
         TrialHistory(
