@@ -125,18 +125,19 @@ def _trials(reading: Reading, job_id: str, query: TrialQuery) -> Table:
     parameters = {name: _kind_of(found) for name, found in sorted(kinds.items())}
 
     def row(trial: Trial) -> Row:
+        config = trial.stored_config
         values = _PARAMETERS.validate_python(trial.parameters)
         measured = _METRICS.validate_python(trial.metrics)
         own: Row = [
             trial.number,
             trial.phase.value,
-            trial.config["optimizer"]["name"],
+            config.optimizer,
             trial.state.value,
             None if trial.reason is None else trial.reason.value,
             trial.detail,
-            trial.config["seed"],
-            trial.config["batch_size"],
-            trial.config["num_steps"],
+            config.seed,
+            config.batch_size,
+            config.num_steps,
             trial.step,
             trial.value,
             trial.seconds,

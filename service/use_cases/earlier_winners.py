@@ -72,7 +72,7 @@ def find_winners(
         for number, value in _winners_of(recommendation.content["evidence"], space.optimizer):
             trial = trials.get(job.id, number)
             fits = trial.fingerprint == fingerprint and trial.forked_from is None
-            arguments = trial.config["optimizer"]["arguments"]
+            arguments = trial.stored_config.arguments
             fitted = fit(space, trial.parameters, held=arguments) if fits else None
             if fitted is None or not _is_possible(plan, side, dict(fitted[0])):
                 continue

@@ -76,7 +76,7 @@ def _num_pinned(pinned: Sequence[PinnedEntry]) -> int:
 
 def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: datetime) -> RecommendationRow:
     """The row of a recommendation of a job, with what it holds for, which its best trial has."""
-    resources = job.specification.resources
+    resources, config = job.specification.resources, best.stored_config
     return RecommendationRow(
         id=f"rec_{ULID()}",
         job_id=job.id,
@@ -87,9 +87,9 @@ def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: da
         status=recommendation.evidence.status,
         fingerprint=best.fingerprint,
         data_digest=best.data_digest,
-        batch_size=best.config["batch_size"],
-        num_steps=best.config["num_steps"],
-        precision=best.config.get("precision", "float32"),
+        batch_size=config.batch_size,
+        num_steps=config.num_steps,
+        precision=config.precision,
         objective=recommendation.evidence.metric,
         device=resources.device,
         world_size=resources.workers_per_trial,

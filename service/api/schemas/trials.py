@@ -101,7 +101,7 @@ class TrialRead(ReadModel):
     @classmethod
     def of(cls, trial: models.Trial, *, last_lines: Sequence[str] = ()) -> TrialRead:
         own = {name: getattr(trial, name) for name in cls.model_fields if name not in ("num_steps", "last_lines")}
-        return cls(num_steps=trial.config["num_steps"], last_lines=list(last_lines), **own)
+        return cls(num_steps=trial.stored_config.num_steps, last_lines=list(last_lines), **own)
 
 
 class TrialItem(TrialRead):

@@ -8,6 +8,7 @@ from typing import Any, Protocol, assert_never
 
 from service.domain import FailureReason, JobState, TrialRequest, TrialState
 from service.evidence.in_words.wording import counted, duration, number
+from trainers.stored_config import StoredConfig
 
 RETRY_TRAINS_TO_THE_END = "To see how it would have ended, retry it: it then trains to its last step and is not pruned."
 
@@ -100,17 +101,18 @@ class TrialAccount:
 
 def facts_of(trial: ToldTrial, job_state: JobState) -> TrialFacts:
     """The facts of the end of a trial."""
+    config = StoredConfig.of(trial.config)
     return TrialFacts(
         state=trial.state,
         reason=trial.reason,
         step=trial.step,
-        num_steps=int(trial.config["num_steps"]),
+        num_steps=config.num_steps,
         runs=trial.runs,
         seconds=trial.seconds,
         requested=trial.requested,
         has_detail=bool(trial.detail),
-        clips_gradients=trial.config.get("gradient_clip_norm") is not None,
-        is_low_precision=trial.config.get("precision", "float32") != "float32",
+        clips_gradients=config.gradient_clip_norm is not None,
+        is_low_precision=config.precision != "float32",
         job_state=job_state,
         is_fork=trial.forked_from is not None,
     )

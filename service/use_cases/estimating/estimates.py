@@ -135,7 +135,7 @@ def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
             if trial.metrics.get("step_seconds") is not None
         ]
         batch_size = _nearest_batch(plan, measured)
-        trials = [trial for trial in measured if trial.config["batch_size"] == batch_size]
+        trials = [trial for trial in measured if trial.stored_config.batch_size == batch_size]
         if batch_size is None or not trials:
             continue
         # Of a job that has trials of several batch sizes, those of all of them take memory and time beside their steps.
@@ -171,7 +171,7 @@ def _nearest_batch(plan: JobPlan, measured: Sequence[Trial]) -> int | None:
     if plan.length.num_examples is None:
         return wanted
     return min(
-        (int(trial.config["batch_size"]) for trial in measured),
+        (trial.stored_config.batch_size for trial in measured),
         key=lambda size: abs(math.log(size / wanted)),
         default=None,
     )

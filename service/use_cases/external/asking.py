@@ -84,7 +84,7 @@ def report(session: Session, job_id: str, number: int, told: Report, *, key: str
         return Asked(0, key or "", job.state, over, is_replayed=found is not None)
     if found is not None:
         return _settled(session, job, number, told, found)
-    num_steps = trial.config["num_steps"]
+    num_steps = trial.stored_config.num_steps
     for index, measurement in enumerate(told.measurements):
         if measurement.step > num_steps:
             raise InvalidInput(f"measurements[{index}].step", f"exceeds the trial's {num_steps} steps")

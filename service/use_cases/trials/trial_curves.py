@@ -73,7 +73,7 @@ def origin_of(session: Session, trial: Trial) -> Origin:
     if trial.confirms is not None:
         found_by = TrialRepository(session).find(trial.job_id, trial.confirms)
         phase = Phase.SEARCH if found_by is None else found_by.phase
-    return Origin(phase, str(trial.config["optimizer"]["name"]))
+    return Origin(phase, trial.stored_config.optimizer)
 
 
 @dataclass(frozen=True, slots=True)
