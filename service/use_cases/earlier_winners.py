@@ -3,13 +3,14 @@ it is submitted and become a part of its stored specification, so that the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from pydantic import JsonValue
 
 from search_spaces.fitting import fit
 from service.domain import JobState, Phase, Side
+from service.evidence.recommended import evidence_from_json
+from service.evidence.types import Evidence
 from service.specification.identity import ModelOfJob
 from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, MovedConfig, Pinned
 from service.specification.planning import JobPlan
@@ -69,7 +70,7 @@ def find_winners(
         job = jobs.get(recommendation.job_id)
         if job.state is not JobState.SUCCEEDED or not _has_same_objective(job, plan):
             continue
-        for number, value in _winners_of(recommendation.content["evidence"], space.optimizer):
+        for number, value in _winners_of(evidence_from_json(recommendation.content["evidence"]), space.optimizer):
             trial = trials.get(job.id, number)
             fits = trial.fingerprint == fingerprint and trial.forked_from is None
             arguments = trial.stored_config.arguments
@@ -108,16 +109,18 @@ def find_nearest(
             )
 
 
-def _winners_of(evidence: Mapping[str, Any], optimizer: str) -> Iterator[tuple[int, float]]:
-    """Number and value of the best trials with this optimizer that a stored evidence names."""
+def _winners_of(evidence: Evidence, optimizer: str) -> Iterator[tuple[int, float]]:
+    """Number and value of the best trials with this optimizer that the evidence names."""
     named = set()
-    for winner in (evidence["best"], evidence["baseline"]):
-        if winner is not None and winner["config"]["optimizer"]["name"] == optimizer:
-            named.add(winner["number"])
-            yield winner["number"], winner["value"]
-    for best in evidence.get("baselines", []):
-        if best["optimizer"] == optimizer and best["value"] is not None and best["number"] not in named:
-            yield best["number"], best["value"]
+    for winner in (evidence.best, evidence.baseline):
+        if winner is not None and winner.optimizer == optimizer:
+            named.add(winner.number)
+            yield winner.number, winner.value
+    for best in evidence.baselines:
+        if best.optimizer != optimizer or best.number is None or best.value is None:
+            continue
+        if best.number not in named:
+            yield best.number, best.value
 
 
 def _has_same_objective(job: Job, plan: JobPlan) -> bool:
