@@ -19,6 +19,7 @@ from service.api.schemas.external import DecisionRead, SuggestionRead
 from service.client.calls import IDEMPOTENCY_KEY, Call, reading
 from service.client.errors import ApiError, ServiceUnreachable
 from service.specification.external.messages import ExternalDecision, SuggestedTrial
+from trainers.stored_config import StoredConfig
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +68,7 @@ class Suggested:
     @property
     def num_steps(self) -> int:
         """Of the whole trial."""
-        return int(self.config["num_steps"])
+        return StoredConfig.of(self.config).num_steps
 
     @property
     def has_ended(self) -> bool:
