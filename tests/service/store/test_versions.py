@@ -55,7 +55,10 @@ def check_stories(database: Database, status: EvidenceStatus) -> None:
         stored = trials.with_measurements(succeeded.id)
         assert {trial.number: (trial.phase, trial.state, trial.reason) for trial in stored} == TRIALS
         for trial in stored:
-            assert TrialConfig.from_json(trial.config).num_steps == 40
+            config, read = TrialConfig.from_json(trial.config), trial.stored_config
+            assert config.num_steps == read.num_steps == 40
+            assert (read.optimizer, read.arguments) == (config.optimizer.name, config.optimizer.arguments)
+            assert (read.seed, read.batch_size, read.precision) == (config.seed, config.batch_size, config.precision)
         history = history_of(stored, succeeded.objectives)
         assert [len(trial.curve) for trial in history] == [4, 4, 1, 0, 4, 4, 4]
         recommendation = RecommendationRepository(session).of_job(succeeded.id)
