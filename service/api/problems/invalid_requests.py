@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from http import HTTPStatus
 from typing import Any
@@ -39,9 +40,15 @@ EXPECTED: Mapping[str, JsonType] = {
 """By the name that pydantic gives to a value of another kind, the kind that it wants."""
 SAYS_WHAT_STANDS_THERE = ("missing", "value_error", *UNKNOWN_FIELD)
 """The names of errors whose messages need no value beside them: there is none, or it is the field's name."""
-_QUOTED = re.compile("'([^']*)'")
-_CHOICES = re.compile("must be '[^']*'((, | or )'[^']*')*")
-"""The message on a value that is none of those there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fault:
+    """One of the ways in which the value of a field is none of what the field takes."""
+
+    message: str
+    choices: tuple[str, ...] = ()
+    """The values that there are, as Python writes them; empty: the fault is another."""
 
 
 class InvalidClone(RequestValidationError):
@@ -78,8 +85,7 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
         found: pydantic's, whose locations begin with `body` where they are of the body.
         kind: what the body was to be; None: there is to be none.
     """
-    messages: dict[str, list[str]] = {}
-    choices: dict[str, list[str]] = {}
+    faults: dict[str, list[_Fault]] = {}
     expected: dict[str, set[JsonType | None]] = {}
     values: dict[str, Any] = {}
     to_be_told = dict[str, str]()
@@ -92,12 +98,11 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
         field = field or str(source)
         if source == "body":
             of_body.add(field)
-        given = messages.setdefault(field, [])
-        if one["type"] in ONE_OF_SOME:
-            choices.setdefault(field, []).extend(_QUOTED.findall(one["ctx"]["expected"]))
+        given = faults.setdefault(field, [])
         message = _unknown_field(kind, path) if one["type"] in UNKNOWN_FIELD else _message(one)
-        if message not in given:
-            given.append(message)
+        fault = _Fault(message, _choices(one))
+        if fault not in given:
+            given.append(fault)
         values[field] = None if one["type"] == "missing" else small(one.get("input"))
         expected.setdefault(field, set()).add(EXPECTED.get(one["type"]))
         if one["type"] not in SAYS_WHAT_STANDS_THERE:
@@ -106,12 +111,12 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
         FieldError(
             field=field,
             message=", or ".join(_merged(given))
-            + (did_you_mean(values[field], choices.get(field, ())) or to_be_told.get(field, "")),
+            + (did_you_mean(values[field], _words(given)) or to_be_told.get(field, "")),
             value=values[field],
             expected=_kinds(expected[field]),
             pointer=spot_of(body, field).pointer if field in of_body else None,
         )
-        for field, given in messages.items()
+        for field, given in faults.items()
     ]
 
 
@@ -163,13 +168,23 @@ def _got(value: object) -> str:
     return f", got {value!r}" if isinstance(value, str | int | float) and small(value) is not None else ""
 
 
-def _merged(messages: Sequence[str]) -> list[str]:
-    """The alternatives of a field, those that are lists of words as one list."""
-    lists = [message for message in messages if _CHOICES.fullmatch(message)]
-    if len(lists) < 2:
-        return list(messages)
-    *words, last = [word for each in lists for word in _QUOTED.findall(each)]
-    return [f"must be {', '.join(map(repr, words))} or {last!r}", *(one for one in messages if one not in lists)]
+def _choices(error: Mapping[str, Any]) -> tuple[str, ...]:
+    """The values that the error says there are, as Python writes them; empty: it is about something else."""
+    # Its context has them in one text alone, `'tpe', 'gp' or 'cmaes'`; no value of a field has a comma or an "or".
+    return tuple(re.split(", | or ", error["ctx"]["expected"])) if error["type"] in ONE_OF_SOME else ()
+
+
+def _words(faults: Sequence[_Fault]) -> list[str]:
+    """The words among the values that a field takes, one of which may have been meant."""
+    return [choice[1:-1] for fault in faults for choice in fault.choices if choice.startswith("'")]
+
+
+def _merged(faults: Sequence[_Fault]) -> list[str]:
+    """The messages on a field, with the values that there are in one list."""
+    if sum(1 for fault in faults if fault.choices) < 2:
+        return [fault.message for fault in faults]
+    *choices, last = [choice for fault in faults for choice in fault.choices]
+    return [f"must be {', '.join(choices)} or {last}", *(fault.message for fault in faults if not fault.choices)]
 
 
 def _unknown_field(kind: Any, path: Sequence[str | int]) -> str:
