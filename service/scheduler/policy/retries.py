@@ -164,7 +164,12 @@ class Retries:
 
 
 def same_error(detail: str) -> str:
-    """The text that errors share which are the same up to numbers, as in `IndexError: 17 is out of bounds`."""
+    """The text that errors share which are the same up to numbers, as in `IndexError: 17 is out of bounds`.
+
+    A guess: the errors are those of libraries and of users' code, and have nothing but their text in common. Errors of
+    one cause whose texts differ by a name are taken for several, and the job goes on; errors of several causes with one
+    text are taken for one. Whoever mends it has the job go on.
+    """
     return _NUMBER.sub("#", detail)
 
 
