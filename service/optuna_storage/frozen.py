@@ -8,17 +8,14 @@ from datetime import datetime
 from typing import Any
 
 from optuna.study import StudyDirection
-from optuna.study._frozen import FrozenStudy  # what a storage has to return, though its module is private
 from optuna.trial import FrozenTrial, TrialState
 
 from service import domain
 from service.domain import Direction, Phase
+from service.optuna_internals import METRIC_NAMES, FrozenStudy
 from service.optuna_storage.dimensions import Distributions, parameters_of
 from service.optuna_storage.study_ids import JobStudy, trial_id
 from service.store.repositories import StudyTrial
-
-METRIC_NAMES = "study:metric_names"
-"""The system attribute in which Optuna keeps what `Study.set_metric_names` sets."""
 
 _STATES = {
     domain.TrialState.RUNNING: TrialState.RUNNING,

@@ -13,12 +13,12 @@ from typing import Any, NoReturn
 from optuna.distributions import BaseDistribution
 from optuna.storages import BaseStorage
 from optuna.study import StudyDirection
-from optuna.study._frozen import FrozenStudy
 from optuna.trial import FrozenTrial, TrialState
 
 from search_spaces import SearchSpace
 from service.domain import Side
 from service.errors import ServiceError
+from service.optuna_internals import FrozenStudy, id_in_storage
 from service.optuna_storage import frozen
 from service.optuna_storage.dimensions import Distributions, dimensions_of
 from service.optuna_storage.study_ids import JobStudy, job_and_trial_number, job_number_of_study, studies_of
@@ -133,7 +133,7 @@ class JobStorage(BaseStorage):
                 raise KeyError(f"no trial {trial_id}")
             holds = [s for s in self._studies_of(studies, job) if s.phase is row.phase and s.side in (None, row.side)]
             trials = self._trials(studies, holds[0])
-        return copy.deepcopy(next(trial for trial in trials if trial._trial_id == trial_id))
+        return copy.deepcopy(next(trial for trial in trials if id_in_storage(trial) == trial_id))
 
     def get_all_trials(
         self, study_id: int, deepcopy: bool = True, states: Container[TrialState] | None = None

@@ -14,7 +14,7 @@ app = typer.Typer()
 @app.command()
 def completion(shell: Annotated[Literal["bash", "zsh", "fish"], typer.Argument(help="Your shell.")]) -> None:
     """Prints the completion for a shell, e.g. eval "$(shampoo-tuner completion bash)" in ~/.bashrc."""
-    from typer._completion_shared import get_completion_script  # of Typer 0.29, which has no public way
+    from service.cli.setting_up.typer_internals import get_completion_script
 
     variable = f"_{PROGRAM.replace('-', '_').upper()}_COMPLETE"
     typer.echo(get_completion_script(prog_name=PROGRAM, complete_var=variable, shell=shell))

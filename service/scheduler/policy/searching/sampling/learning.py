@@ -13,10 +13,10 @@ from optuna.distributions import BaseDistribution
 from optuna.samplers import BaseSampler, CmaEsSampler, GPSampler, TPESampler
 from optuna.trial import FrozenTrial, TrialState
 
+from service.optuna_internals import forget_suggestion_for_liar
+
 MIN_SOURCE_TRIALS = 10
 """With fewer completed ones CMA-ES begins in the middle of the space."""
-LIAR_ATTRIBUTE = "tpe:relative_params:0"
-"""Where `TPESampler` of Optuna 5.0 leaves a suggestion for its liar."""
 
 
 class TreeParzenSampler(TPESampler):
@@ -30,7 +30,7 @@ class TreeParzenSampler(TPESampler):
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
         found = super().sample_relative(study, trial, search_space)
-        study._storage.set_trial_system_attr(trial._trial_id, LIAR_ATTRIBUTE, "")
+        forget_suggestion_for_liar(study, trial)
         return found
 
 
