@@ -1,4 +1,7 @@
-"""The Shampoo family of optimizers, and LoRA-RITE for low-rank adapters. Needs torch and nothing else."""
+"""The Shampoo family of optimizers, and LoRA-RITE for low-rank adapters. Needs torch and nothing else.
+
+Never here: training loops, data, and the search for hyperparameters.
+"""
 
 # A package of the distribution shampoo-tuner: trainers.installation.distribution looks for this line.
 

@@ -1,5 +1,7 @@
 """Weight averaging around any `torch.optim.Optimizer`: `WeightAveraging(Shampoo(...), "ema", decay=0.999)`.
 
+Never here: the steps of an optimizer, which the wrapped one takes by itself, whatever it is.
+
 Legend: w_t the trained weights after step t; U_t what the wrapped optimizer adds to the weights in step t (learning
 rate, preconditioning and weight decay included); x̄ the averaged weights, which `averaged_weights()` shows. Every
 parameter counts its own updates, so one that joins late starts its own average.

@@ -1,5 +1,7 @@
 """`Shampoo` over ranks: each owns some blocks of the parameters, with their state, and steps them for all.
 
+Never here: the arithmetic of a step or of a preconditioner, which is the same on one rank and on many.
+
     mesh = init_device_mesh("cuda", (num_nodes, 8))            # HSDP; a mesh of one dimension is FSDP2
     fully_shard(model, mesh=mesh)
     optimizer = Shampoo(model.parameters())                    # every rank; nothing else changes
