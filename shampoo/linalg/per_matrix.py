@@ -72,7 +72,14 @@ def solve(call: Call) -> tuple[Tensor, ...]:
 def single_threads(num_threads: int) -> ThreadPoolExecutor:
     """Threads that compute with one thread each and without gradients, all of them started; kept, because each costs a
     setting that must be put back."""
-    return _threads(os.getpid(), num_threads)
+    process_id = os.getpid()
+    # Two threads that ask for the first time at once would each start a pool, one of which nobody would use.
+    with _starting.setdefault(process_id, threading.Lock()):
+        return _threads(process_id, num_threads)
+
+
+_starting: dict[int, threading.Lock] = {}
+"""By process, held while a pool starts: a forked child inherits the parent's lock, but no thread to release it."""
 
 
 @cache

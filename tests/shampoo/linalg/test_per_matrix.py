@@ -82,6 +82,23 @@ def test_all_threads_have_started_before_any_computes() -> None:
     assert threading.active_count() == before + 11
 
 
+def test_threads_that_first_ask_at_once_get_the_same_pool() -> None:
+    num_callers = 8
+    together = threading.Barrier(num_callers)
+
+    def ask() -> ThreadPoolExecutor:
+        together.wait()
+        return single_threads(13)
+
+    before = threading.active_count()
+    with ThreadPoolExecutor(num_callers) as callers:
+        asked = [callers.submit(ask) for _ in range(num_callers)]
+        pools = {id(one.result()) for one in asked}
+
+    assert len(pools) == 1
+    assert threading.active_count() == before + 13
+
+
 def test_with_one_thread_the_calling_one_does_it() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
