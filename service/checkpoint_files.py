@@ -54,7 +54,7 @@ class StoredCheckpoint:
     name: str
     step: int
     written_at: datetime
-    """When the newest of its files was written."""
+    """The time at which the newest of its files was written."""
     world_size: int | None
     """Ranks that wrote it; None: its manifest is missing or damaged."""
     files: Sequence[CheckpointFile]

@@ -70,7 +70,7 @@ class DeliveryState(StrEnum):
 
 
 class FailureReason(StrEnum):
-    """Why a trial failed."""
+    """The reason why a trial failed."""
 
     DIVERGED = "diverged"
     OUT_OF_MEMORY = "out_of_memory"

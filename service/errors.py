@@ -110,7 +110,7 @@ class JobAlreadyFinished(Conflict):
 
 
 class JobNotFinished(Conflict):
-    """A job that has not ended is not deleted."""
+    """A job that has not ended cannot be deleted."""
 
     def __init__(self, job_id: str, state: str) -> None:
         super().__init__(f"job {job_id!r} is {state}: only one that has ended can be deleted; cancel it first")
@@ -153,7 +153,7 @@ class BudgetSpent(Conflict):
 
 
 class PreconditionFailed(ServiceError):
-    """The thing to be changed is not as whoever asks has seen it."""
+    """The thing to be changed is no longer as the caller last saw it."""
 
     def __init__(self, tag: str) -> None:
         super().__init__(f"it has been changed since it had the ETag {tag}: read it again, and decide anew")

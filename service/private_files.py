@@ -30,7 +30,8 @@ def keep_files_private(settings: Settings) -> None:
 
 
 def why_not_private(path: Path) -> str | None:
-    """Who else may do what with a file or directory, and how to end that; None: nobody, or there is none."""
+    """A sentence on who else may do what with a file or directory, and how to end that; None: nobody, or there is
+    none."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except OSError:

@@ -44,7 +44,7 @@ def _given_url(url: str | None, file: Path | None) -> str | None:
 
 
 class Access(StrEnum):
-    """Who is let in."""
+    """The callers that are let in."""
 
     AUTO = "auto"
     """Anybody, where only this machine can ask and there has never been a token; else whoever has a token."""
@@ -122,7 +122,7 @@ class Settings(BaseSettings):
     currency: str = Field(default="EUR", pattern="^[A-Z]{3}$")
     """The code of the currency of prices."""
     log_format: Literal["auto", "text", "json"] = "auto"
-    """How processes write their logs: lines for a person, or JSON for programs; `auto`: lines on a terminal and in the
+    """The format of processes' logs: lines for a person, or JSON for programs; `auto`: lines on a terminal and in the
     logs of jobs, which people read, else JSON."""
     log_requests: bool = False
     """True: the API logs each request that it answers."""

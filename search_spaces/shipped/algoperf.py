@@ -30,7 +30,7 @@ COMMON: Mapping[str, FixedValue] = {
 """Arguments of all five points."""
 
 NOT_SAID = "tensors with a side of 1,000,000 or more stay on the grafted method for ever"
-"""Doings of the submission that no argument says."""
+"""Behaviour of the submission that none of its arguments expresses."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class Caller:
     token: str | None = None
     """The prefix of its token."""
     logged_in_at: datetime | None = None
-    """When its session in a browser began; None: it sent the token itself."""
+    """The time at which its session in a browser began; None: it sent the token itself."""
 
     def may(self, scope: Scope) -> bool:
         """True if it has the scope, or one with which it goes."""

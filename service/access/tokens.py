@@ -32,7 +32,7 @@ FILE_TOKEN = "admin-token-file"
 
 
 class TokenState(StrEnum):
-    """Whether a token is let in."""
+    """The state of a token; only a valid one is let in."""
 
     VALID = "valid"
     EXPIRED = "expired"
@@ -186,7 +186,7 @@ class KnownToken:
     expires_at: datetime | None
     last_used_at: datetime | None
     sessions_ended_at: datetime | None
-    """When somebody last logged out; None: nobody has."""
+    """The time at which somebody last logged out; None: nobody has."""
 
     def is_of(self, text: TokenText) -> bool:
         """True if it is the token of this text; takes as long whatever the text."""

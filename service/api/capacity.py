@@ -66,7 +66,7 @@ class ProbeResult:
     num_workers: int
     """Workers that are alive; 0 if it is not current."""
     why_not_written: str | None
-    """Why the last write of this process failed, and one of the probe's own since; None: it succeeded."""
+    """The reason why the last write of this process failed, and one of the probe's own since; None: it succeeded."""
 
 
 class Probe:

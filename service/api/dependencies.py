@@ -92,7 +92,7 @@ async def _caller(request: Request) -> Caller:
 
 DoorsDependency = Annotated[Doors, Depends(_doors)]
 CallerDependency = Annotated[Caller, Depends(_caller)]
-"""Who asks, as the guard found out."""
+"""The caller, as the guard found out."""
 
 
 def address_of(request: Request) -> str | None:
@@ -102,14 +102,14 @@ def address_of(request: Request) -> str | None:
 
 
 def holder_of_address(request: Request) -> str | None:
-    """Whose share of what each address may have a request is counted on; None: it has no address."""
+    """The holder that a request is counted for, where each address has a share; None: it has no address."""
     address = address_of(request)
     return None if address is None else holder_of(address)
 
 
 @dataclass(slots=True)
 class Deed:
-    """The deed of a request that writes, for the audit trail; an endpoint that makes something says what."""
+    """The action of a request that writes, for the audit trail; an endpoint that creates something names it."""
 
     target: str | None
     """E.g. a job's id; None: nothing is done."""

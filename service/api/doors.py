@@ -1,4 +1,4 @@
-"""Who asks: tokens and sessions recognised, with a short memory, so that most requests cost the database nothing."""
+"""Recognises callers by token or session, with a short memory: most requests cost the database nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from service.store.repositories import JobRepository, SigningKeyRepository, Toke
 from service.store.session import DATABASE_ERRORS, Database, Session
 
 FRESH = timedelta(seconds=2)
-"""The database's answer about a token holds for so long: a revoked one is let in no longer than that."""
+"""The time for which the database's answer about a token is remembered: a revoked one is let in no longer."""
 USE_NOTED = timedelta(minutes=10)
 """The use of a token is written no more often."""
 MAX_REMEMBERED = 10_000
@@ -56,7 +56,7 @@ class Doors:
         """Of jobs, by id: a job stays in its project."""
         self._key: str | None = None
         self._without_tokens: datetime | None = None
-        """When there was last found to be no token; None: not yet, or there is one."""
+        """The time at which there was last found to be no token; None: not yet, or there is one."""
         self._has_tokens = False
         self._looking = asyncio.Lock()
         self._looking_for: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

@@ -254,7 +254,7 @@ async def _stream(
 
 @dataclass(frozen=True, slots=True)
 class StreamReader:
-    """Who reads a stream, as long as its token holds."""
+    """The reader of a stream, for as long as the token holds."""
 
     feed: EventFeed
     doors: Doors

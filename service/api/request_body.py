@@ -148,10 +148,10 @@ class Spot:
     """A place in a body."""
 
     pointer: str
-    """Where it is, as a JSON Pointer (RFC 6901). Half a surrogate pair in a name, which no answer can hold, is escaped
+    """Its place, as a JSON Pointer (RFC 6901). Half a surrogate pair in a name, which no answer can hold, is escaped
     there as in JSON: `\\ud800`."""
     value: JsonValue
-    """The value there, if it is small; None: nothing, or too much."""
+    """The value there, if it is small; None: there is none, or it is too large."""
 
 
 def spot_of(body: object, field: str) -> Spot:

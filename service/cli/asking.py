@@ -89,7 +89,7 @@ def answer(found: BaseModel | Mapping[str, object], words: str, *, as_json: bool
 
 
 def written_file(path: Path) -> dict[str, object]:
-    """The JSON about a file that a command wrote."""
+    """A description, for JSON, of a file that a command wrote."""
     return {"path": str(path), "num_bytes": path.stat().st_size}
 
 

@@ -70,7 +70,7 @@ _LISTS = {"job-not-found": "jobs", "trial-not-found": "trials JOB"}
 
 
 def _hint(error: ServiceError) -> str:
-    """Where to look for what there is not."""
+    """The command that lists what there is, in place of what there is not."""
     from service.client import ApiError
 
     listing = _LISTS.get(error.problem.type.rpartition(":")[2]) if isinstance(error, ApiError) else None
@@ -78,7 +78,7 @@ def _hint(error: ServiceError) -> str:
 
 
 def _line_of(error: OSError) -> str:
-    """A line on what the system refused, and of which file; of none: of what is printed."""
+    """A line that names the file, or else standard output, and what the system refused."""
     return f"shampoo-tuner: {error.filename or 'standard output'}: {error.strerror}"
 
 

@@ -68,7 +68,7 @@ class JobFile:
     _text: str
 
     def places(self) -> dict[str, FilePlace]:
-        """Where in it each value stands, by its JSON Pointer."""
+        """The place of each value in the file, by its JSON Pointer."""
         found: dict[str, FilePlace] = {}
 
         def look(node: yaml.Node, pointer: str, mark: yaml.Mark) -> None:

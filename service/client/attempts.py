@@ -1,4 +1,4 @@
-"""When a request is sent again, and which error it ends with: decisions alone, for both clients."""
+"""Attempts at a request: when it is sent again, and which error it ends with. Decisions alone, for both clients."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Call(Generic[Result]):
     """A body that is no JSON."""
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool | None = None
-    """Whether it may be sent again when nobody knows what became of it; None: what is read may, and what has an
+    """True if it may be sent again when nobody knows what became of it; None: what is read may, and what has an
     idempotency key."""
 
     @property

@@ -15,7 +15,7 @@ TRIES = 5
 
 
 class DamagedDownload(ServiceError):
-    """A download is not what was to come."""
+    """A download does not have the checksum that was announced."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} does not have its checksum; it was not kept")

@@ -175,7 +175,7 @@ def listed(declared: Callable[P, Pages[Item]]) -> Callable[Concatenate[Requests,
 
 @dataclass(frozen=True, slots=True)
 class Connecting:
-    """How a client connects; both make their connection of httpx of it."""
+    """The settings of a client's connection, of which both clients make one of httpx."""
 
     base_url: str
     token: str | None

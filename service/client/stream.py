@@ -25,7 +25,7 @@ class StreamOver(Exception):
 
 
 class Reconnection:
-    """When a broken stream is connected again, and after which message."""
+    """The state of a broken stream: when it is connected again, and after which message."""
 
     def __init__(self, *, after: int | None, give_up_seconds: float) -> None:
         self.after = after

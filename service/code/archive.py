@@ -31,7 +31,7 @@ MAX_NAME_BYTES = 255
 MEDIA_TYPE = "application/gzip"
 
 OWN_NAMES = frozenset({"search_spaces", "service", "shampoo", "trainers"})
-"""Names by which the service itself imports, and which must stay its own."""
+"""The names of packages that the service itself imports, which code that is sent must not take."""
 
 _OVERHEAD_BYTES = MAX_FILES * 4096
 """Of headers between the files."""

@@ -15,11 +15,11 @@ KEPT_UNUSED_SECONDS = 7 * 24 * 3600.0
 """Packages that nobody has used for so long are removed when others are installed."""
 
 NEW = "new-"
-"""How the directories of installations begin that have not ended."""
+"""The prefix of directories whose installation has not ended."""
 
 
 def is_at(lock: int, file: Path) -> bool:
-    """Whether an open file still stands at its path: whoever removes packages removes their lock."""
+    """True if an open file still stands at its path: whoever removes packages removes their lock."""
     try:
         return os.path.samestat(os.fstat(lock), file.stat())
     except FileNotFoundError:
@@ -83,12 +83,12 @@ def _remove_unless_held(lock_file: Path) -> int:
 
 
 def _is_used(directory: Path) -> bool:
-    """Whether somebody has held what lies there in the last week."""
+    """True if somebody has held what lies there in the last week."""
     return _used_at(directory) > time.time() - KEPT_UNUSED_SECONDS
 
 
 def _used_at(directory: Path) -> float:
-    """When somebody last began to hold what lies there, in seconds since 1970; 0: nothing lies there."""
+    """The time at which somebody last began to hold what lies there, in seconds since 1970; 0: nothing lies there."""
     try:
         return directory.stat().st_mtime
     except FileNotFoundError:

@@ -48,7 +48,7 @@ def cut(source: str, kinds: Sequence[str]) -> str:
         return [owners[called] for called in _CALL.findall(texts[name]) if called in owners]
 
     def brings(name: str, kind: str) -> bool:
-        """Whether a module only passes on the one of this kind."""
+        """True if a module only passes on the one of this kind."""
         return any(f'name:"{kind}"' in texts[behind] for behind in asked(name) if behind != name)
 
     core, offered = last["core"], _CALL.findall(last["kinds"])

@@ -50,7 +50,7 @@ class AxisScale:
         return cls(low, high, is_log)
 
     def place(self, value: float) -> float:
-        """Where a value lies, in percent of the width; one beyond an end lies at that end's edge."""
+        """The place of a value, in percent of the width; one beyond an end lies at that end's edge."""
         low, high = self._unbent(self.low), self._unbent(self.high)
         if self.is_log and value <= 0.0:
             return 0.0

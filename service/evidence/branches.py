@@ -26,10 +26,10 @@ class BranchBest:
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """Which choice won of the parameter that a space branches by."""
+    """The choices of the parameter that a space branches by, and which of them won."""
 
     parameter: str
-    """Whose values open the branches."""
+    """The parameter whose values open the branches."""
     winner: str | int | float | bool | None
     """That of the recommended config."""
     choices: list[BranchBest]

@@ -1,4 +1,4 @@
-"""When a job has paid: what it cost, and what its recommended config saves of each training."""
+"""The break-even point of a job: what it cost, and what its recommended config saves of each training."""
 
 from __future__ import annotations
 

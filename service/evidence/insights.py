@@ -39,7 +39,7 @@ class Trend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """How much of what made trials good is told by one parameter."""
+    """The share of what made trials good that one parameter tells."""
 
     share: float
     """Of what all parameters of the side tell, 0 to 1; 0 where it cannot be told from chance."""
@@ -179,7 +179,7 @@ class ParameterMap:
 
 @dataclass(frozen=True, slots=True)
 class EarlyLate:
-    """How well the objective early in a training told the one at its end."""
+    """The correlation of the objective early in a training with that at its end."""
 
     share: float
     """Of the training at which the early values were measured."""

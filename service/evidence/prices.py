@@ -10,7 +10,7 @@ from search_spaces import Scalar
 
 
 class Basis(StrEnum):
-    """Where the price of a setting in the objective comes from."""
+    """The basis on which the price of a setting in the objective is known."""
 
     MEASURED = "measured"
     """Two configs that differ in this setting almost alone, both trained with the same new seeds."""

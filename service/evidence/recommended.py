@@ -62,7 +62,7 @@ class RecommendedConfig(PasteableConfig):
     ranks: Ranks | None = None
     """The processes that trained each of its trials; null: it was made before this was kept."""
     keeps_weights: bool = False
-    """Whether the job keeps the trained weights of its winners, where those were confirmed."""
+    """True if the job keeps the trained weights of its winners, where those were confirmed."""
 
     def to_json(self) -> dict[str, Any]:
         """The recommendation as JSON-able values."""

@@ -41,7 +41,7 @@ class Band:
     low: float
     high: float
     basis: str
-    """Where it is from, in words."""
+    """The origin of the value, in words."""
 
     def holds(self, value: float | None) -> bool:
         """True if the value is one of them."""

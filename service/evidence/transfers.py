@@ -1,4 +1,4 @@
-"""How configs that were moved from other models did, once they were tried."""
+"""The results of configs that were moved from other models, once they were tried."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class TransferResult:
     value: float | None
     """Its objective; None: it did not complete, as what falls behind is left unfinished."""
     behind: float | None
-    """How far that is behind the best of the search, as a share of it; 0: it is the best. None: there is no value, or
-    the best is 0."""
+    """The distance of that from the best of the search, as a share of the best; 0: it is the best. None: there is no
+    value, or the best is 0."""
 
 
 def transfer_results(

@@ -318,7 +318,7 @@ class Evidence:
     baseline: Winner | None
     """The best of all baselines; None: the job had none, or none of their trials completed."""
     verdict: Verdict
-    """How it compares with the best of the baselines, in a word."""
+    """The comparison with the best of the baselines, in a word."""
     equal_within: float
     """Relative difference that `verdict` calls equal."""
     improvement: float | None
@@ -341,7 +341,7 @@ class Evidence:
     """The caveats of the verdict: that a compared config missed the target whose time is the objective, or did worse
     over the new seeds than when it was found, by more than the noise, or by so much that it matters."""
     status: EvidenceStatus = EvidenceStatus.PROVISIONAL
-    """Whether it held with new seeds."""
+    """The status of the recommendation: whether it held with new seeds."""
     alternatives: list[Alternative] = field(default_factory=list)
     """Configs that confirmed alike."""
     search_interval: tuple[float, float] | None = None
@@ -362,8 +362,8 @@ class Evidence:
     """Of the search's space, by the first parameter whose choices open others; None: it has none."""
 
     break_even: BreakEven | None = None
-    """When the job will have paid; None: its config saves no training time that new seeds tell, or the job ended before
-    this was kept."""
+    """The point from which the job will have paid for itself; None: its config saves no training time that new seeds
+    tell, or the job ended before this was kept."""
 
     @property
     def num_tried(self) -> dict[str, int]:

@@ -135,6 +135,6 @@ class _Pieces(io.RawIOBase):
         return self._position
 
     def taken(self) -> bytes:
-        """Takes out what was written since this was called before."""
+        """Takes out and returns the bytes that were written since the last call."""
         pieces, self._pieces = self._pieces, []
         return b"".join(pieces)

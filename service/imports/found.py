@@ -32,7 +32,7 @@ class FoundTrial:
 
 
 class LeftOut(StrEnum):
-    """Why a trial of another study is no result to begin with."""
+    """The reason why a trial of another study is no result to begin with."""
 
     OTHER_OPTIMIZER = "other_optimizer"
     """It trained with another one than the job's search does."""

@@ -18,7 +18,7 @@ from service.imports.found import MAX_SOURCE_LENGTH, Found, FoundTrial, LeftOut
 from service.store.foreign import ForeignDatabase, foreign_database, foreign_sqlite_file, is_sqlite
 
 OPTUNA_TABLES = ("studies", "trials", "version_info", "alembic_version")
-"""Where one of them is missing, Optuna would make it."""
+"""The tables of a database of Optuna's, any of which Optuna would make if it were missing."""
 _DIRECTIONS = {
     optuna.study.StudyDirection.MINIMIZE: Direction.MINIMIZE,
     optuna.study.StudyDirection.MAXIMIZE: Direction.MAXIMIZE,

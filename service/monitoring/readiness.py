@@ -1,4 +1,4 @@
-"""Whether this process finds what it needs of the disk, to be asked often."""
+"""The readiness of this process: whether it finds what it needs of the disk, to be asked often."""
 
 from __future__ import annotations
 

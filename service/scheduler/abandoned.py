@@ -1,4 +1,4 @@
-"""Leavings of workers on this machine that were killed: runs, and the directories of those."""
+"""The remains of workers that were killed on this machine: their runs, and the directories of those."""
 
 from __future__ import annotations
 

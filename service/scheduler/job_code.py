@@ -20,7 +20,7 @@ from service.store.session import Database
 from trainers.processes.job_code import PACKAGES_VARIABLE, JobCode
 
 SENT_PACKAGES = ".packages"
-"""Where they lie in the code's directory on the machines of a cluster."""
+"""The place of the sent packages in the code's directory on the machines of a cluster."""
 
 
 def enter_code(database: Database, job: Job, settings: Settings, directory: Path) -> JobCode | None:

@@ -246,7 +246,7 @@ def _weights_places(this: JobRun, stored: Stored) -> WeightsPlaces:
 
 
 def _output_places(this: JobRun) -> OutputPlaces | None:
-    """Where ranks write what they print; None: it is not to be kept."""
+    """The places where ranks write what they print; None: it is not to be kept."""
     if not this.settings.log_bytes_per_rank:
         return None
     parent = str(local_parent(this.settings.data_dir)) if this.address is None else None

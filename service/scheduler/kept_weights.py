@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WeightsPlaces:
-    """Where the trials of a job's confirmation write their weights."""
+    """The places where the trials of a job's confirmation write their weights."""
 
     place: Place
     """Of the job's."""

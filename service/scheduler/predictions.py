@@ -1,4 +1,4 @@
-"""Questions of a run to a process of its own, about a job's data and the memory of its trials, before it trains."""
+"""Predictions about a job's data and the memory of its trials, made before training in a process of their own."""
 
 from __future__ import annotations
 

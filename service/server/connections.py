@@ -148,7 +148,7 @@ class PatientProtocol(H11Protocol):
             self._deadline = None
 
     def _body_seconds(self) -> float:
-        """The time that the body which is coming may take."""
+        """The seconds that the body which is coming may take."""
         limit = LARGER_BODIES.get(self.scope["path"])
         return BODY_SECONDS if limit is None else limit.max_seconds
 

@@ -30,7 +30,7 @@ _REFUSED = frozenset(
 
 
 def why_refused(name: str) -> str | None:
-    """Why a job may not set an environment variable, for a person; None: it may."""
+    """The reason why a job may not set an environment variable, for a person; None: it may."""
     if not _NAME.fullmatch(name):
         return "must be letters, digits and _, no digit first"
     if name.upper().startswith(_REFUSED_PREFIXES) or name.upper() in _REFUSED:
@@ -42,7 +42,8 @@ class CodeChoice(StrictModel):
     """Code that was sent with `POST /v1/code`, and the environment that it runs in."""
 
     sha256: Sha256 = Field(examples=["9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"])
-    """The service's answer to it. It is of the job's project, and kept for as long as a job names it."""
+    """The digest that the service answered the upload with. The code belongs to the job's project, and is kept as long
+    as a job names it."""
     requirements: list[Requirement] = Field(
         default_factory=list, max_length=MAX_REQUIREMENTS, examples=[["einops>=0.8"]]
     )

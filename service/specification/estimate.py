@@ -85,9 +85,9 @@ class MemoryEstimate:
     spaces: Mapping[Side, SpaceMemory] = Field(default_factory=dict)
     """By side: `search`, and the name of each baseline's optimizer."""
     problem: str | None = None
-    """Why nothing could be predicted."""
+    """The reason why nothing could be predicted."""
     activations_problem: str | None = None
-    """Why activations could not be measured, of the first space whose could not."""
+    """The reason why activations could not be measured, of the first space whose could not."""
     kept_weights_bytes: int | None = None
     """Storage that the winners' trained weights take from the job's end until it is deleted: a file of the recommended
     config and one of the baselines' best. 0: the job keeps none; null: not known."""

@@ -23,7 +23,7 @@ class ImportedTrial(StrictModel):
     """A trial of another study."""
 
     source: str = Field(max_length=200, examples=["study.log: my-study"])
-    """Where it comes from, for people."""
+    """The study or file that it comes from, for people."""
     number: int = Field(ge=0, le=MAX_COUNT)
     """Its number there."""
     parameters: dict[str, JsonValue]

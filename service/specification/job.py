@@ -221,9 +221,9 @@ class JobSpecification(StrictModel):
     constraints: list[Constraint] = Field(default_factory=list, max_length=20)
     """Bounds that every trial must keep, the baselines' too."""
     budget: Budget = Field(default_factory=Budget)
-    """How much may be tried."""
+    """The limits on what may be tried."""
     training: RequestedTraining = Field(default_factory=Training)
-    """How each trial is trained."""
+    """The settings by which each trial is trained."""
     resources: Resources = Field(default_factory=Resources)
     """The ranks of a trial, and their shares of the cluster."""
     external: ExternalTrials | None = None

@@ -62,7 +62,7 @@ class JobLength:
     """The steps, the measurements and the batch of a job's trials, with the workload's defaults filled in."""
 
     num_steps: int
-    """Where batch sizes differ, of the longest trial."""
+    """The steps of a trial; where batch sizes differ, of the longest."""
     batch_size: int
     """Of a trial whose search space says none."""
     num_examples: int | None
@@ -309,7 +309,8 @@ def _batch_sizes(specification: JobSpecification, space: SearchSpace, field: str
 
 
 def _said(space: SearchSpace) -> list[tuple[str, list[int], bool]]:
-    """Where a space says the batch size, the values that it may take there, of a range the ends, and if it is one."""
+    """The places where a space says the batch size, each with the values that it may take, or the ends of a range, and
+    whether it is a range."""
     found: list[tuple[str, list[int], bool]] = []
     for index, parameter in enumerate(space.parameters):
         if parameter.name == BATCH_SIZE:

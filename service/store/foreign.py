@@ -129,6 +129,6 @@ def _sqlite(name: str, *, shown: str, query: Mapping[str, str | tuple[str, ...]]
 
 
 def _first_line(error: Exception) -> str:
-    """An error in its words; of a database, in its driver's words without the statement."""
+    """The words of an error; of a database's, those of its driver without the statement."""
     said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return str(said).partition("\n")[0] or type(said).__name__

@@ -1,4 +1,4 @@
-"""Whether the writes of this process reach the database, as the last one of them tells."""
+"""The outcome of this process's last write to the database: whether its writes arrive."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 
 def why_not_written(error: DBAPIError) -> str | None:
-    """Tells what keeps the database from writing, for anybody: no path and no password. None: the error tells nothing
-    of that, as where others hold a lock, or a statement breaks a constraint."""
+    """The reason why the database cannot write, fit for anybody: no path and no password. None: the error gives none,
+    as where others hold a lock, or a statement breaks a constraint."""
     cause = error.orig
     if isinstance(cause, sqlite3.Error):
         return _OF_SQLITE.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF)  # above are the kinds of a kind
@@ -50,7 +50,7 @@ def why_not_written(error: DBAPIError) -> str | None:
 
 
 def why_it_fails(error: Exception) -> str:
-    """Tells what the database failed of, for anybody to read, also where it only had to be read."""
+    """The reason why the database failed, fit for anybody, also where it only had to be read."""
     why_not = why_not_written(error) if isinstance(error, DBAPIError) else None
     return why_not or "the database is unavailable"
 

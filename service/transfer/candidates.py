@@ -21,7 +21,7 @@ TABLE = Path(__file__).with_name("knowledge.json")
 
 
 class SourceKind(StrEnum):
-    """Who tuned a config."""
+    """The kind of source that a config comes from."""
 
     STORE = "store"
     """A job of this service."""
@@ -33,7 +33,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a config comes from."""
+    """The source of a config."""
 
     kind: SourceKind
     name: str
@@ -63,7 +63,7 @@ class TransferCandidate:
     training: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the training beside its length, e.g. `gradient_clip_norm`."""
     remarks: Sequence[str] = ()
-    """Remarks that belong to the config, and that no argument says; for a person."""
+    """Remarks on the config that its arguments do not express, for a person."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ MAX_WARMUP_FRACTION = 0.1
 
 
 class StepKind(StrEnum):
-    """Whose step length an optimizer takes: what its learning rate goes with."""
+    """The kind of step length that an optimizer takes: what its learning rate goes with."""
 
     ADAM = "adam"
     """Elementwise: Adam's, and Shampoo's that is grafted on Adam, RMSprop or AdaGrad."""
@@ -76,11 +76,11 @@ class Change:
     reason: str
     """The rule with its ratio, for a person."""
     source: str
-    """Where the rule stands."""
+    """The paper or document that states the rule."""
 
 
 def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:
-    """Whose step length a config takes."""
+    """The kind of step length that a config takes."""
     if optimizer == "shampoo":
         member = arguments.get("preconditioner", "shampoo")
         if member in ("soap", "kl"):

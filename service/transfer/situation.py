@@ -96,7 +96,7 @@ class ConfigsWanted:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """How far apart two situations lie, in octaves (factors of two) of each kind."""
+    """The distance between two situations, in octaves (factors of two) of each kind."""
 
     width: float
     depth: float

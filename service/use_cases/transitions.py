@@ -14,7 +14,7 @@ from service.use_cases.budgets import SECONDS_PER_HOUR, device_hours, running_se
 STOPPED = "stopped by a user"
 """Detail of a trial that was cancelled alone."""
 BUDGET_SPENT = "the budget was spent"
-"""The reason of a job that was cut off as its time, device-hours or cost were over, and of its trials."""
+"""The reason given for a job, and its trials, that ended because its time, device-hours or cost were used up."""
 
 
 class IllegalTransition(RuntimeError):

@@ -24,7 +24,7 @@ NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Why nothing of a job is seen to train, although it is neither paused nor over."""
+    """The reason why nothing of a job is seen to train, although it is neither paused nor over."""
 
     since: datetime
     reason: str

@@ -1,4 +1,4 @@
-"""Where webhooks may lead: no request of the service reaches a machine that only the service's own network can.
+"""The addresses that webhooks may lead to: never a machine that only the service's own network reaches.
 
 A name is resolved once, all that it resolves to is looked at, and the request goes to one of these addresses, so that
 a second answer of the name's server (DNS rebinding) leads nowhere else.

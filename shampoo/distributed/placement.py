@@ -250,7 +250,7 @@ def _placement(one: _Shared, layout: ShardLayout, owners: Owners | None, number:
 
 
 def reason_for_sharing_nothing(groups: Groups) -> str:
-    """Why no rank would have less to do or to hold if ranks shared the plain parameters of groups."""
+    """The reason why no rank would have less to do or to hold if ranks shared the plain parameters of groups."""
     plain = [one for one in _shared_by_ranks(groups) if not is_dtensor(one.param)]
     return str(largest_unit([one.on(RankArray((1,), None)) for one in plain]))
 

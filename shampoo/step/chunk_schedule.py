@@ -105,7 +105,7 @@ def _solve_together(work: Sequence[ChunkStep], h: Hyperparameters, update: Updat
 
 
 def _keeps_busy(work: Sequence[ChunkStep], num_threads: int) -> bool:
-    """Whether there is enough to do for so many threads, in chunks that they can share out evenly."""
+    """True if there is enough to do for so many threads, in chunks that they can share out evenly."""
     if not 1 < num_threads <= MAX_THREADS or any(item.bucket.like.device.type != "cpu" for item in work):
         return False
     operations = sorted((item.operations for item in work), reverse=True)

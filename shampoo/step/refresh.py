@@ -220,7 +220,7 @@ def _keep_finite(side: Side, found: Tensor, old: Tensor, write: Callable[[Tensor
 
 
 def _all_finite(X: Tensor) -> Tensor:
-    """Whether all elements of each matrix or vector of a stack (K, ...) are finite, (K,)."""
+    """True for each matrix or vector of a stack (K, ...) whose elements are all finite, (K,)."""
     dims = tuple(range(1, X.dim()))
     # NaN is both the largest and the smallest of what it is among.
     return X.amax(dim=dims).isfinite() & X.amin(dim=dims).isfinite()

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriteFailure:
-    """Why a rank could not do its part."""
+    """The reason why a rank could not do its part."""
 
     reason: str
     is_callers_mistake: bool = False
@@ -78,7 +78,7 @@ class Staged:
     data: Tensor
     """(plan.layout.num_bytes,) uint8 on the CPU."""
     failure: WriteFailure | None
-    """Why `data` could not be copied."""
+    """The reason why `data` could not be copied."""
     copied: torch.cuda.Event | None
     """Until when `data` is still being copied from a CUDA device."""
     structure: Any

@@ -34,7 +34,8 @@ class DataRoots:
         return cls(tuple(data["roots"]), tuple(data["closed"]), data["setting"])
 
     def refusal(self, path: str) -> str | None:
-        """Why a path is not to be opened; None: it may be. The same words whether there is something or not."""
+        """The reason why a path is not to be opened; None: it may be. The same words whether there is something or
+        not."""
         try:
             full = _absolute(path)
             is_inside = full is not None and self._holds(full, resolved=False) and self._holds(full, resolved=True)
@@ -87,7 +88,7 @@ class DataRoots:
 
 
 def first_refusal(data_roots: DataRoots, path: str) -> str | None:
-    """Why neither a path nor, if it is a directory, what links in it lead to may be read; None: all may."""
+    """The reason why neither a path nor, if it is a directory, what links in it lead to may be read; None: all may."""
     refusal = data_roots.refusal(path)
     if refusal is not None:
         return refusal

@@ -71,7 +71,7 @@ def drawn(space: SearchSpace, number: int, *, seed: int) -> list[dict[str, Scala
 
 
 class Key(NamedTuple):
-    """Which trial it is."""
+    """The key of a trial: what tells it from others."""
 
     submission: str
     workload: str

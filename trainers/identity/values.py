@@ -29,7 +29,7 @@ class ParameterShape:
     shape: tuple[int, ...]
     """Outputs first, as torch has them: (d_out, d_in), (d_out, d_in, height, width), (rows, width)."""
     count: int
-    """How many of them the model has."""
+    """The number of such parameters in the model."""
 
     @property
     def num_elements(self) -> int:
@@ -96,7 +96,7 @@ class Fingerprint:
 
     shape: ModelShape
     source: str
-    """Where it is known from, for a person: a file's name, `module:Class` or a workload with its options."""
+    """The source of this description, for a person: a file's name, `module:Class` or a workload with its options."""
     workload: str | None = None
     """The name of the workload that builds it; None: it is no workload's."""
     digest: str | None = None

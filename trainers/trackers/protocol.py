@@ -1,4 +1,4 @@
-"""The words to trackers: a run, which is a trial, what it measures, and how it ended."""
+"""The protocol of trackers: a run for each trial, its measurements, and how it ended."""
 
 from __future__ import annotations
 

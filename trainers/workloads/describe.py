@@ -42,7 +42,7 @@ class Installed:
 
     descriptions: tuple[WorkloadDescription, ...]
     problems: Mapping[str, str]
-    """Why an entry point gives no description, by its name."""
+    """The reasons why entry points give no description, by name."""
 
 
 class DescriptionKilled(InvalidConfig):

@@ -33,7 +33,7 @@ class PlotTrial:
     points: Sequence[Point] = ()
     """(step or examples seen, objective) in their order; None where it was not finite."""
     side: Side = ""
-    """Whose it is, of search and baselines; empty: told by the phase alone."""
+    """The side that it belongs to, the search or a baseline; empty: the phase alone tells."""
 
     @property
     def group(self) -> str:

@@ -1,1 +1,1 @@
-"""The questions to lists of the API: filters, times, and how much of each row they tell. Never the query itself."""
+"""The parameters of the API's lists: filters, times, and how much of each row is shown. Never the query itself."""

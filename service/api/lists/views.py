@@ -1,4 +1,4 @@
-"""How much of each row a list tells: without what is large, in full, or some fields alone."""
+"""Views of the rows of a list: without what is large, in full, or some fields alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from service.faults import Faults
 
 
 class ViewName(StrEnum):
-    """How much of each row a list tells."""
+    """The name of a view."""
 
     BASIC = "basic"
     FULL = "full"

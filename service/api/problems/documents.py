@@ -107,7 +107,7 @@ def invalid(
     slug: str = "invalid-input",
     title: str = NOT_VALID,
 ) -> JSONResponse:
-    """The problem of a request that is at fault in these fields; the first few are told."""
+    """The problem document for a request with faults in these fields, of which it names the first few."""
     detail = ", ".join(f"{error.field}: {error.message}" for error in errors[:3])
     if len(errors) > 3:
         detail += f", and {len(errors) - 3} more"

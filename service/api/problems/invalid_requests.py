@@ -52,7 +52,7 @@ class _Fault:
 
 
 class InvalidClone(RequestValidationError):
-    """A patch makes of another job something that is none."""
+    """A patch turns the copy of a job into something that is no job."""
 
 
 async def invalid_request(request: Request, error: Exception) -> Response:
@@ -121,7 +121,7 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
 
 
 def _kind_of_body(request: Request, error: RequestValidationError) -> Any:
-    """The kind of body that was to come; None: there is to be none."""
+    """The type of body that the endpoint takes; None: it takes none."""
     if isinstance(error, InvalidClone):
         return JobCreate
     body = request.scope["route"].body_field

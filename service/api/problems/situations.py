@@ -1,4 +1,4 @@
-"""Which error of a use case is answered with which status, and what it says of fields."""
+"""The errors of use cases as answers: the status of each, and what it says of fields."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _is_apart(place: Names, removed: Names, rest: JsonValue) -> bool:
 
 
 def _at(body: JsonValue, place: Names) -> JsonValue:
-    """The value at a place; None: nothing."""
+    """The value at a place; None: there is none."""
     for name in place:
         if isinstance(body, list) and name.isdecimal() and int(name) < len(body):
             body = body[int(name)]

@@ -50,7 +50,7 @@ def list_audit_entries(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Page[AuditRead]:
-    """Who did what to which thing, and when; newest first. Needs the scope `admin`."""
+    """Lists who did what to which thing, and when; newest first. Needs the scope `admin`."""
     before_id = decode_number("audit", page_token) if page_token is not None else None
     rows = AuditRepository(session).page(project=project, actor=actor, before_id=before_id, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda entry: encode_token("audit", entry.id))

@@ -37,9 +37,9 @@ class TokenCreate(StrictModel):
     project: Name = DEFAULT_PROJECT
     """In which its jobs are made, and which it sees."""
     scopes: Annotated[list[Annotated[Scope, Field(strict=False)]], Field(min_length=1, max_length=len(Scope))]
-    """The scopes of its rights; none that whoever asks lacks."""
+    """The scopes that the token grants, all of which its maker must have."""
     expires_at: Moment | None
-    """When it ends; null: never."""
+    """The time at which it ends; null: never."""
 
 
 class TokenRead(ReadModel):
@@ -54,15 +54,15 @@ class TokenRead(ReadModel):
     project: str
     """In which its jobs are made, and which it sees."""
     scopes: list[Scope]
-    """The scopes of its rights."""
+    """The scopes that the token grants."""
     state: TokenState
-    """Whether it is let in now."""
+    """The state of the token now; only a valid one is let in."""
     created_at: datetime
-    """When it was made."""
+    """The time at which it was made."""
     expires_at: datetime | None
-    """When it ends; null: never."""
+    """The time at which it ends; null: never."""
     revoked_at: datetime | None
-    """When somebody ended it; null: nobody has."""
+    """The time at which somebody ended it; null: nobody has."""
     last_used_at: datetime | None
     """To some minutes; null: never."""
 
@@ -117,7 +117,7 @@ class ProjectCreate(ProjectChange):
 
 
 class UsageRead(ReadModel):
-    """The usage of a project: all that its jobs take."""
+    """The resources that the jobs of a project use."""
 
     running_jobs: int
     """Now."""
@@ -135,7 +135,7 @@ class ProjectRead(ReadModel):
     name: str
     """Its own."""
     created_at: datetime
-    """When it was made."""
+    """The time at which it was made."""
     max_running_jobs: int | None
     """That run at once; null: no limit."""
     max_queued_jobs: int | None
@@ -145,7 +145,7 @@ class ProjectRead(ReadModel):
     max_stored_bytes: int | None
     """Of checkpoints, temporary files, logs and code of all its jobs; null: no limit."""
     usage: UsageRead
-    """The part of it that its jobs take."""
+    """The part of the quotas that the project's jobs use."""
 
     @classmethod
     def of(cls, project: Project, usage: Usage) -> ProjectRead:
@@ -163,7 +163,7 @@ class AuditRead(ReadModel):
     id: int
     """Grows with time."""
     at: datetime
-    """When it was done."""
+    """The time at which it was done."""
     actor: str | None
     """The name of a token, or `shell:` and the account that ran a command; null: nobody had to say who asks."""
     token: str | None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class WorkloadOptionRead(ReadModel):
     default: JsonValue
-    """Where a job says nothing."""
+    """The value that trials have if a job does not give the option."""
     description: str
     """For people."""
     required: bool = False
@@ -62,7 +62,7 @@ class SearchSpaceRead(ReadModel):
     name: str
     """Of the preset."""
     optimizer: str
-    """Whose hyperparameters it has."""
+    """The optimizer whose hyperparameters it has."""
     space: dict[str, JsonValue]
     """A value for a job's `search_space`: edit it and submit it."""
 

@@ -26,9 +26,9 @@ class CodeRead(ReadModel):
     owner: str | None
     """The name of the token that sent it first; null: nobody had to say who asks."""
     created_at: datetime
-    """When it was sent first."""
+    """The time at which it was sent first."""
     used_at: datetime
-    """When it was last sent, or named by a new job."""
+    """The time at which it was last sent, or named by a new job."""
 
 
 class CodeItem(CodeRead):

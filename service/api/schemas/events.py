@@ -23,7 +23,7 @@ class EventRead(ReadModel):
     data: dict[str, JsonValue]
     """The details, by its kind. `lost` of `job.state` is what the job's run died of, where another one goes on."""
     created_at: datetime
-    """When it happened."""
+    """The time at which it happened."""
 
 
 class EventPage(ReadModel):

@@ -26,7 +26,7 @@ class SuggestionCreate(Suggest):
 
 
 class ReportCreate(Report):
-    """Measurements of a client's trial since it last said anything; empty: it is still there."""
+    """The measurements of a trial since its client's last report; empty: the client is still there."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.REPORT_CREATE]})
 
@@ -66,7 +66,7 @@ class SuggestionRead(ReadModel):
 
 
 class DecisionRead(ReadModel):
-    """Whether a trial goes on."""
+    """The answer to a trial that asks whether it goes on."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.DECISION]})
 
@@ -78,7 +78,7 @@ class DecisionRead(ReadModel):
     """The last measurement of the report that counts; those after a pause do not. Null: none, or it is not known yet.
     """
     why: str | None = Field(default=None)
-    """Why it is paused or stopped, for a person."""
+    """The reason why it is paused or stopped, for a person."""
 
     @staticmethod
     def of(answer: RunAnswer | None) -> DecisionRead:

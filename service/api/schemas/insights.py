@@ -31,7 +31,7 @@ class InsightsRead(ReadModel):
     sides: list[SideInsights]
     """The search first, then the baselines in their order."""
     computed_at: datetime
-    """When the job's run last looked."""
+    """The time at which the job's run last looked."""
 
     @classmethod
     def of(cls, stored: JobInsightsRow) -> InsightsRead:
@@ -47,7 +47,7 @@ class InsightsRead(ReadModel):
 
 
 class JobHealth(ReadModel):
-    """Findings about a job; none where nothing is wrong."""
+    """The findings about a job; empty if nothing is wrong."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_HEALTH]})
 

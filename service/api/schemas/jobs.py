@@ -181,7 +181,7 @@ class WaitingRead(ReadModel):
     """The reason why nothing of a job is being trained, although it is neither paused nor over."""
 
     since: datetime
-    """When it began to wait."""
+    """The time at which it began to wait."""
     reason: str = Field(alias="for")
     """For a person, e.g. `needs 4 GPUs, 3 free` or `2 jobs are before it`."""
 
@@ -208,17 +208,17 @@ class JobRead(ReadModel):
     cloned_from: str | None = None
     """The id of the job that it is a clone of, which may be deleted since."""
     archived_at: datetime | None = None
-    """When it was archived: lists leave it out unless they are asked for it. Null: it is not."""
+    """The time at which it was archived: lists leave it out unless they are asked for it. Null: it is not."""
     priority: int = 0
     """Higher goes first: in the queue, and where jobs share a cluster."""
     state: JobState
-    """Where it stands; the last three are final, unless a user has it go on."""
+    """The state of the job; the last three are final, unless a user has it go on."""
     waiting: WaitingRead | None = None
     """The reason for which a queued or running job waits, and since when; null: it does not wait."""
     requested: JobRequest | None
     """A request that a running job follows within seconds: `pause`, or `restart` with another budget or trials."""
     failure: str | None
-    """Why the job failed, for a person."""
+    """The reason why the job failed, for a person."""
     cut_off: str | None = None
     """The reason why it ended before its trials, for a person: its budget, time that was nearly over, or its project's
     quota of device-hours."""
@@ -239,13 +239,13 @@ class JobRead(ReadModel):
     currency: str | None = None
     """Of its cost."""
     progress: ProgressRead
-    """How far it has come."""
+    """The progress of the job so far."""
     created_at: datetime
-    """When it was submitted."""
+    """The time at which it was submitted."""
     started_at: datetime | None
-    """When it first ran; null: not yet."""
+    """The time at which it first ran; null: not yet."""
     finished_at: datetime | None
-    """When it ended; null: it has not."""
+    """The time at which it ended; null: it has not."""
 
     def _repr_html_(self) -> str:
         """As a notebook shows it: where the job stands."""

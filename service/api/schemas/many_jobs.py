@@ -40,7 +40,7 @@ class JobOutcome(ReadModel):
     state: JobState | None = None
     """The job's state now; null: it was refused."""
     problem: Problem | None = None
-    """Why it was refused, as the request for this job alone would be; null: it was not."""
+    """The reason why it was refused, as the request for this job alone would be; null: it was not."""
 
 
 class JobOutcomes(ReadModel):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RecommendationKey(ReadModel):
-    """The key: all that a recommendation holds for; null: not known when it was made."""
+    """The key of a recommendation: all that it holds for. Null: it was not known when the recommendation was made."""
 
     fingerprint: str | None
     """Of the model: a digest of its parameters' shapes and kinds, its other modules, and the workload with the options
@@ -40,7 +40,7 @@ class RecommendationKey(ReadModel):
 
 
 class EnvironmentRead(ReadModel):
-    """Where the recommended config was found."""
+    """The machine and the versions with which the recommended config was found."""
 
     device: str
     """`cpu` or `cuda`."""
@@ -76,7 +76,7 @@ class RecommendationRead(RecommendedConfig):
     """Paths at which the trained weights of the config and of the baseline's best can be downloaded, where they were
     confirmed and the job keeps them."""
     created_at: datetime
-    """When it was made."""
+    """The time at which it was made."""
 
     @classmethod
     def of(cls, stored: models.RecommendationRow, *, is_superseded: bool) -> RecommendationRead:

@@ -26,7 +26,7 @@ class TrialCreate(StrictModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CREATE]})
 
     phase: Literal["search", "baseline"] = "search"
-    """Whose search space it is of, and whose trials it counts among."""
+    """The part of the job whose search space it is of and whose trials it counts among."""
     optimizer: str | None = None
     """Of which baseline, where the job has several."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
@@ -50,11 +50,11 @@ class TrialRead(ReadModel):
     phase: Phase
     """The part of the job that it belongs to."""
     state: TrialState
-    """Where it stands; all but the first two are final, unless a user has it tried again."""
+    """The state of the trial; all but the first two are final, unless a user has it tried again."""
     requested: TrialRequest | None
     """`stop`: the trial ends at its next measurement."""
     reason: FailureReason | None
-    """Why the trial failed."""
+    """The reason why the trial failed."""
     detail: str | None
     """An explanation for a person."""
     parameters: dict[str, JsonValue]
@@ -92,11 +92,11 @@ class TrialRead(ReadModel):
     last_lines: list[str] = Field(default_factory=list)
     """Of a failed trial that is read alone: the end of what its ranks printed."""
     created_at: datetime
-    """When it was chosen."""
+    """The time at which it was chosen."""
     started_at: datetime | None
-    """When it was first trained; null: not yet."""
+    """The time at which it was first trained; null: not yet."""
     finished_at: datetime | None
-    """When it ended; null: it has not."""
+    """The time at which it ended; null: it has not."""
 
     @classmethod
     def of(cls, trial: models.Trial, *, last_lines: Sequence[str] = ()) -> TrialRead:
@@ -136,7 +136,7 @@ class MeasurementRead(ReadModel):
     metrics: dict[str, float | None]
     """By name; null: it was not finite."""
     recorded_at: datetime
-    """When it was stored."""
+    """The time at which it was stored."""
 
 
 class MeasurementPage(ReadModel):
@@ -165,7 +165,7 @@ class CheckpointRead(ReadModel):
     step: int
     """Of the training that it holds."""
     written_at: datetime
-    """When it was complete."""
+    """The time at which it was complete."""
     num_bytes: int
     """Of all its files."""
     world_size: int | None
@@ -191,9 +191,9 @@ class OutputRead(ReadModel):
     rank: int
     """The rank that printed it."""
     stream: OutputStream
-    """Where it printed it."""
+    """The stream that it printed to."""
     recorded_at: datetime
-    """When the lines were read, within seconds after they were printed."""
+    """The time at which the lines were read, within seconds after they were printed."""
     omitted_bytes: int
     """Printed by this rank right before them, and not kept: there was too much of it."""
     lines: list[str]

@@ -40,7 +40,7 @@ class ParameterGiven(StrictModel):
     shape: list[Size] = Field(max_length=MAX_DIMENSIONS)
     """Outputs first, as torch has them."""
     count: Size = 1
-    """How many of them the model has."""
+    """The number of such parameters in the model."""
 
     @field_validator("shape")
     @classmethod
@@ -58,7 +58,7 @@ class FingerprintGiven(StrictModel):
     """A model, as `shampoo-tuner fingerprint` prints it."""
 
     source: str = Field(default="", max_length=1000)
-    """Where it is known from, for people."""
+    """The source of this description of the model, for people."""
     workload: str | None = Field(default=None, min_length=1, max_length=200)
     """The name of the workload that builds it; null: it is none's, or of unknown data."""
     digest: str | None = Field(default=None, min_length=1, max_length=64)
@@ -68,7 +68,7 @@ class FingerprintGiven(StrictModel):
 
 
 class TransferBudget(StrictModel):
-    """The trials that may be spent."""
+    """The limits on what may be spent to tune the model."""
 
     num_trials: Annotated[int, Field(ge=1, le=MAX_CONFIGS)] = 5
     """Configs that are wanted."""
@@ -91,7 +91,7 @@ class UntunedQuestion(StrictModel):
 
     @property
     def wanted(self) -> ConfigsWanted:
-        """The question: a model with the length of its training."""
+        """The model, with the length of its training, that configs are wanted for."""
         given = self.fingerprint
         parameters = (ParameterShape(one.kind, tuple(one.shape), one.count) for one in given.parameters)
         target = Situation.of(
@@ -105,7 +105,7 @@ class UntunedQuestion(StrictModel):
 
 
 class DistanceRead(ReadModel):
-    """How far the tuned model is from this one, in octaves: factors of two."""
+    """The distance of the tuned model from this one, in octaves: factors of two."""
 
     total: float
     """The root of the sum of the squares of the others."""
@@ -135,7 +135,7 @@ class ChangeRead(ReadModel):
     reason: str
     """The rule, with its ratio."""
     source: str
-    """Where the rule stands."""
+    """The paper or document that states the rule."""
 
 
 class IntervalRead(ReadModel):
@@ -150,7 +150,7 @@ class IntervalRead(ReadModel):
 
 
 class OriginRead(ReadModel):
-    """Where a config comes from."""
+    """The origin of a config: who tuned it, and for which model."""
 
     kind: SourceKind
     """`store`: a job of this service; `shipped`: the table that comes with it; `published`: a paper's, for others."""
@@ -192,9 +192,9 @@ class UntunedConfigRead(ReadModel):
     changes: list[ChangeRead]
     """Values that differ from those that were tuned."""
     origin: OriginRead
-    """Where it comes from."""
+    """The origin of the config: who tuned it, and for which model."""
     remarks: list[str]
-    """Remarks that belong to it, and that no argument says."""
+    """Remarks on the config that its arguments do not express."""
     python: str
     """The same as Python to paste."""
 
@@ -237,7 +237,7 @@ class UntunedAnswerRead(ReadModel):
     basis: Literal["store", "built_in"]
     """`store`: tuned models of this service are among the sources; `built_in`: there is none."""
     says: str
-    """Its grounds, for people."""
+    """The grounds of the answer, for people."""
     items: list[UntunedConfigRead]
     """The config to try first at the front."""
 

@@ -24,8 +24,8 @@ class WebhookCreate(StrictModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.WEBHOOK_CREATE]})
 
     url: Annotated[str, StringConstraints(min_length=1, max_length=MAX_URL_LENGTH)]
-    """Where messages are posted to: `https://...`, or `http://...` with nothing secret in it. A name is looked up each
-    time; addresses that are not public are refused, unless the service's settings allow them."""
+    """The address that messages are posted to: `https://...`, or `http://...` with nothing secret in it. A name is
+    looked up each time; addresses that are not public are refused, unless the service's settings allow them."""
     kinds: Annotated[list[EventKind], Field(min_length=1, max_length=6)] = Field(
         default=["job.state", "job.recommendation"]
     )
@@ -40,23 +40,23 @@ class WebhookRead(ReadModel):
     id: str
     """Its own."""
     project: str
-    """Whose jobs it is told of."""
+    """The project whose jobs it is told of."""
     job_id: str | None
     """Null: all jobs of the project."""
     url: str
-    """Where events are sent; without the scope `submit`, what follows the host is left out."""
+    """The address that events are sent to; without the scope `submit`, what follows the host is left out."""
     kinds: list[str]
     """Of the events that are sent."""
     owner: str | None
     """The name of the token that made it; null: nobody had to say who asks."""
     created_at: datetime
-    """When it was made."""
+    """The time at which it was made."""
     num_failures: int
     """Requests in a row that failed. After 30 it is disabled."""
     disabled_at: datetime | None
-    """When it was switched off; null: it is on."""
+    """The time at which it was switched off; null: it is on."""
     disabled_because: str | None
-    """Why it was switched off, for a person."""
+    """The reason why it was switched off, for a person."""
 
     @classmethod
     def shown_to(cls, caller: Caller, webhook: Webhook) -> WebhookRead:
@@ -86,7 +86,7 @@ class DeliveryRead(ReadModel):
     body: str
     """As it is sent."""
     state: DeliveryState
-    """Whether it arrived."""
+    """The state of the delivery: still to be sent, delivered, or given up."""
     attempts: int
     """Times it was sent."""
     next_attempt_at: datetime
@@ -98,6 +98,6 @@ class DeliveryRead(ReadModel):
     seconds: float | None
     """That the last request took."""
     created_at: datetime
-    """When it was made."""
+    """The time at which it was made."""
     finished_at: datetime | None
-    """When it arrived or was given up; null: neither yet."""
+    """The time at which it arrived or was given up; null: neither yet."""

@@ -27,7 +27,7 @@ LONGEST_PAUSE_SECONDS = 2.0
 PACE_SECONDS = 30.0
 """The time over which steps per second are counted, at least: several measurements of most jobs."""
 STEPS_LINE_SECONDS = 10.0
-"""Where lines are printed, one comes at most so often for steps alone."""
+"""The time between lines for steps alone, at least, where progress is printed in lines."""
 
 
 class _Pace:

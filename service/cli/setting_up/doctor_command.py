@@ -28,7 +28,7 @@ app = typer.Typer()
 
 
 class PartHealth(StrEnum):
-    """How a part is: as it must be; not there, which may be meant so; or broken."""
+    """The health of a part: as it must be; not there, which may be meant so; or broken."""
 
     OK = "ok"
     ABSENT = "--"

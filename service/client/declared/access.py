@@ -76,5 +76,5 @@ def change_project(name: str, **quotas: float | None) -> Call[ProjectRead]:
 
 
 def audit(*, project: str | None = None, actor: str | None = None) -> Pages[AuditRead]:
-    """Who did what to which thing, and when; newest first. None: of any project, by anybody."""
+    """Lists who did what to which thing, and when; newest first. None: of any project, by anybody."""
     return Pages(page_of(Page[AuditRead]), f"{PATH}/audit", given(project=project, actor=actor))

@@ -300,27 +300,27 @@ def logs(job_id: str, number: int, **asked: str | int) -> Pages[OutputRead]:
 
 
 def logs_path(job_id: str, number: int) -> str:
-    """Where what the ranks of a trial print is read and followed."""
+    """The path at which what the ranks of a trial print is read and followed."""
     return f"{_job_path(job_id)}/trials/{number}/logs"
 
 
 def events_path(job_id: str | None) -> str:
-    """Where the events of a job are followed; None: of all jobs."""
+    """The path at which the events of a job are followed; None: of all jobs."""
     return "/v1/events" if job_id is None else f"{_job_path(job_id)}/events"
 
 
 def export_path(job_id: str) -> str:
-    """Where the table of a job is read."""
+    """The path at which the table of a job is read."""
     return f"{_job_path(job_id)}/export"
 
 
 def checkpoint_path(job_id: str, number: int, checkpoint: str, file: str) -> str:
-    """Where a file of a checkpoint is read."""
+    """The path at which a file of a checkpoint is read."""
     return f"{_job_path(job_id)}/trials/{number}/checkpoints/{checkpoint}/{file}"
 
 
 def weights_path(job_id: str, side: WeightsOf) -> str:
-    """Where the trained weights of a winner are read."""
+    """The path at which the trained weights of a winner are read."""
     return f"{_job_path(job_id)}/weights/{side}"
 
 

@@ -43,7 +43,7 @@ class RunningCommand:
         return self._process.returncode
 
     def lines(self, goes_on: Callable[[], bool]) -> Iterator[str]:
-        """Its lines, until it has ended or closed its output, or `goes_on` says that it is not to be read on."""
+        """The lines of its output, until it has ended or closed it, or `goes_on` says that it is not to be read on."""
         is_open = True
         while is_open and goes_on():
             has_ended = self._process.poll() is not None  # before the look: all that it has printed is there then
@@ -97,7 +97,7 @@ class RunningCommand:
                 time.sleep(min(left, POLL_SECONDS))
 
     def _piece(self, seconds: float) -> bytes | None:
-        """The next piece of its output, for which it has so long; None: its output is closed."""
+        """The next piece of its output, waited for at most `seconds`; None: its output is closed."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._output, selectors.EVENT_READ)
             selector.select(seconds)

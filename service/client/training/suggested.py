@@ -39,7 +39,7 @@ class Suggested:
         """As the service said last, or when the trial ended. `CONTINUE` at its end: the service has stored what was
         told, and not decided yet."""
         self.why: str | None = None
-        """Why it is paused or stopped, for a person."""
+        """The reason why it is paused or stopped, for a person."""
         self._path = f"/v1/jobs/{job_id}/trials/{suggested.number}"
         self._has_ended = False
         self._is_left = False
@@ -137,14 +137,14 @@ def suggestion(job_id: str, name: str | None) -> Call[SuggestionRead]:
 
 
 def own_name() -> str:
-    """Who this process is, for people: `node17/4711_3` in a SLURM array, else machine and process."""
+    """The name of this process, for people: `node17/4711_3` in a SLURM array, else machine and process."""
     host, job, task = socket.gethostname(), os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     own = os.environ.get("SLURM_JOB_ID") if job is None else f"{job}_{task}"
     return f"{host}/{own or os.getpid()}"
 
 
 class Patience:
-    """How long a question is asked again while the service is away or busy."""
+    """The time for which a question is asked again while the service is away or busy."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

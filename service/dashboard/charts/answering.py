@@ -18,7 +18,7 @@ from trainers.installation.distribution import version
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """How far the events of a job are when something of it is read."""
+    """The position in a job's events at which something of the job is read."""
 
     last_event: int
     tag: str
@@ -29,7 +29,7 @@ class Moment:
         return {"ETag": self.tag, "Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
 
     def is_known(self, if_none_match: str | None) -> bool:
-        """Whether the browser says that it has what was read at this moment."""
+        """True if the browser says that it has what was read at this moment."""
         return self.tag in [given.strip().removeprefix("W/") for given in (if_none_match or "").split(",")]
 
     def unchanged(self) -> Response:
@@ -41,7 +41,7 @@ class Moment:
 
 
 def moment_of(session: Session, job: Job) -> Moment:
-    """The moment, read before all else: what happens meanwhile is then read again."""
+    """The present moment of a job, read before all else: what happens meanwhile is then read again."""
     last_event = EventRepository(session).last_id(job.id)
     thinned = "" if job.thinned_at is None else f"-{job.thinned_at.timestamp():.0f}"
     return Moment(last_event, f'"{last_event}{thinned}-{_version()}"')

@@ -78,7 +78,7 @@ def axes_of(
 
 
 def along(points: Sequence[CurvePoint], axis: CurveAxis, *, batch_size: int, num_ranks: int) -> list[float]:
-    """Where the points stand on an axis other than the steps."""
+    """The places of the points on an axis other than the steps."""
     match axis:
         case "examples":
             return [point.step * batch_size for point in points]

@@ -21,7 +21,7 @@ from service.store.repositories.of_trials.chart_rows import LaneTrial, Turn
 
 
 class StretchEnding(StrEnum):
-    """The ending of a stretch of training; also the order of the legend."""
+    """The way in which a stretch of training ended; also the order of the legend."""
 
     COMPLETED = "completed"
     RUNNING = "running"

@@ -70,7 +70,7 @@ def best_so_far_of(jobs: Sequence[DrawnJob], *, metric: str, direction: Directio
 
 
 def _line(job: DrawnJob, phase: Phase, direction: Direction, axis: Axis) -> list[tuple[float, float]]:
-    """Where the best value of a side became better, and where the side ended."""
+    """The points at which the best value of a side became better, and the point at which the side ended."""
     line: list[tuple[float, float]] = []
     count, spent, x = 0, 0.0, 0.0
     for trial in job.trials:

@@ -85,7 +85,7 @@ def facts(jobs: Sequence[Compared]) -> list[Fact]:
 
 
 def obstacle(jobs: Sequence[Compared]) -> str | None:
-    """Why the jobs' values cannot be drawn in one chart; None: they can."""
+    """The reason why the jobs' values cannot be drawn in one chart; None: they can."""
     groups = _groups(jobs, lambda one: (one.job.metric, one.job.direction))
     if len(groups) < 2:
         return None

@@ -16,7 +16,7 @@ from service.evidence.types import ConfirmationResult, ConfirmedConfig, Evidence
 from service.store.repositories import ListedTrial
 
 Role: TypeAlias = Literal["compares", "chose", "aside", "found"]
-"""The purpose of a value: one of a seed that compares or that chose, of a seed that takes no part, or of the search."""
+"""The role of a value: of a seed that compares, that chose or that takes no part, or of the search."""
 HEIGHT = 44.0
 """Of a lane, in pixels."""
 EDGE = 9.0
@@ -123,7 +123,7 @@ class Differences:
 
     lane: Lane
     zero: float
-    """Where they are level, in percent of the lane's width."""
+    """The place where both are level, in percent of the lane's width."""
     level: Span
     """The span of differences that count as equal."""
     ticks: list[Tick]
@@ -143,7 +143,7 @@ class ConfirmationView:
     differences: Differences | None
     """None: nothing was compared."""
     branches: Branches | None
-    """Which choice of the space won, as a member of a family."""
+    """The choice of the space that won, as a member of a family."""
 
 
 def confirmation_of(evidence: Evidence | None) -> ConfirmationView | None:
@@ -244,7 +244,7 @@ def _role(outcome: SeedResult, config: ConfirmedConfig, result: ConfirmationResu
 
 
 def _height(seed: int, seeds: Sequence[int]) -> float:
-    """Where a seed's mark lies in every lane, in pixels from its top."""
+    """The height of a seed's mark in every lane, in pixels from the lane's top."""
     share = 0.5 if len(seeds) < 2 else seeds.index(seed) / (len(seeds) - 1)
     return round(EDGE + share * (HEIGHT - 2 * EDGE), 1)
 

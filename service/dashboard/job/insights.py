@@ -68,12 +68,12 @@ class SidePanel:
     title: str
     counted: str
     too_few: str
-    """Why nothing is said; empty: something is."""
+    """The reason why nothing is said; empty: something is."""
     bars: list[Bar]
     early_late: str
-    """How well early values tell the last ones; empty: there is no telling."""
+    """A sentence on how well early values tell the last ones; empty: there is no telling."""
     cheaper_than: str
-    """The values that the prices are told against; empty: there are none."""
+    """The values that the prices are compared with; empty: there are none."""
     prices: list[PriceLine]
 
     @property
@@ -102,7 +102,7 @@ class InsightsSection:
     metric: str = ""
     """The objective; empty: nothing is shown."""
     computed_at: str = ""
-    """When what is shown was computed; empty: nothing is."""
+    """The time at which what is shown was computed; empty: nothing is."""
 
     @property
     def shown(self) -> str:

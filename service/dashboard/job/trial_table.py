@@ -87,7 +87,7 @@ class Filter:
     name: str
     """Of the address's parameter."""
     value: str
-    """Which of several with that name: a state, the name of a parameter; else empty."""
+    """The one of several filters with that name: a state, the name of a parameter; else empty."""
     words: str
 
 
@@ -154,7 +154,7 @@ class TrialTable:
     """The phase of each trial that one of the confirmation repeats, by number."""
 
     def trained_as(self, trial: ListedTrial) -> Phase:
-        """Whether a trial is one of the search or of a baseline, those of the confirmation too."""
+        """The phase whose config a trial has: the search or a baseline, also in the confirmation."""
         return trial.phase if trial.confirms is None else self.repeated.get(trial.confirms, trial.phase)
 
     @property

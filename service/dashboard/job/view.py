@@ -24,14 +24,14 @@ class Figure:
     """A number of the answer's card."""
 
     term: str
-    """The thing that it is of."""
+    """The quantity that the value is of."""
     value: str
     spread: str = ""
     """Beside the value: over seeds."""
     notes: Sequence[str] = ()
     """Below it."""
     role: Literal["search", "baseline", "other"] = "other"
-    """Whose colour it has."""
+    """The side whose colour it has."""
 
 
 def figures(

@@ -37,9 +37,9 @@ class JobRow:
     bar: Sequence[BarSegment]
     waiting: Waiting | None
     answer: Answer | None
-    """How the search compares with the baselines; None: it does not yet, or there are none."""
+    """The result of comparing the search with the baselines; None: it does not yet, or there are none."""
     status: EvidenceStatus | None
-    """Whether what it recommends held; None: it recommends nothing yet."""
+    """The status of what it recommends: whether that held. None: it recommends nothing yet."""
 
 
 def job_row(job: Job, progress: JobProgress, waiting: Waiting | None) -> JobRow:

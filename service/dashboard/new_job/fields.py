@@ -29,7 +29,7 @@ class FormField:
     """For people; `code` stands between backticks."""
     kind: Kind
     default: JsonValue = None
-    """The meaning of a document that has no such value."""
+    """The value that a document without the field stands for."""
     required: bool = False
     choices: tuple[str, ...] = ()
     takes_more: bool = False
@@ -37,7 +37,7 @@ class FormField:
     minimum: float | None = None
     maximum: float | None = None
     when_empty: str = ""
-    """The meaning of an empty field, where that is no value."""
+    """The meaning of an empty field, where empty is not a value itself."""
 
     @property
     def told(self) -> str:

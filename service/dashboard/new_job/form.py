@@ -49,7 +49,7 @@ class FormRows:
     label: str
     help: str
     one: str
-    """The name of a row."""
+    """The noun for one row."""
     default: Sequence[JsonValue]
     max_rows: int
     fields: Sequence[FormField]
@@ -72,7 +72,7 @@ class FormSection:
     is_closed: bool = False
     """True if it is for who wants to know more: it is opened first."""
     hint: str = ""
-    """Its subject, beside its title."""
+    """The subject of the part, shown beside its title."""
 
     @property
     def id(self) -> str:

@@ -35,7 +35,7 @@ class Listed:
 
     @property
     def answer(self) -> Answer:
-        """The answer in comparison with the baseline."""
+        """The answer to whether the config beats the baseline."""
         return answer_of(self.evidence) or NOT_COMPARED
 
     @property
@@ -58,7 +58,7 @@ class Copy:
     text: str | None
     """None: it cannot be said so."""
     cannot_say: Sequence[str] = ()
-    """The parts of it that are not said, or otherwise."""
+    """The parts of the config that the text leaves out, or says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,8 @@ def copies(recommendation: RecommendedConfig) -> list[Copy]:
 
 
 def origin(row: RecommendationRow) -> dict[str, str]:
-    """Where the config was found, by what is said of it: the device, its ranks, and the versions of what was used."""
+    """The machine and versions with which the config was found, by what is said of them: the device, its ranks, and the
+    versions of what was used."""
     environment: Mapping[str, Any] = row.environment or {}
     found = {"Device": environment.get("device_name") or row.device, "Ranks": row.world_size}
     versions = {f"Version of {name}": version for name, version in environment.get("versions", {}).items()}

@@ -20,14 +20,14 @@ SCOPES: dict[Scope, str] = {
     Scope.METRICS: "to read /metrics, for a Prometheus",
     Scope.ADMIN: "to see and steer the jobs of every project, and to change all that is on this page",
 }
-"""The rights that each gives, for people."""
+"""The rights that each scope grants, for people."""
 NUM_ENDED = 50
 """Tokens that have ended, of which so many are listed, the newest."""
 _SIZES = ("B", "kB", "MB", "GB", "TB", "PB", "EB")
 
 
 class Door(StrEnum):
-    """Who is let in."""
+    """The kinds of callers that may be let in."""
 
     THIS_MACHINE = "this machine"
     """Anybody, and this machine alone can ask."""
@@ -38,7 +38,7 @@ class Door(StrEnum):
 
 
 def door_of(caller: Caller, access: Access) -> Door:
-    """Who is let in, where a caller was."""
+    """The kind of callers that are let in, given that this one was."""
     if caller.name is not None:
         return Door.TOKENS
     return Door.OPEN if access is Access.OPEN else Door.THIS_MACHINE
@@ -61,7 +61,7 @@ def tokens_of(found: Sequence[Token], now: datetime) -> Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """The part of one quota that a project takes."""
+    """The part of a quota that a project uses."""
 
     used: str
     limit: str | None

@@ -70,7 +70,7 @@ class Tile:
     title: str
     """The name in words, without what the title of its group says."""
     sentence: str
-    """Its text; empty: nothing is known of it."""
+    """A sentence on the metric; empty: nothing is known of it."""
     last: str
     """Its newest value, for a person."""
     lines: Sequence[str]

@@ -83,7 +83,7 @@ def parameter_rows(
 
 
 def edge_words(rows: Sequence[ParameterRow]) -> list[str]:
-    """Which values, but for defaults, lie at an end of their range: a sentence each, beside that of the best trial."""
+    """Sentences on the values, but for defaults, that lie at an end of their range, beside those of the best trial."""
     found = []
     for row in rows:
         if row.at_edge and row.differs_from_default:

@@ -20,7 +20,7 @@ COSTS = {
     "peak_memory_bytes": "{share:.0%} less memory at the peak",
     "optimizer_state_bytes": "{share:.0%} less optimizer state",
 }
-"""The words on a config that takes less of a metric."""
+"""The words for a config that takes less, by metric."""
 
 
 def alternatives_of(

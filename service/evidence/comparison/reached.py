@@ -18,7 +18,7 @@ Curve = Sequence[tuple[int, float, Mapping[str, float | None]]]
 def reached_baseline(
     pairs: Sequence[tuple[FinishedTrial, FinishedTrial]], metric: str, direction: Direction
 ) -> ReachedBaseline | None:
-    """How soon our trials were as good as the baseline's in the end.
+    """The point at which our trials were as good as the baseline's in the end.
 
     The intervals are those of the logarithms of the ratios (`paired.interval_of`).
 

@@ -38,7 +38,7 @@ class HealthKind(StrEnum):
 
 
 class Severity(StrEnum):
-    """How much a finding matters."""
+    """The severity of a finding."""
 
     WARNING = "warning"
     """The answer may be another one."""

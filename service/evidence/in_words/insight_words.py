@@ -41,7 +41,7 @@ def too_few_words(num_trials: int) -> str:
 
 
 def not_computed_words(num_trials: int) -> str:
-    """Why nothing is said of trials that are enough; a run that is cancelled may never say it."""
+    """The reason why nothing is said of trials that are enough; a run that is cancelled may never say it."""
     return (
         f"{counted(num_trials, 'trial')} have ended, and what mattered is not computed: the job's run does that now "
         "and then, and when it comes to its end."
@@ -49,7 +49,7 @@ def not_computed_words(num_trials: int) -> str:
 
 
 def importance_words(importance: Importance | None) -> str:
-    """How important, and how sure that is."""
+    """Words on how important a parameter is, and how sure that is."""
     if importance is None:
         return "too few trials to say"
     if not importance.is_beyond_chance:
@@ -100,7 +100,7 @@ def _diverged_words(beyond: DivergedBeyond, where: str) -> str:
 
 
 def early_late_words(found: EarlyLate) -> str:
-    """How well early values tell the last ones."""
+    """Words on how well early values tell the last ones."""
     how = "hardly" if found.correlation < WEAK else "well" if found.correlation >= STRONG else "partly"
     interval = f"{found.correlation:.2f} ({found.low:.2f} to {found.high:.2f})"
     return (
@@ -154,7 +154,7 @@ def state_words(setting: CheaperSetting) -> str:
 
 
 def basis_words(setting: CheaperSetting, metric: str) -> str:
-    """How the changes are known."""
+    """Words on how the changes are known."""
     told = []
     if setting.objective is not None and setting.basis is not None:
         told.append(f"{metric} {setting.basis.value} from {counted(setting.objective.num_trials, 'trial')}")

@@ -1,4 +1,4 @@
-"""How soon the recommended config was as good as the baseline's best, in steps and on the clock, and in words.
+"""Words on the speed of the recommended config: how soon it was as good as the baseline's best.
 
 Fewer steps are no gain where each takes longer: what counts is the training time, where it was measured.
 """
@@ -29,8 +29,8 @@ class OnTheClock(StrEnum):
 
 
 def on_the_clock(evidence: Evidence) -> OnTheClock:
-    """How the two compare by training time: where both had spent equally much of it, or else by how long each took to
-    the baseline's best."""
+    """The comparison of the two by training time: where both had spent equally much of it, or else by how long each
+    took to the baseline's best."""
     by_time = next((found for found in evidence.comparisons if found.currency is Currency.SECONDS), None)
     if by_time is not None and by_time.value is not None:
         match by_time.verdict:
@@ -73,7 +73,7 @@ def but_on_the_clock(evidence: Evidence) -> str | None:
 
 
 def step_time_ratio(best: Winner, baseline: Winner) -> float | None:
-    """How many times as long a step of the recommended config took as one of the baseline's; None: not measured."""
+    """The time of a step of the recommended config, in units of one of the baseline's; None: not measured."""
     if not (best.seconds and baseline.seconds and best.num_steps and baseline.num_steps):
         return None
     return (best.seconds / best.num_steps) / (baseline.seconds / baseline.num_steps)
@@ -99,7 +99,7 @@ def step_words(reached: ReachedBaseline) -> str:
 
 
 def ratios_words(reached: ReachedBaseline) -> list[str]:
-    """How many steps, examples and seconds the baseline took for one of the recommended config's."""
+    """Words on how many steps, examples and seconds the baseline took for one of the recommended config's."""
     at_least = "at least " if reached.is_first_measurement else ""
     found = [
         at_least + ratio_words(reached.step_ratio, reached.step_ratio_low, reached.step_ratio_high, "as many steps")
@@ -123,8 +123,8 @@ def ratios_words(reached: ReachedBaseline) -> list[str]:
 
 
 def speed_words(evidence: Evidence) -> str | None:
-    """How soon the recommended config was as good as the baseline's best, and what that saves; None: there is nothing
-    to compare with."""
+    """A sentence on how soon the recommended config was as good as the baseline's best, and what that saves; None:
+    there is nothing to compare with."""
     baseline, reached = evidence.baseline, evidence.reached_baseline
     if baseline is None:
         return None
@@ -169,7 +169,7 @@ def _worth_words(evidence: Evidence, baseline: Winner) -> str:
 
 
 def break_even_words(evidence: Evidence) -> str | None:
-    """When the job will have paid; None: it is not known that it will."""
+    """A sentence on when the job will have paid for itself; None: it is not known that it will."""
     found = evidence.break_even
     if found is None:
         return None

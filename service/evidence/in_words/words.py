@@ -66,9 +66,10 @@ class Answer:
     headline: str
     detail: str
     status: EvidenceStatus | None = None
-    """Whether the recommended config held with new seeds; None: nothing is recommended yet, or at all."""
+    """The status of the recommended config: whether it held with new seeds. None: nothing is recommended yet, or at
+    all."""
     speed: str | None = None
-    """How soon the recommended config was as good as the baseline's best, and what that is worth."""
+    """A sentence on how soon the recommended config was as good as the baseline's best, and what that is worth."""
     break_even: str | None = None
     """After how many trainings the job has paid."""
 
@@ -294,7 +295,7 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
 
 
 def transfer_lines(transfers: Sequence[TransferResult]) -> list[str]:
-    """How the configs did that were moved from other models: each with its distance and what came of it."""
+    """Lines on the configs that were moved from other models: each with its distance and what came of it."""
     found: list[str] = []
     for one in transfers:
         if one.value is None:
@@ -319,7 +320,7 @@ def _probability_lines(evidence: Evidence) -> list[str]:
 
 
 def branches_words(branches: Branches) -> str:
-    """Which choice won of the parameter that the space branches by, and how sure that is."""
+    """Words on which choice won of the parameter that the space branches by, and how sure that is."""
     known = [(own.choice, own.probability_best) for own in branches.choices]
     told = [f"{choice} {chance(p)}" for choice, p in sorted(known, key=lambda one: -(one[1] or 0)) if p is not None]
     won = f"{branches.winner} won as {branches.parameter}"

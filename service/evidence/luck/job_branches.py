@@ -1,4 +1,5 @@
-"""Which choice won of the parameter that a space branches by, as which member of a family, and how sure that is."""
+"""The choices of the parameter that a space branches by: which won, as which member of a family, and how sure that
+is."""
 
 from __future__ import annotations
 

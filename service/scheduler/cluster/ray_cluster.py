@@ -157,7 +157,7 @@ def dominant_share(nodes: Iterable[Node], size: GroupSize) -> float:
 
 
 def describe_shortage(nodes: Iterable[Node], size: GroupSize) -> str:
-    """Why the cluster cannot hold a trial, for a person."""
+    """The reason why the cluster cannot hold a trial, for a person."""
     names = dict.fromkeys(["CPU", "GPU", *size.rank_bundle])
     wanted = _amounts({name: size.rank_bundle.get(name, 0.0) for name in names})
     machines = _machines(nodes, names)

@@ -60,7 +60,7 @@ class _Held:
     lease: TrialLease
     num_steps: int
     is_heard: bool
-    """Whether the client has said anything to this run."""
+    """True if the client has said anything to this run."""
 
 
 class Serving:

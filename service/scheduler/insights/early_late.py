@@ -1,4 +1,4 @@
-"""How well the objective early in a training tells the one at its end: the premise of stopping trials early."""
+"""The premise of stopping trials early: how well the objective early in a training tells the one at its end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from service.scheduler.insights.compared import EndedTrial, rank_correlation
 from service.scheduler.policy.searching.rungs import SHARES
 
 MAX_TRIALS = 200
-"""Whose curves are read."""
+"""The number of trials whose curves are read, at most."""
 MIN_TRIALS = 8
 NINETY_PERCENT = 1.645
 """Standard deviations to either side of a normal distribution."""

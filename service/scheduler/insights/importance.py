@@ -62,7 +62,7 @@ def importances(trials: Sequence[EndedTrial], standing: Standings, dimensions: D
 
 
 def _beyond_chance(raw: NDArray[np.float64], dealt: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which parameters seem more important than chance makes any: many parameters are many chances.
+    """The parameters that seem more important than chance makes any: many parameters are many chances.
 
     Each is in units of its own, which come from what was found and what was dealt alike: with those of the deals alone,
     what was found would lie apart 12 times in 100 where nothing matters, in place of 5.

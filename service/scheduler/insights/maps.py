@@ -16,7 +16,7 @@ from service.scheduler.insights.compared import EndedTrial, Standings
 NUM_CELLS = 16
 """Of a number, along one side of the grid."""
 MAX_PARAMETERS = 4
-"""Whose pairs get a map."""
+"""The number of parameters whose pairs get a map, at most."""
 WIDTHS = (0.05, 0.2)
 """Of the neighbourhood, as a share of the range: by Scott's rule, within these."""
 MIN_WEIGHT = 1.0
@@ -57,7 +57,7 @@ def maps_of(
 
 
 class _Neighbourhood:
-    """How near trials are to the places of a grid along one parameter."""
+    """The nearness of trials to the places of a grid along one parameter."""
 
     def __init__(self, parameter: Parameter, values: Sequence[Scalar]) -> None:
         if isinstance(parameter, Categorical):

@@ -60,7 +60,7 @@ def grouped(
 
 
 def _holds(rule: ParameterRule, parameter: ParameterShape, tables: set[tuple[int, ...]]) -> bool:
-    """Whether a rule holds for a parameter, as far as its kind and shape tell: one with a name of its own, or of the
+    """True if a rule holds for a parameter, as far as its kind and shape tell: one with a name of its own, or of the
     output of a language model, is taken to be that output, which has the shape of the table of its words."""
     dims = len(parameter.shape)
     if (rule.min_dims is not None and dims < rule.min_dims) or (rule.max_dims is not None and dims > rule.max_dims):

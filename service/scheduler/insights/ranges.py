@@ -43,7 +43,7 @@ class Direct:
 
 
 def direction_of(values: NDArray[np.float64], standing: Standings, num_best: int) -> Direct:
-    """Whether higher or lower values stand better, or those between.
+    """The direction in which values stand better: higher, lower, or those between.
 
     Args:
         values: of the parameter.
@@ -107,7 +107,7 @@ def safe_range(name: str, trials: Sequence[EndedTrial], good: Sequence[EndedTria
 def _diverged_above(
     values: NDArray[np.float64], diverged: NDArray[np.bool_], start: float, *, sign: float = 1.0
 ) -> DivergedBeyond | None:
-    """Where above `start` trials diverged, clearly more often than elsewhere: the place that is least by chance.
+    """The place above `start` beyond which trials diverged clearly more often than elsewhere, least by chance.
 
     Args:
         sign: by which the values were multiplied.

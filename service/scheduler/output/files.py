@@ -31,7 +31,7 @@ _LINE_BUFFERED = 1
 
 @dataclass(frozen=True, slots=True)
 class OutputPlace:
-    """Where the ranks of a trial write their output."""
+    """The place where the ranks of a trial write their output."""
 
     parent: str | None
     """A directory; None: one of each machine, for temporary files."""
@@ -42,7 +42,7 @@ class OutputPlace:
 
 @dataclass(frozen=True, slots=True)
 class OutputPlaces:
-    """Where the ranks of a job write their output."""
+    """The places where the ranks of a job write their output."""
 
     parent: str | None
     job_id: str
@@ -76,7 +76,7 @@ class SourceName:
 
 
 def local_parent(data_dir: Path) -> Path:
-    """Where ranks on this machine write; workers on other machines may share the data directory."""
+    """The directory where ranks on this machine write; workers on other machines may share the data directory."""
     return data_dir.absolute() / "output" / socket.gethostname()
 
 

@@ -34,7 +34,7 @@ class OutputSource(Protocol):
     """The files of a job's ranks, wherever they are."""
 
     def read(self, kept: Mapping[str, int]) -> list[Piece]:
-        """Reads what they have beyond `kept`, as `reading.read_output` says."""
+        """Reads the output beyond `kept`, as `reading.read_output` says."""
         ...
 
     def remove(self) -> None:

@@ -44,7 +44,7 @@ class MemoryLimit:
         self._out_of_memory.pop(number, None)
 
     def why_infeasible(self, predicted_bytes: int) -> str | None:
-        """Why a trial is not worth launching, for a person; None: it may fit."""
+        """The reason why a trial is not worth launching, for a person; None: it may fit."""
         if predicted_bytes > self.limit_bytes:
             return (
                 f"weights, gradients and optimizer need {_gib(predicted_bytes)} on each rank, and there are "
@@ -105,7 +105,7 @@ class Feasibility:
             self._limit.fitted(number)
 
     def why_infeasible(self, number: int, config: TrialConfig) -> str | None:
-        """Why a trial is not worth launching, for a person; None: it may fit, or there is no telling."""
+        """The reason why a trial is not worth launching, for a person; None: it may fit, or there is no telling."""
         predicted = self._predicted_bytes(number, config)
         return None if predicted is None or self._limit is None else self._limit.why_infeasible(predicted)
 

@@ -52,7 +52,7 @@ class FailureVerdict:
     """The fate of a trial that failed."""
 
     reason: FailureReason | None
-    """Why it has failed for good; None: it is taken up again."""
+    """The reason why it has failed for good; None: it is taken up again."""
     detail: str
     """For a person."""
     divides: bool = False
@@ -156,7 +156,7 @@ class Retries:
         )
 
     def why_to_stop(self) -> str | None:
-        """Why the job is to stop, for a person; None: it goes on."""
+        """The reason why the job is to stop, for a person; None: it goes on."""
         for details in self._errors.values():
             if len(details) >= MAX_SAME_ERRORS:
                 return f"the same error ended trials {_listed(sorted(details))}: {details[min(details)]}"

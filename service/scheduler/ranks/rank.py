@@ -36,7 +36,7 @@ COLLECTIVE_TIMEOUT_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class RankFailure:
-    """Why a trial cannot go on."""
+    """The failure of a rank, for which its trial cannot go on."""
 
     reason: FailureReason
     detail: str

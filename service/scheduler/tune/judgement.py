@@ -33,7 +33,7 @@ class Judgement:
         self._retries = retries
         self._feasibility = feasibility
         self._hopeless: str | None = None
-        """Why no other trial of the job would fare better than one that has ended, for a person."""
+        """The reason why no other trial of the job would fare better than one that has ended, for a person."""
 
     def of_report(self, number: int, report: TrialReport) -> TrialEnd:
         """The end of a trial that gave its last report, or that the pruner stopped at one."""

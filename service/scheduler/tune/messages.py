@@ -44,9 +44,9 @@ class TrialOrder:
     """
 
     output: OutputPlace | None = None
-    """Where its ranks write what they print; None: it is not kept."""
+    """The place where its ranks write what they print; None: it is not kept."""
     weights_directory: str | None = None
-    """Where its trained weights are to lie: a path, or the URI of a store; None: they are not kept."""
+    """The place for its trained weights: a path, or the URI of a store; None: they are not kept."""
 
     def to_tune(self) -> dict[str, Any]:
         return {"order": self}

@@ -40,7 +40,7 @@ class Suggest(StrictModel):
     """A client's wish for a trial."""
 
     client: str | None = Field(default=None, max_length=200, examples=["node17/4711_3"])
-    """Who asks, for people: a host, or the task of a SLURM array."""
+    """The name of the client that asks, for people: a host, or the task of a SLURM array."""
 
 
 class ExternalMeasurement(StrictModel):
@@ -67,7 +67,7 @@ LeaseName = Annotated[str, Field(min_length=1, max_length=40, examples=["lease_0
 
 
 class Report(StrictModel):
-    """Measurements of a client's trial since it last said anything; empty: it is still there."""
+    """The measurements of a trial since its client's last report; empty: the client is still there."""
 
     lease: LeaseName
     """As the suggestion gave it: it says that the trial is still this client's."""
@@ -132,6 +132,6 @@ class RunAnswer(StrictModel):
     recorded_up_to_step: int | None = None
     """The last measurement that was taken; null: none was."""
     why: str | None = None
-    """Why the trial is paused or stopped, for a person."""
+    """The reason why the trial is paused or stopped, for a person."""
     conflict: bool = False
     """True if the request contradicts the state of its trial, as `why` says."""

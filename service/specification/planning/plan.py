@@ -33,7 +33,7 @@ class JobPlan:
     pruner: Literal["auto"] | PrunerName
     """`auto`: the sampler of that name pauses trials itself."""
     first_judged_at: int
-    """How far a trial is, in steps or where those differ in examples, before a pruner judges it."""
+    """The length after which a pruner first judges a trial: in steps, or in examples where those differ."""
     population: PopulationPlan | None
     """With the pruner `pbt`, and only then."""
     spaces: dict[Side, SearchSpace]

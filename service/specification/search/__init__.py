@@ -1,1 +1,1 @@
-"""How a job searches: its sampler, its pruner and its populations, checked. Never what they choose."""
+"""The search of a job: its sampler, its pruner and its populations, checked. Never what they choose."""

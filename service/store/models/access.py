@@ -57,7 +57,7 @@ class Token(Base):
     last_used_at: Mapped[datetime | None]
     """To some minutes; None: never."""
     sessions_ended_at: Mapped[datetime | None]
-    """When somebody last logged out: sessions in browsers that began before are over."""
+    """The time at which somebody last logged out: sessions in browsers that began before are over."""
 
 
 class SigningKey(Base):

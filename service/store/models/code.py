@@ -29,4 +29,4 @@ class Code(Base):
     """The name of the token that sent it first."""
     created_at: Mapped[datetime]
     used_at: Mapped[datetime]
-    """When it was last sent, or named by a new job."""
+    """The time at which it was last sent, or named by a new job."""

@@ -44,7 +44,7 @@ class ExternalRequest(Base):
     """As JSON: the `Suggest`, `Report` or `End`."""
     created_at: Mapped[datetime]
     asked_at: Mapped[datetime]
-    """When its client last asked for the answer."""
+    """The time at which its client last asked for the answer."""
     answered_at: Mapped[datetime | None]
     stored_answer: Mapped[dict[str, Any] | None] = mapped_column("answer")
     """As JSON."""
@@ -76,7 +76,7 @@ class TrialLease(Base):
     name: Mapped[str] = mapped_column(String(40))
     """That its client knows, and no other one."""
     client: Mapped[str | None] = mapped_column(String(200))
-    """Who has it, for people."""
+    """The client that has it, for people."""
     begun_at: Mapped[datetime]
     begun_seconds: Mapped[float]
     """Of training, by clients before this one."""

@@ -82,14 +82,14 @@ class Job(Base):
     cloned_from: Mapped[str | None] = mapped_column(String(40))
     """The id of the job whose specification it was made from, which may be deleted since."""
     archived_at: Mapped[datetime | None]
-    """When it was put away: lists leave it out."""
+    """The time at which it was put away: lists leave it out."""
     deleted_at: Mapped[datetime | None]
-    """When it was deleted: to users it is not there any more, and a worker removes it."""
+    """The time at which it was deleted: to users it is not there any more, and a worker removes it."""
     priority: Mapped[int] = mapped_column(default=0)
     """Higher goes first, in the queue and on a cluster that jobs share."""
     state: Mapped[JobState]
     failure: Mapped[str | None]
-    """Why the job failed, for a person."""
+    """The reason why the job failed, for a person."""
     cut_off: Mapped[str | None]
     """The reason why it ended before its trials had, for a person; None: it did not."""
     stored_specification: Mapped[dict[str, Any]] = mapped_column("specification")
@@ -109,10 +109,10 @@ class Job(Base):
     request_digest: Mapped[str | None] = mapped_column(String(64))
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
-    """When it first ran."""
+    """The time at which it first ran."""
     finished_at: Mapped[datetime | None]
     reopened_at: Mapped[datetime | None]
-    """When a user last had it go on after its end; errors before that are taken as mended."""
+    """The time at which a user last had it go on after its end; errors before that are taken as mended."""
     reopened_from: Mapped[JobState | None]
     """The state that it had then; None: it has ended since, or for the first time not yet."""
     running_seconds: Mapped[float] = mapped_column(default=0.0)
@@ -144,10 +144,10 @@ class Job(Base):
     currency: Mapped[str | None] = mapped_column(String(3))
     """Of that price."""
     trial_ends: Mapped[int] = mapped_column(server_default="0", default=0)
-    """How often a trial of it has ended, or has gone on after its end: what was counted of those that have ended holds
-    until this changes."""
+    """The number of times that a trial of it has ended, or has gone on after its end: what was counted of those that
+    have ended holds until this changes."""
     thinned_at: Mapped[datetime | None]
-    """When `service.use_cases.keeping.retention` last went through its trials and events."""
+    """The time at which `service.use_cases.keeping.retention` last went through its trials and events."""
     disk_bytes: Mapped[int | None] = mapped_column(BigInteger)
     """Bytes of its checkpoints, temporary files and logs, and of what is kept of its ranks' output, when its worker
     last looked; None: it has never run."""

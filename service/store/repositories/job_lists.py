@@ -18,7 +18,7 @@ from service.store.session import UNREADABLE_ROWS
 
 
 class Archived(StrEnum):
-    """Which jobs are listed, by whether they are archived."""
+    """The jobs that are listed, by whether they are archived."""
 
     NO = "false"
     YES = "true"

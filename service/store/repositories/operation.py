@@ -34,7 +34,7 @@ class OperationFigures:
     trials: Sequence[TrialCount]
     workers_alive: int
     oldest_queued_at: datetime | None
-    """When the job was submitted that has been in the queue for longest; None: the queue is empty."""
+    """The time at which the job was submitted that has been in the queue for longest; None: the queue is empty."""
     queue_seconds: Sequence[float]
     """From submission to the first run, of the newest jobs that have run; ascending."""
     trial_start_seconds: Sequence[float]

@@ -194,7 +194,7 @@ def _version_of(package: str) -> ColumnElement[str]:
 
 
 def _has_version(wanted: VersionFilter) -> ColumnElement[bool]:
-    """Whether a row was found with a version: `2.13` is `2.13.0+cpu` as well, and not `2.130`."""
+    """True if a row was found with a version: `2.13` is `2.13.0+cpu` as well, and not `2.130`."""
     version = _version_of(wanted.package)
     longer = (version.startswith(f"{wanted.version}{sign}", autoescape=True) for sign in (".", "+"))
     return or_(version == wanted.version, *longer)
@@ -205,7 +205,7 @@ def _rank(row: type[RecommendationRow]) -> ColumnElement[int]:
 
 
 def _is_superseded() -> ColumnElement[bool]:
-    """Whether there is a newer row of the project with the key of the enclosing statement's, and a status as good or
+    """True if there is a newer row of the project with the key of the enclosing statement's, and a status as good or
     better.
 
     A key that is not known in full is no key: rows with a part of it missing stand beside each other.

@@ -65,7 +65,7 @@ class StudyTrial:
 
     @property
     def side(self) -> Side:
-        """Whose space its parameters are of; of a repeat: of the trial that it repeats."""
+        """The side whose space its parameters are of; for a repeat, that of the trial that it repeats."""
         return side_of(self.found_in or self.phase, self.optimizer)
 
 

@@ -27,7 +27,7 @@ from service.use_cases.earlier_winners import resolve_winners
 JOBS_LOOKED_AT = 50
 """The number of a workload's newest jobs that are searched for one like that to be estimated."""
 ASSUMED_START_UP_SECONDS = 60.0
-"""Where no job has measured it: an assumption that a quiet machine keeps. A busy one takes minutes."""
+"""The time to start up where no job has measured it: a quiet machine keeps it, a busy one takes minutes."""
 UNLIKE = {
     "num_steps",
     "num_examples",

@@ -228,8 +228,8 @@ def _check_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: floa
 def _refusal(
     predictor: MemoryPredictor, plan: JobPlan, side: Side, trial: dict[str, Scalar], *, timeout_seconds: float
 ) -> str | None:
-    """Why the workload, or the optimizer for its model's sake, refuses a trial; None: it does not, as far as is
-    known."""
+    """The reason why the workload, or the optimizer for its model's sake, refuses a trial; None: it does not, as far as
+    is known."""
     try:
         predictor.predict(plan.trial_config(side, trial), timeout_seconds=timeout_seconds)
     except (WorkloadRefused, OptimizerRefused) as error:

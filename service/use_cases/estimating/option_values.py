@@ -22,7 +22,8 @@ class OptionValue:
     """A choice of a searched option or argument, an end of its range, or a value inside it."""
 
     field: str
-    """Where it stands in the space: `parameters[2].choices[1]`, or `.low`, `.high`; inside a range `parameters[2]`."""
+    """The place of the value in the space: `parameters[2].choices[1]`, or `.low`, `.high`; inside a range
+    `parameters[2]`."""
     name: str
     value: Scalar
     is_inside: bool
@@ -79,7 +80,7 @@ def _beside(space: SearchSpace, others: list[Parameter]) -> Iterator[list[tuple[
 
 
 def place_of(space: SearchSpace, option: str | None) -> str | None:
-    """Where the default trial of a space has an option of the workload from, as `fixed.workload.depth` or
+    """The place from which the default trial of a space has an option of the workload, as `fixed.workload.depth` or
     `parameters[2].default`; None: not from the space."""
     name = f"workload.{option}"
     if name in space.fixed:

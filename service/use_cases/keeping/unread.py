@@ -9,7 +9,7 @@ MAX_WHY_LENGTH = 200
 
 
 def unread_jobs(session: Session) -> dict[str, str]:
-    """Why each of these jobs cannot be read, by its id. Reads every job and trial, and no measurement."""
+    """The reason why each of these jobs cannot be read, by its id. Reads every job and trial, and no measurement."""
     jobs, trials, found = JobRepository(session), TrialRepository(session), {}
     for job_id in jobs.ids():
         try:

@@ -1,4 +1,5 @@
-"""Whose trained weights stay when a job has ended: the best confirmed trial of each of the two configs compared."""
+"""The trained weights that stay when a job has ended: of the best confirmed trial of each of the two configs
+compared."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class TrialCurve:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where the config of a trial comes from: of one that repeats another, from that one."""
+    """The origin of a trial's config: for a trial that repeats another, that of the other."""
 
     phase: Phase
     """Search or baseline."""

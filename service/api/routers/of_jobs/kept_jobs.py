@@ -154,7 +154,7 @@ class _Many:
         self._caller, self._settings, self._now = caller, settings, now
 
     async def each(self, jobs: JobIds, do: Callable[..., Job], *, action: str, runs_it: bool = False) -> JobOutcomes:
-        """Does it to each of the jobs, and tells what became of it.
+        """Applies a use case to each of the jobs, and gives the outcome for each.
 
         Args:
             do: a use case that takes a session, the job's id and the time.

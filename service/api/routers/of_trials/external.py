@@ -222,9 +222,8 @@ def read_decision(
     number: TrialNumber,
     lease: Annotated[str, Query(min_length=1, max_length=40, description="As the suggestion gave it.")],
 ) -> DecisionRead:
-    """Whether a trial goes on, for a client that has nothing to report: a user may have stopped it, or paused the job.
-    It renews no lease: a report without measurements does.
-    """
+    """Says whether a trial goes on, for a client that has nothing to report: a user may have stopped it, or paused the
+    job. It renews no lease: a report without measurements does."""
     return DecisionRead.of(asking.decision(session, job_id, number, lease=lease))
 
 

@@ -85,7 +85,7 @@ class Wanted:
         return found[::-1]
 
     def held(self, chunk: StoredChunk) -> StoredChunk | None:
-        """The part of a chunk that holds lines that are asked for; None: nothing."""
+        """The part of a chunk with the lines that are asked for; None: it has none of them."""
         if self.contains is None:
             return chunk
         sought = self.contains.casefold()

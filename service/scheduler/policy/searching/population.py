@@ -230,7 +230,7 @@ class PopulationSearch:
         return [m for m in members if m.status is not SearchStatus.ENDED and m.ready_step != m.lost_step]
 
     def _why_drop(self, member: _Member) -> str | None:
-        """Why a paused member makes room for a fork, for a person; None: it goes on."""
+        """The reason why a paused member makes room for a fork, for a person; None: it goes on."""
         judged = [
             (ready, costs)
             for ready, costs in member.population.costs.items()

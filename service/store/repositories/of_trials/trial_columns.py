@@ -137,7 +137,7 @@ class TrialColumnsRepository:
         )
 
     def num_unfinished_before(self, job_id: str, number: int) -> int:
-        """How many trials with a lower number have not ended."""
+        """The number of trials with a lower number that have not ended."""
         states = [state for state in TrialState if not state.is_final]
         statement = select(func.count()).where(Trial.job_id == job_id, Trial.state.in_(states), Trial.number < number)
         return self._session.scalars(statement).one()

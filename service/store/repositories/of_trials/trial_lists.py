@@ -157,7 +157,7 @@ class TrialListRepository:
         return FoundNumbers([row[0] for row in rows], rows[0][1] if rows else self._count(conditions))
 
     def num_before(self, job_id: str, query: TrialQuery, *, order: TrialSorting, number: int) -> int | None:
-        """How many of the trials that are found come before one of them in the order; None: that one is not found."""
+        """The number of the trials found that come before one of them in the order; None: that one is not found."""
         keyset, conditions = self._keyset(order), self._conditions(job_id, query)
         found = self._session.execute(select(keyset.column).where(*conditions, Trial.number == number)).one_or_none()
         if found is None:
@@ -216,7 +216,7 @@ def _is_wanted(
     numbers: Sequence[str],
     texts: str,
 ) -> ColumnElement[bool]:
-    """Whether a value of JSON is wanted.
+    """True if a value of JSON is wanted.
 
     Args:
         kind: what it is.

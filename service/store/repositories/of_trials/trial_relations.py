@@ -49,7 +49,7 @@ class MetricPoint:
 
 @dataclass(frozen=True, slots=True)
 class PlaceAmongOthers:
-    """How a trial's objective compares with that of others."""
+    """The place of a trial's objective among those of others."""
 
     num_others: int
     num_better: int

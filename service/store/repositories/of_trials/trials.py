@@ -209,7 +209,7 @@ class TrialRepository:
         return [TrialSummary(*row) for row in rows]
 
     def lengths(self, job_ids: Iterable[str]) -> list[TrialLengths]:
-        """How far the trials of these jobs have come of their own lengths, by phase and state; reads every config."""
+        """The progress of the trials of these jobs along their own lengths, by phase and state; reads every config."""
         own_steps = Trial.config["num_steps"].as_float()
         statement = (
             select(Trial.job_id, Trial.phase, Trial.state, func.sum(Trial.step / own_steps), func.sum(own_steps))
