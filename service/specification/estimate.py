@@ -130,9 +130,9 @@ class Estimate(DescribedModel):
     """Those of `max_steps` at `step_seconds`, or what the budget's `device_hours` and `cost` allow if they are less;
     null: unknown."""
     max_cost: float | None = None
-    """Of those device-hours; null: they are unknown, or have no price."""
+    """The cost of those device-hours; null: they are unknown, or have no price."""
     currency: str | None = None
-    """Of that; null: there is no price."""
+    """The currency of the cost; null: there is no price."""
     winners: Mapping[Side, Sequence[EarlierWinner]] = Field(default_factory=dict)
     """The configs that each side whose `pinned` has `winners` would begin with; empty: no earlier job has one."""
     memory: MemoryEstimate | None = None

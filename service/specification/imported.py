@@ -25,11 +25,11 @@ class ImportedTrial(StrictModel):
     source: str = Field(max_length=200, examples=["study.log: my-study"])
     """The study or file that it comes from, for people."""
     number: int = Field(ge=0, le=MAX_COUNT)
-    """Its number there."""
+    """The number of the trial there."""
     parameters: dict[str, JsonValue]
     """A value for every parameter of the search space that is active with the others."""
     value: float
-    """Of the objective, there."""
+    """The value of the objective there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,11 +32,11 @@ class EarlierWinner(StrictModel):
     job_id: str = Field(max_length=40)
     """The job that found it."""
     trial: int = Field(ge=0, le=MAX_COUNT)
-    """Its number there."""
+    """The number of the trial there."""
     value: float
-    """Its value of the objective there."""
+    """The value of the objective there."""
     parameters: dict[str, JsonValue]
-    """Its values by name."""
+    """The values of the trial by name."""
     clipped: list[str] = Field(default_factory=list)
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
 
@@ -51,7 +51,7 @@ class MovedConfig(StrictModel):
     recommendation_id: str | None = Field(default=None, max_length=40)
     """The recommendation that it is of; null: of the table that comes with the service."""
     parameters: dict[str, JsonValue]
-    """Its values by name, as they are here."""
+    """The values of the config by name, as they are here."""
     clipped: list[str] = Field(default_factory=list)
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
 
@@ -149,7 +149,7 @@ class SamplerChoice(StrictModel):
     options: dict[str, JsonValue] = Field(default_factory=dict)
     """Arguments of your own class. Where it takes a `seed` and they have none, it gets one that follows from `seed`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
-    """Of the search; the same one chooses the same values from the same results."""
+    """The seed of the search; the same one chooses the same values from the same results."""
 
 
 class PrunerChoice(StrictModel):
@@ -180,7 +180,7 @@ class Baseline(StrictModel):
     """Share of the budget's trials that the baseline gets. Null: as large a one as the search, so that neither is
     favoured: with one baseline a half, with two a third."""
     pinned: Pinned = Field(default_factory=list)
-    """As the search's."""
+    """Configs to try first, as in the search."""
     extra_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
     """Trials beside those of `budget.num_trials`: each one that a user proposes adds one."""
 

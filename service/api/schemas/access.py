@@ -35,7 +35,7 @@ class TokenCreate(StrictModel):
     """Says in jobs and in the audit trail who did something: letters, digits and `. _ @ -`. Of the tokens that are not
     revoked, one has it."""
     project: Name = DEFAULT_PROJECT
-    """In which its jobs are made, and which it sees."""
+    """The project in which its jobs are made, and which it sees."""
     scopes: Annotated[list[Annotated[Scope, Field(strict=False)]], Field(min_length=1, max_length=len(Scope))]
     """The scopes that the token grants, all of which its maker must have."""
     expires_at: Moment | None
@@ -48,11 +48,11 @@ class TokenRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TOKEN]})
 
     prefix: str
-    """By which it is named: a part of its text, and no secret."""
+    """The name of the token: a part of its text, and no secret."""
     name: str
     """Says in jobs and in the audit trail who did something."""
     project: str
-    """In which its jobs are made, and which it sees."""
+    """The project in which its jobs are made, and which it sees."""
     scopes: list[Scope]
     """The scopes that the token grants."""
     state: TokenState
@@ -64,7 +64,7 @@ class TokenRead(ReadModel):
     revoked_at: datetime | None
     """The time at which somebody ended it; null: nobody has."""
     last_used_at: datetime | None
-    """To some minutes; null: never."""
+    """The time at which it was last used, to some minutes; null: never."""
 
     @classmethod
     def of(cls, token: Token, now: datetime) -> TokenRead:
@@ -86,7 +86,8 @@ class TokenCreated(TokenRead):
     model_config = ConfigDict(json_schema_extra={"examples": [{**examples.TOKEN, "token": examples.TOKEN_TEXT}]})
 
     token: str
-    """To be sent as `Authorization: Bearer ...`. It is shown this once: the service keeps a digest of it."""
+    """The token itself, to be sent as `Authorization: Bearer ...`. It is shown this once: the service keeps a digest of
+    it."""
 
     @classmethod
     def made(cls, token: Token, text: TokenText, now: datetime) -> TokenCreated:
@@ -100,13 +101,13 @@ class ProjectChange(StrictModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.PROJECT_CHANGE]})
 
     max_running_jobs: Count | None = None
-    """That run at once; further ones wait."""
+    """The jobs that may run at once; further ones wait."""
     max_queued_jobs: Count | None = None
-    """That wait at once; further ones are refused."""
+    """The jobs that may wait at once; further ones are refused."""
     max_device_hours: Hours | None = None
-    """Of all trials of all its jobs, ever."""
+    """The limit on device-hours of all trials of all its jobs, ever."""
     max_stored_bytes: NumBytes | None = None
-    """Of checkpoints, temporary files, logs and code of all its jobs."""
+    """The limit on bytes of checkpoints, temporary files, logs and code of all its jobs."""
 
 
 class ProjectCreate(ProjectChange):
@@ -126,24 +127,24 @@ class UsageRead(ReadModel):
     device_hours: float
     """Training time of all trials there have been, times the ranks of each."""
     stored_bytes: int
-    """Of checkpoints, temporary files, logs and code, when workers last looked."""
+    """The bytes of checkpoints, temporary files, logs and code, when workers last looked."""
 
 
 class ProjectRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.PROJECT]})
 
     name: str
-    """Its own."""
+    """The name of the project."""
     created_at: datetime
     """The time at which it was made."""
     max_running_jobs: int | None
-    """That run at once; null: no limit."""
+    """The jobs that may run at once; null: no limit."""
     max_queued_jobs: int | None
-    """That wait at once; null: no limit."""
+    """The jobs that may wait at once; null: no limit."""
     max_device_hours: float | None
-    """Of all trials of all its jobs, ever; null: no limit."""
+    """The limit on device-hours of all trials of all its jobs, ever; null: no limit."""
     max_stored_bytes: int | None
-    """Of checkpoints, temporary files, logs and code of all its jobs; null: no limit."""
+    """The limit on bytes of checkpoints, temporary files, logs and code of all its jobs; null: no limit."""
     usage: UsageRead
     """The part of the quotas that the project's jobs use."""
 
@@ -161,18 +162,18 @@ class AuditRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.AUDIT_ENTRY]})
 
     id: int
-    """Grows with time."""
+    """The number of the entry, which grows with time."""
     at: datetime
     """The time at which it was done."""
     actor: str | None
     """The name of a token, or `shell:` and the account that ran a command; null: nobody had to say who asks."""
     token: str | None
-    """Its prefix."""
+    """The prefix of the token."""
     project: str
-    """Of the actor."""
+    """The project of the actor."""
     action: str
     """The `operationId` of what was asked, or the name of a command."""
     target: str
     """The thing that it was done to, e.g. a job's id, with a trial's number behind a slash."""
     address: str | None
-    """From where it was asked."""
+    """The address that the request came from."""

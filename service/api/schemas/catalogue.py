@@ -19,7 +19,7 @@ class WorkloadOptionRead(ReadModel):
     default: JsonValue
     """The value that trials have if a job does not give the option."""
     description: str
-    """For people."""
+    """A description for people."""
     required: bool = False
     """True if a job must give it."""
     choices: tuple[str, ...] = ()
@@ -32,13 +32,13 @@ class WorkloadRead(ReadModel):
     name: str
     """The name that a job gives."""
     title: str
-    """For people."""
+    """The name of the workload for people."""
     metrics: dict[str, Direction]
-    """Those it measures, and the direction in which each is better."""
+    """The metrics that it measures, and the direction in which each is better."""
     default_objective: str
     """The metric that decides where a job says nothing."""
     default_num_steps: int
-    """Of a trial."""
+    """The number of steps of a trial where a job gives none."""
     default_evaluate_every: int
     """Steps between two measurements."""
     default_batch_size: int
@@ -53,14 +53,14 @@ class WorkloadRead(ReadModel):
 
 class WorkloadList(ReadModel):
     items: list[WorkloadRead]
-    """Built-in ones and those of installed packages."""
+    """The built-in workloads and those of installed packages."""
 
 
 class SearchSpaceRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.SEARCH_SPACE]})
 
     name: str
-    """Of the preset."""
+    """The name of the preset."""
     optimizer: str
     """The optimizer whose hyperparameters it has."""
     space: dict[str, JsonValue]
@@ -73,4 +73,4 @@ class SearchSpaceRead(ReadModel):
 
 class SearchSpaceList(ReadModel):
     items: list[SearchSpaceRead]
-    """By name."""
+    """The presets, sorted by name."""

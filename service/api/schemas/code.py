@@ -16,13 +16,13 @@ class CodeRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.CODE]})
 
     sha256: str
-    """Over the files' names, modes and contents."""
+    """The digest of the files' names, modes and contents."""
     num_files: int
-    """In it."""
+    """The number of files in it."""
     num_bytes: int
-    """Of all files, unpacked."""
+    """The size of all files, unpacked."""
     stored_bytes: int
-    """As they are stored, packed."""
+    """The size of the archive, as it is stored."""
     owner: str | None
     """The name of the token that sent it first; null: nobody had to say who asks."""
     created_at: datetime
@@ -35,4 +35,4 @@ class CodeItem(CodeRead):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.CODE_ITEM]})
 
     num_jobs: int
-    """That name it. Without any it goes a day after it was last used."""
+    """The jobs that name it. Without any it goes a day after it was last used."""

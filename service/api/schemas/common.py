@@ -24,7 +24,7 @@ class Health(ReadModel):
     status: str
     """`ok`."""
     version: str
-    """Of the service."""
+    """The version of the service."""
 
 
 class Readiness(ReadModel):
@@ -52,10 +52,10 @@ class FieldError(ReadModel):
     """An error in one field."""
 
     field: str
-    """Its path, e.g. `budget.num_trials` or `search_space.parameters[2].high`; or the name of a parameter of the query,
-    or of a header."""
+    """The path of the field, e.g. `budget.num_trials` or `search_space.parameters[2].high`; or the name of a parameter
+    of the query, or of a header."""
     pointer: str | None = None
-    """Of a field of the body: the same as a JSON Pointer (RFC 6901), e.g. `/budget/num_trials`."""
+    """The field of a body as a JSON Pointer (RFC 6901), e.g. `/budget/num_trials`."""
     message: str
     """The fault, for a person."""
     value: JsonValue = None

@@ -16,7 +16,7 @@ class EventRead(ReadModel):
     id: int
     """Grows with time; what `Last-Event-ID` takes."""
     job_id: str
-    """Of the job that it happened to."""
+    """The id of the job that it happened to."""
     kind: str
     """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for), `job.deleted`,
     `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""

@@ -58,9 +58,9 @@ class SuggestionRead(ReadModel):
     """`waiting`: there is none yet, because the job is not running, or the search waits for others to report; ask again
     with the same `Idempotency-Key`. `done`: there will be none any more."""
     trial: SuggestedTrial | None = None
-    """With `trial`."""
+    """The trial to train, with the status `trial`; else null."""
     job_state: JobState
-    """Of the job now: in a final one nothing more is handed out."""
+    """The state of the job now: in a final one nothing more is handed out."""
     key: str
     """The request's `Idempotency-Key`, made up where it had none."""
 

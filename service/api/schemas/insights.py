@@ -21,11 +21,11 @@ class InsightsRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.INSIGHTS]})
 
     job_id: str
-    """Of the job."""
+    """The id of the job."""
     metric: str
     """The objective that counts first; the others are not looked at."""
     direction: Direction
-    """In which it is better."""
+    """The direction in which the objective is better."""
     num_ended: int
     """Trials of search and baselines that had ended when this was computed."""
     sides: list[SideInsights]

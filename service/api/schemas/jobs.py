@@ -138,32 +138,31 @@ class JobChange(StrictModel):
 
 class PhaseProgressRead(ReadModel):
     num_finished: int
-    """Its trials in a final state."""
+    """The number of its trials in a final state."""
     num_trials: int
-    """At most so many, until the job has ended: a phase may need fewer."""
+    """The number of its trials; until the job has ended, the most that it may have: a phase may need fewer."""
 
 
 class ProgressRead(ReadModel):
     trials: dict[TrialState, int]
     """Trials by state."""
     num_paused: int = 0
-    """Those of the queued ones that were measured, and wait to go on: the search paused them, or the run was
-    interrupted."""
+    """The queued trials that were measured, and wait to go on: the search paused them, or the run was interrupted."""
     phases: dict[Phase, PhaseProgressRead] = Field(default_factory=dict)
-    """Those that the job has, in their order: search, baseline, confirmation."""
+    """The phases that the job has, in their order: search, baseline, confirmation."""
     num_finished: int
     """Trials in a final state."""
     num_steps: int
     """Steps measured so far, of all trials together."""
     max_steps: int
-    """The same at the job's end, if none of the trials that have not ended is pruned."""
+    """The steps at the job's end, if none of the trials that have not ended is pruned."""
     best: BestTrial | None
     """The best trial of the search; null: none completed yet. While the job runs: the completed one with the best final
     value. Once it has ended: the one whose config is recommended."""
     baseline_best: BestTrial | None
-    """The same of the baselines: the best of all of them."""
+    """The best trial of all baselines; null: none completed yet."""
     baseline_optimizer: str | None = None
-    """The optimizer of that one."""
+    """The optimizer of the best baseline."""
     front: list[FrontPoint] = Field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first. `GET /v1/jobs/{job_id}/trials/{number}/config` gives the config of each."""
@@ -174,7 +173,7 @@ class ProgressRead(ReadModel):
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
     cost: float | None = None
-    """Of those device-hours, in the job's `currency`; null: there was no price when it was submitted."""
+    """The cost of those device-hours, in the job's `currency`; null: there was no price when it was submitted."""
 
 
 class WaitingRead(ReadModel):
@@ -183,7 +182,7 @@ class WaitingRead(ReadModel):
     since: datetime
     """The time at which it began to wait."""
     reason: str = Field(alias="for")
-    """For a person, e.g. `needs 4 GPUs, 3 free` or `2 jobs are before it`."""
+    """The reason for waiting, for a person, e.g. `needs 4 GPUs, 3 free` or `2 jobs are before it`."""
 
     @classmethod
     def of(cls, waiting: Waiting) -> WaitingRead:
@@ -194,9 +193,9 @@ class JobRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB]})
 
     id: str
-    """Sorts by the time of submission."""
+    """The id of the job; ids sort by the time of submission."""
     name: str
-    """For people."""
+    """The name of the job, for people."""
     project: str = DEFAULT_PROJECT
     """Only callers of this project see the job."""
     owner: str | None = None
@@ -229,7 +228,7 @@ class JobRead(ReadModel):
     objectives: list[Objective]
     """The first one decides what is recommended; with others, `progress.front` lists what none betters in all."""
     specification: JobSpecification
-    """As submitted, with its defaults, and with the budget as it is now."""
+    """The job as submitted, with its defaults, and with the budget as it is now."""
     num_trials: int
     """Trials that the job will have at most, those of the confirmation and those that users proposed included."""
     num_steps: int
@@ -237,7 +236,7 @@ class JobRead(ReadModel):
     disk_bytes: int | None
     """Bytes of its checkpoints, logs and temporary files when its worker last looked; null before its first run."""
     currency: str | None = None
-    """Of its cost."""
+    """The currency of its cost."""
     progress: ProgressRead
     """The progress of the job so far."""
     created_at: datetime
@@ -248,7 +247,7 @@ class JobRead(ReadModel):
     """The time at which it ended; null: it has not."""
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: where the job stands."""
+        """HTML for notebooks: the state of the job."""
         best = self.progress.best
         rows: dict[str, object] = {
             "Job": self.id,
@@ -304,7 +303,7 @@ class JobEstimate(Estimate):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_ESTIMATE]})
 
     lines: list[str] = Field(default_factory=list)
-    """The same in words, for a person."""
+    """The estimate in words, for a person."""
 
     @classmethod
     def of(cls, estimate: Estimate) -> JobEstimate:

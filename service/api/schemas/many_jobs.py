@@ -23,7 +23,7 @@ class JobIds(StrictModel):
     job_ids: list[Annotated[str, StringConstraints(min_length=1, max_length=40)]] = Field(
         min_length=1, max_length=MAX_JOBS_AT_ONCE
     )
-    """Their ids. One that is named twice counts once."""
+    """The ids of the jobs. One that is named twice counts once."""
 
     @model_validator(mode="before")
     @classmethod

@@ -25,16 +25,16 @@ class RecommendationKey(ReadModel):
     """The key of a recommendation: all that it holds for. Null: it was not known when the recommendation was made."""
 
     fingerprint: str | None
-    """Of the model: a digest of its parameters' shapes and kinds, its other modules, and the workload with the options
-    of the model that the search did not vary."""
+    """The fingerprint of the model: a digest of its parameters' shapes and kinds, its other modules, and the workload
+    with the options of the model that the search did not vary."""
     data_digest: str | None
-    """Of the data: names, sizes and beginnings of the files, or some of the examples."""
+    """The digest of the data: names, sizes and beginnings of the files, or some of the examples."""
     batch_size: int | None
     """Examples in a step, of all ranks together."""
     num_steps: int | None
-    """Of a full trial."""
+    """The number of steps of a full trial."""
     precision: str | None
-    """Of the training, e.g. `float32`."""
+    """The precision of the training, e.g. `float32`."""
     objective: str
     """The metric that decided."""
 
@@ -49,16 +49,16 @@ class EnvironmentRead(ReadModel):
     world_size: int
     """Ranks of the trial."""
     versions: dict[str, str]
-    """Of Python, torch, shampoo-tuner, the package of the workload, and the libraries that were in use."""
+    """The versions of Python, torch, shampoo-tuner, the package of the workload, and the libraries that were in use."""
 
 
 class RecommendationRead(RecommendedConfig):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.RECOMMENDATION]})
 
     id: str
-    """Its own."""
+    """The id of the recommendation."""
     job_id: str
-    """Of the job that found it."""
+    """The id of the job that found it."""
     model: str | None = None
     """The user's own name of the model."""
     superseded: bool
@@ -68,7 +68,7 @@ class RecommendationRead(RecommendedConfig):
     environment: EnvironmentRead | None = None
     """Null: it was found before this was kept."""
     python: str
-    """The same as Python to paste."""
+    """The config as Python to paste."""
     torchrun: str | None = None
     """A line for a shell that trains it again, as its trial was trained; null: it was made before its ranks were kept,
     or its trial began from another one's checkpoint."""
@@ -96,7 +96,7 @@ class RecommendationRead(RecommendedConfig):
         )
 
     def _repr_html_(self) -> str:
-        """As a notebook shows it: the evidence in words, and the Python to paste."""
+        """HTML for notebooks: the evidence in words, and the Python to paste."""
         title = f"{optimizer_title(self.optimizer)} for {self.model or self.workload}"
         return shown(title, evidence_lines(self.evidence), code=self.python)
 

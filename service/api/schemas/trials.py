@@ -28,7 +28,7 @@ class TrialCreate(StrictModel):
     phase: Literal["search", "baseline"] = "search"
     """The part of the job whose search space it is of and whose trials it counts among."""
     optimizer: str | None = None
-    """Of which baseline, where the job has several."""
+    """The optimizer of the baseline that is meant, where the job has several."""
     parameters: dict[str, JsonValue] = Field(default_factory=dict)
     """Values by parameter of that space, as in a job's `pinned`; those left out take their defaults."""
     beyond_bounds: bool = False
@@ -67,7 +67,8 @@ class TrialRead(ReadModel):
     """With the pruner `pbt`: the number of the trial from whose checkpoint this one begins, with hyperparameters of its
     own; null: it begins from nothing."""
     forked_at_step: int | None = None
-    """That checkpoint's step. The curve begins there, with what that trial measured; `seconds` go on counting."""
+    """The step of the checkpoint that it was forked from. The curve begins there, with what that
+    trial measured; `seconds` go on counting."""
     proposed: bool = False
     """True if a user proposed it."""
     runs: int
@@ -90,7 +91,7 @@ class TrialRead(ReadModel):
     data_digest: str | None = None
     """Digest of the data; null: there is no telling."""
     last_lines: list[str] = Field(default_factory=list)
-    """Of a failed trial that is read alone: the end of what its ranks printed."""
+    """The end of what the ranks of a failed trial printed; only where the trial is read alone."""
     created_at: datetime
     """The time at which it was chosen."""
     started_at: datetime | None
@@ -117,9 +118,9 @@ class TrialConfigRead(PasteableConfig):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CONFIG_TO_PASTE]})
 
     number: int
-    """Of the trial."""
+    """The number of the trial."""
     python: str
-    """The same as Python to paste."""
+    """The config as Python to paste."""
 
     @classmethod
     def of(cls, number: int, config: PasteableConfig, *, python: str) -> TrialConfigRead:
@@ -134,7 +135,7 @@ class MeasurementRead(ReadModel):
     seconds: float
     """Training time up to it."""
     metrics: dict[str, float | None]
-    """By name; null: it was not finite."""
+    """The metrics by name; null: the value was not finite."""
     recorded_at: datetime
     """The time at which it was stored."""
 
@@ -143,37 +144,37 @@ class MeasurementPage(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.MEASUREMENTS]})
 
     items: list[MeasurementRead]
-    """By step."""
+    """The measurements, sorted by step."""
     next_after_step: int | None
     """`after_step` of the next page; null: this is the last one so far."""
 
 
 class CheckpointFileRead(ReadModel):
     name: str
-    """Of the file within the checkpoint."""
+    """The name of the file within the checkpoint."""
     num_bytes: int
-    """Its size."""
+    """The size of the file."""
     sha256: str | None
-    """As the manifest says; null: of the manifest itself, or where there is none."""
+    """The digest of the file that the manifest gives; null: it is the manifest itself, or there is none."""
 
 
 class CheckpointRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.CHECKPOINT]})
 
     name: str
-    """Of the checkpoint within the trial."""
+    """The name of the checkpoint within the trial."""
     step: int
-    """Of the training that it holds."""
+    """The step of the training that it holds."""
     written_at: datetime
     """The time at which it was complete."""
     num_bytes: int
-    """Of all its files."""
+    """The size of all its files."""
     world_size: int | None
     """Ranks that wrote it, each a file; null: the manifest is missing or damaged."""
     is_whole: bool
     """True if all files that belong to it are there; their checksums are not looked at."""
     files: list[CheckpointFileRead]
-    """Those that it is made of."""
+    """The files that it is made of."""
 
 
 class CheckpointList(ReadModel):
@@ -204,8 +205,8 @@ class OutputPage(ReadModel):
     """Lines that ranks printed, the oldest first."""
 
     items: list[OutputRead]
-    """In the order in which they were printed."""
+    """The lines in the order in which they were printed."""
     ranks: list[int]
-    """Those of the trial that have printed anything."""
+    """The ranks of the trial that have printed anything."""
     next_after: int | None
     """`after` of the next page; null: this is all so far. What comes later has ids above that of the last item."""

@@ -27,7 +27,7 @@ NUM_DIMENSIONS: dict[ParameterKind, tuple[int, int]] = {
     "convolution": (3, MAX_DIMENSIONS),
     "adapter": (2, MAX_DIMENSIONS),
 }
-"""Of parameters by kind, at least and at most."""
+"""The number of dimensions of parameters by kind, at least and at most."""
 Size = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 
 
@@ -68,7 +68,7 @@ class FingerprintGiven(StrictModel):
 
 
 class TransferBudget(StrictModel):
-    """The limits on what may be spent to tune the model."""
+    """The budget for tuning the model: the number of configs to try."""
 
     num_trials: Annotated[int, Field(ge=1, le=MAX_CONFIGS)] = 5
     """Configs that are wanted."""
@@ -82,7 +82,7 @@ class UntunedQuestion(StrictModel):
     batch_size: Size
     """Examples in a step, of all ranks together."""
     num_steps: Size
-    """Of the whole training."""
+    """The number of steps of the whole training."""
     budget: TransferBudget = TransferBudget()
     """Configs that are wanted."""
     proxy_job: str | None = Field(default=None, min_length=1, max_length=64)
@@ -110,15 +110,15 @@ class DistanceRead(ReadModel):
     total: float
     """The root of the sum of the squares of the others."""
     width: float
-    """Of the layers."""
+    """The distance in the width of the layers."""
     depth: float
-    """In matrices."""
+    """The distance in depth, counted in matrices."""
     batch_size: float
-    """Of a step, over all ranks."""
+    """The distance in the batch size of a step, over all ranks."""
     num_steps: float
-    """Of the whole training."""
+    """The distance in the number of steps of the whole training."""
     kinds: float
-    """Of parameters: 4, if the models have no kind in common."""
+    """The distance in the kinds of parameters: 4, if the models have no kind in common."""
     workload: float
     """Other data: 2, if they are not of the same workload."""
 
@@ -127,11 +127,11 @@ class ChangeRead(ReadModel):
     """A value that a scaling rule moved."""
 
     name: str
-    """E.g. `lr` or `betas[1]`."""
+    """The name of the value, e.g. `lr` or `betas[1]`."""
     before: float
-    """As it was tuned."""
+    """The value that was tuned."""
     after: float
-    """As it is here."""
+    """The value in this config."""
     reason: str
     """The rule, with its ratio."""
     source: str
@@ -142,11 +142,11 @@ class IntervalRead(ReadModel):
     """The range that holds the best value for this model, with `confidence`."""
 
     name: str
-    """Of the parameter."""
+    """The name of the parameter."""
     low: float
-    """Its lower end."""
+    """The lower end of the range."""
     high: float
-    """Its upper end."""
+    """The upper end of the range."""
 
 
 class OriginRead(ReadModel):
@@ -155,17 +155,17 @@ class OriginRead(ReadModel):
     kind: SourceKind
     """`store`: a job of this service; `shipped`: the table that comes with it; `published`: a paper's, for others."""
     name: str
-    """For people."""
+    """The name of the origin, for people."""
     recommendation_id: str | None
-    """Of a job's."""
+    """The id of the recommendation, if a job of this service made it."""
     job_id: str | None
     """The job that tuned it."""
     status: str | None
-    """Of a job's: whether new seeds confirmed it there."""
+    """The status of a job's recommendation: whether new seeds confirmed it there."""
     metric: str | None
     """The objective that decided."""
     value: float | None
-    """Of the objective, for the model that it was tuned for: not to be expected of another one."""
+    """The value of the objective, for the model that it was tuned for: not to be expected of another one."""
     num_trials: int | None
     """Trials that its search had."""
 
@@ -186,9 +186,9 @@ class UntunedConfigRead(ReadModel):
     distance: DistanceRead | None
     """Null: it was published for several models at once, and is not moved."""
     intervals: list[IntervalRead]
-    """Of the learning rate and the weight decay; empty: nobody knows."""
+    """The intervals of the learning rate and the weight decay; empty: nobody knows."""
     confidence: float
-    """Of the intervals."""
+    """The confidence of the intervals."""
     changes: list[ChangeRead]
     """Values that differ from those that were tuned."""
     origin: OriginRead
@@ -196,7 +196,7 @@ class UntunedConfigRead(ReadModel):
     remarks: list[str]
     """Remarks on the config that its arguments do not express."""
     python: str
-    """The same as Python to paste."""
+    """The config as Python to paste."""
 
     @classmethod
     def of(cls, found: Transferred, question: UntunedQuestion) -> UntunedConfigRead:

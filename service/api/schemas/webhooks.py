@@ -29,16 +29,16 @@ class WebhookCreate(StrictModel):
     kinds: Annotated[list[EventKind], Field(min_length=1, max_length=6)] = Field(
         default=["job.state", "job.recommendation"]
     )
-    """Of the events that it is told."""
+    """The kinds of events that it is told."""
     job_id: Annotated[str, StringConstraints(max_length=40)] | None = None
-    """Of this job alone, from its beginning; null: of all jobs of the project, from now on."""
+    """The job whose events it is told, from its beginning; null: those of all jobs of the project, from now on."""
 
 
 class WebhookRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.WEBHOOK]})
 
     id: str
-    """Its own."""
+    """The id of the webhook."""
     project: str
     """The project whose jobs it is told of."""
     job_id: str | None
@@ -46,7 +46,7 @@ class WebhookRead(ReadModel):
     url: str
     """The address that events are sent to; without the scope `submit`, what follows the host is left out."""
     kinds: list[str]
-    """Of the events that are sent."""
+    """The kinds of events that are sent."""
     owner: str | None
     """The name of the token that made it; null: nobody had to say who asks."""
     created_at: datetime
@@ -69,7 +69,7 @@ class WebhookCreated(WebhookRead):
     model_config = ConfigDict(json_schema_extra={"examples": [{**examples.WEBHOOK, "secret": examples.WEBHOOK_SECRET}]})
 
     secret: str
-    """With which messages are signed, as the Standard Webhooks specification says. It is shown this once."""
+    """The secret with which messages are signed, as the Standard Webhooks specification says. It is shown this once."""
 
 
 class DeliveryRead(ReadModel):
@@ -80,23 +80,23 @@ class DeliveryRead(ReadModel):
     id: str
     """The header `webhook-id`, the same each time it is sent."""
     event_id: int
-    """Of the event that it tells; 0: of none, it is a test."""
+    """The id of the event that it tells; 0: it is a test."""
     kind: str
-    """Of that event; `webhook.test`: of a test."""
+    """The kind of that event; `webhook.test`: it is a test."""
     body: str
-    """As it is sent."""
+    """The body as it is sent."""
     state: DeliveryState
     """The state of the delivery: still to be sent, delivered, or given up."""
     attempts: int
     """Times it was sent."""
     next_attempt_at: datetime
-    """While it waits."""
+    """The time of the next attempt, while it waits."""
     status: int | None
-    """Of the last answer; null: there was none."""
+    """The status of the last answer; null: there was none."""
     answer: str | None
     """The beginning of the last answer, or why there was none."""
     seconds: float | None
-    """That the last request took."""
+    """The seconds that the last request took."""
     created_at: datetime
     """The time at which it was made."""
     finished_at: datetime | None

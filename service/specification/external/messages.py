@@ -70,7 +70,7 @@ class Report(StrictModel):
     """The measurements of a trial since its client's last report; empty: the client is still there."""
 
     lease: LeaseName
-    """As the suggestion gave it: it says that the trial is still this client's."""
+    """The lease that the suggestion gave: it says that the trial is still this client's."""
     measurements: list[ExternalMeasurement] = Field(default_factory=list, max_length=MAX_MEASUREMENTS)
     """In the order of their steps."""
 
@@ -107,7 +107,7 @@ class SuggestedTrial(StrictModel):
     number: int
     """Within the job."""
     lease: str
-    """To be sent with every report."""
+    """The lease, to be sent with every report."""
     lease_seconds: float
     """The lease ends so long after the last report."""
     phase: Annotated[Phase, Field(strict=False)]
