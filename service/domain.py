@@ -145,9 +145,9 @@ class Objective:
     """A metric and the direction in which it is better."""
 
     metric: str
-    """Its name."""
+    """The name of the metric."""
     direction: Direction
-    """In which it is better."""
+    """The direction in which it is better."""
 
 
 # A running job goes back to the queue when its worker stops or loses it; a running trial likewise. A finished job goes

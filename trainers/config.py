@@ -116,9 +116,9 @@ class AveragingConfig(ConfigPart, section="averaging."):
     """Weight averaging around the optimizer; the averaged weights are the ones that are evaluated."""
 
     method: AveragingMethod
-    """Of `shampoo.WeightAveraging`."""
+    """The method of `shampoo.WeightAveraging`."""
     arguments: JsonObject = field(default_factory=dict)
-    """Its other keyword arguments."""
+    """The other keyword arguments of `shampoo.WeightAveraging`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,8 @@ class TrainingSettings(ConfigPart):
     from run to run."""
 
     precision: Precision = "float32"
-    """Of the forward and backward passes; parameters and optimizer state stay in float32. float16 scales the loss."""
+    """The precision of the forward and backward passes; parameters and optimizer state stay in float32. float16 scales
+    the loss."""
     activation_checkpointing: bool = False
     """True: activations inside the model's blocks are computed again in the backward pass instead of kept."""
     compile: bool = False
@@ -166,9 +167,9 @@ class TrainingSettings(ConfigPart):
     parallelism: ParallelismConfig = field(default_factory=ParallelismConfig)
     """The share of the model and its state that each rank keeps."""
     compression: CompressionConfig | None = None
-    """Of the gradients that ranks exchange; null: they are exact."""
+    """The compression of the gradients that ranks exchange; null: they are exact."""
     averaging: AveragingConfig | None = None
-    """Of the weights over steps; null: those of the last step are evaluated."""
+    """The averaging of the weights over steps; null: those of the last step are evaluated."""
 
     checkpoint_every: Count | None = None
     """Steps between checkpoints; each is written at the first measurement after so many (with `evaluate_every`, it

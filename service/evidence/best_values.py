@@ -21,13 +21,13 @@ class BestTrial:
     """The best trial of a phase, and the value that stands for its config."""
 
     number: int
-    """Of the trial within its job."""
+    """The number of the trial within its job."""
     value: float
-    """Its final value; of a config that was confirmed, the mean over the new seeds."""
+    """The final value; of a config that was confirmed, the mean over the new seeds."""
     num_new_seeds: int = 0
     """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
     standard_deviation: float | None = None
-    """Over those seeds, of the sample."""
+    """The standard deviation over the new seeds, of the sample."""
 
     @computed_field  # type: ignore[prop-decorator]  # pydantic's documented order
     @property

@@ -12,16 +12,16 @@ class BranchBest:
     choice: str | int | float | bool | None
     """The value that opens the branch."""
     num_tried: int
-    """Its trials that completed or were pruned."""
+    """The trials of the choice that completed or were pruned."""
     number: int | None
     """The trial with its best value; None: none completed."""
     value: float | None
-    """That value, with one seed."""
+    """The best value, with one seed."""
     probability_best: float | None
-    """That the best config tried, on average over seeds, is of this choice. It takes into account what all trials
-    reached, the luck of seeds as the confirmation shows it, and that the ends of pruned trials are only expected; not
-    that searched alone, a choice may find configs that were not tried. None: nothing was trained with two new seeds, or
-    nothing of it was measured."""
+    """The probability that the best config tried, on average over seeds, is of this choice. It takes into account what
+    all trials reached, the luck of seeds as the confirmation shows it, and that the ends of pruned trials are only
+    expected; not that searched alone, a choice may find configs that were not tried. None: nothing was trained with two
+    new seeds, or nothing of it was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,6 @@ class Branches:
     parameter: str
     """The parameter whose values open the branches."""
     winner: str | int | float | bool | None
-    """That of the recommended config."""
+    """The choice of the recommended config."""
     choices: list[BranchBest]
-    """In the order of the space."""
+    """The choices in the order of the space."""

@@ -27,7 +27,7 @@ matter."""
 
 
 class Trend(StrEnum):
-    """In which direction a number is better."""
+    """The direction in which a number is better."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -42,7 +42,7 @@ class Importance:
     """The share of what made trials good that one parameter tells."""
 
     share: float
-    """Of what all parameters of the side tell, 0 to 1; 0 where it cannot be told from chance."""
+    """The share of what all parameters of the side tell, 0 to 1; 0 where it cannot be told from chance."""
     low: float
     """The lower end of the interval that holds the share in 8 of 10 resamplings of the trials."""
     high: float
@@ -60,7 +60,7 @@ class DivergedBeyond:
     num_trials: int
     """Trials beyond it."""
     num_diverged: int
-    """Those of them that diverged."""
+    """The number of the trials that diverged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class SafeRange:
     """The range that the good trials of a side had."""
 
     low: float
-    """Its lower end."""
+    """The lower end of the range."""
     high: float
-    """Its upper end."""
+    """The upper end of the range."""
     num_trials: int
     """The good trials."""
     worst_value: float
@@ -90,7 +90,7 @@ class ChoiceInsight:
     num_trials: int
     """Compared trials that had it."""
     num_diverged: int
-    """Those of them that diverged."""
+    """The number of the trials that diverged."""
     standing: float | None
     """The median of theirs; null: there were none."""
     best_value: float | None
@@ -102,7 +102,7 @@ class ParameterInsight:
     """Insights into one parameter, from the trials of a side."""
 
     name: str
-    """Of the parameter."""
+    """The name of the parameter."""
     kind: str
     """`float`, `integer` or `categorical`."""
     num_trials: int
@@ -128,7 +128,7 @@ class ParameterInsight:
     safe_range: SafeRange | None = None
     """Null like `correlation`, or no trial completed."""
     choices: list[ChoiceInsight] = field(default_factory=list)
-    """Of a parameter whose values have no order."""
+    """The choices of a parameter whose values have no order."""
 
     def is_had_by(self, parameters: Mapping[str, Any]) -> bool:
         """True if a trial with these values had it."""
@@ -167,7 +167,7 @@ class ParameterMap:
     y_values: list[Scalar]
     """The rows of the grid."""
     standing: list[list[float | None]]
-    """By row and column; null: no trial was near."""
+    """The standing by row and column; null: no trial was near."""
 
     def along(self, x: int, y: int) -> ParameterMap:
         """The same map with these of its two parameters across and upwards."""
@@ -182,7 +182,7 @@ class EarlyLate:
     """The correlation of the objective early in a training with that at its end."""
 
     share: float
-    """Of the training at which the early values were measured."""
+    """The share of the training at which the early values were measured."""
     num_trials: int
     """Trials that completed and were measured there: those that looked worst early may have been stopped, and count
     in neither."""
@@ -213,14 +213,14 @@ class SideInsights:
     parameters: list[ParameterInsight]
     """The most important first."""
     maps: list[ParameterMap] = field(default_factory=list)
-    """Of the pairs of the most important parameters."""
+    """The maps of the pairs of the most important parameters."""
     early_late_correlation: EarlyLate | None = None
     """Null: too few trials completed after an early measurement."""
     priced_trial: int | None = None
     """The number of the trial whose config is the best, which the prices are told against. Null: there are none."""
     prices: list[CheaperSetting] = field(default_factory=list)
-    """Of the settings that cost less than the best config's. Empty: it has none, or the shapes of the model are not
-    known."""
+    """The prices of the settings that cost less than the best config's. Empty: it has none, or the shapes of the model
+    are not known."""
 
     @property
     def num_trials(self) -> int:

@@ -17,11 +17,11 @@ class FrontPoint:
     """A trial that no other one betters: none is as good in every objective and better in one."""
 
     number: int
-    """Of the trial."""
+    """The number of the trial."""
     phase: Phase
     """The part of the job that it belongs to."""
     values: dict[str, float]
-    """By metric, at the trial's last measurement."""
+    """The values by metric, at the trial's last measurement."""
 
 
 def dominates(ours: Sequence[float], theirs: Sequence[float], directions: Sequence[Direction]) -> bool:

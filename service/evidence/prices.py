@@ -23,7 +23,7 @@ class RelativeChange:
     """The change of a measured value with a setting, as shares of the value with the best config: 0.01 is 1% more."""
 
     share: float
-    """Of the value."""
+    """The change as a share of the value."""
     low: float
     """The lower end of its 90% interval."""
     high: float
@@ -42,7 +42,7 @@ class CheaperSetting:
     """A value of one parameter that needs fewer operations or less state than the best config's."""
 
     parameter: str
-    """Its name."""
+    """The name of the parameter."""
     best_value: Scalar
     """The value that the best config has."""
     value: Scalar
@@ -55,17 +55,17 @@ class CheaperSetting:
     objective: RelativeChange | None = None
     """Null: too few trials to tell, or none completed with a choice that opens other parameters."""
     basis: Basis | None = None
-    """Of `objective`; null like it."""
+    """The basis on which `objective` is known; null like it."""
     step_seconds: RelativeChange | None = None
-    """Of the time of a training step, as trials on the devices of the best one measured it. Null: too few did on either
-    side of the value."""
+    """The relative change of the time of a training step, as trials on the devices of the best one measured it. Null:
+    too few did on either side of the value."""
     step_operations: float = 0.0
     """The change of the optimizer's matrix products and decompositions in a mean step, as `shampoo.cost` predicts it
     from the model's shapes: a share of those with the best config."""
     state_bytes: int = 0
-    """Of the optimizer's whole state with this value, from the model's shapes."""
+    """The bytes of the optimizer's whole state with this value, from the model's shapes."""
     best_state_bytes: int = 0
-    """The same with the best config."""
+    """The bytes of the optimizer's whole state with the best config."""
 
     @property
     def state(self) -> float:

@@ -45,9 +45,9 @@ class Ranks:
     """The processes that trained a trial."""
 
     number: int
-    """Of a trial's process group."""
+    """The number of ranks in a trial's process group."""
     device: Literal["cpu", "cuda"]
-    """Of each."""
+    """The device of each rank."""
     num_threads: int
     """CPU threads of each."""
 

@@ -33,7 +33,7 @@ class TransferResult:
     number: int
     """The trial that tried it."""
     value: float | None
-    """Its objective; None: it did not complete, as what falls behind is left unfinished."""
+    """The objective of that trial; None: it did not complete, as what falls behind is left unfinished."""
     behind: float | None
     """The distance of that from the best of the search, as a share of the best; 0: it is the best. None: there is no
     value, or the best is 0."""

@@ -58,7 +58,7 @@ class Stage:
     config: dict[str, Any]
     """The optimizer's arguments."""
     schedule: dict[str, Any]
-    """Of the learning rate in it."""
+    """The schedule of the learning rate in the stage."""
     gradient_clip_norm: float | None
     """Above which gradients are scaled down in it; null: they are not."""
 
@@ -68,11 +68,11 @@ class Winner:
     """The trial whose config is recommended, or that stands for the baseline."""
 
     number: int
-    """Of the trial."""
+    """The number of the trial."""
     value: float
-    """Its objective; of a config that was confirmed, the mean over the new seeds."""
+    """The objective of the trial; of a config that was confirmed, the mean over the new seeds."""
     config: dict[str, Any]
-    """Its whole trial config."""
+    """The whole config of the trial."""
     metrics: dict[str, float | None]
     """All metrics of its own last measurement."""
     num_steps: int
@@ -80,8 +80,8 @@ class Winner:
     seconds: float
     """Seconds it trained, without evaluation and checkpoints."""
     lineage: list[Stage] = field(default_factory=list)
-    """Of a fork: the schedule of hyperparameters that led to its value, from the first step to the last. Empty: it was
-    trained with its config from the start."""
+    """The lineage of a fork: the schedule of hyperparameters that led to its value, from the first step to the last.
+    Empty: it was trained with its config from the start."""
 
     @property
     def optimizer(self) -> str:
@@ -99,11 +99,11 @@ class BaselineBest:
     """The best of one baseline, as they were chosen among: the best of all is `Evidence.baseline`."""
 
     optimizer: str
-    """That the baseline tunes."""
+    """The optimizer that the baseline tunes."""
     number: int | None
     """The trial that found its best config; None: none completed."""
     value: float | None
-    """That config's mean over the seeds that chose, or without any the value that the trial reached."""
+    """The config's mean over the seeds that chose, or without any the value that the trial reached."""
     num_new_seeds: int
     """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
     num_tried: int
@@ -119,13 +119,13 @@ class ReachedBaseline:
     """
 
     step: float
-    """At which the recommended config reached it."""
+    """The step at which the recommended config reached it."""
     seconds: float
-    """Of training until then."""
+    """The seconds of training until then."""
     baseline_step: float
     """Step at which the baseline's best first had that value itself."""
     baseline_seconds: float
-    """Of training that the baseline took for it."""
+    """The seconds of training that the baseline took for it."""
     step_ratio: float
     """`baseline_step / step`: above 1, the recommended config needs fewer steps. Of confirmed configs the geometric
     mean over the seeds."""
@@ -136,7 +136,7 @@ class ReachedBaseline:
     step_ratio_high: float | None = None
     """The upper end of that interval."""
     seconds_ratio_low: float | None = None
-    """The same of `seconds_ratio`."""
+    """The lower end of the interval of `seconds_ratio`."""
     seconds_ratio_high: float | None = None
     """The upper end of that interval."""
     examples_ratio: float | None = None
@@ -163,13 +163,13 @@ class CurrencyComparison:
     verdict: Verdict
     """The difference in a word."""
     spent: float | None = None
-    """At the comparison; like the values the mean over the compared seeds."""
+    """The amount spent at the comparison; like the values the mean over the compared seeds."""
     value: float | None = None
     """The recommended config's."""
     baseline_value: float | None = None
     """The baseline's, with as much spent."""
     improvement: float | None = None
-    """As `Evidence.improvement`."""
+    """The improvement, as `Evidence.improvement`."""
     improvement_low: float | None = None
     """Lower end of its interval over the seeds, with `ConfirmationResult.confidence`; None: one seed."""
     improvement_high: float | None = None
@@ -183,11 +183,11 @@ class SeedResult:
     seed: int
     """The new seed."""
     number: int
-    """Of the trial."""
+    """The number of the trial."""
     ending: str
     """`completed`, `failed (diverged)`, ..."""
     value: float | None
-    """Its objective, if it completed."""
+    """The objective of the trial, if it completed."""
 
     @property
     def has_failed(self) -> bool:
@@ -202,23 +202,23 @@ class ConfirmedConfig:
     number: int
     """The trial of the search or the baseline that found it."""
     found_value: float
-    """That trial's objective: the best of many, and so most likely a lucky one."""
+    """The objective of the trial that found it: the best of many, and so most likely a lucky one."""
     results: list[SeedResult]
-    """By seed."""
+    """The results by seed."""
     mean: float | None
-    """Over the compared seeds; None: it takes no part in the comparison."""
+    """The mean over the compared seeds; None: it takes no part in the comparison."""
     standard_deviation: float | None
-    """Over the compared seeds, of the sample."""
+    """The standard deviation over the compared seeds, of the sample."""
     further_low: float | None = None
     """Lower end of the interval that holds its value with a further seed, with `ConfirmationResult.confidence`; None:
     it has no mean."""
     further_high: float | None = None
     """The upper end of that interval."""
     choosing_mean: float | None = None
-    """Over the seeds that chose; None: there were none, or it did not complete them all."""
+    """The mean over the seeds that chose; None: there were none, or it did not complete them all."""
     probability_best: float | None = None
-    """That in truth, over all seeds, it is the best of its side's configs that were trained again; None: it failed, it
-    is the only one, or too few seeds tell."""
+    """The probability that in truth, over all seeds, it is the best of its side's configs that were trained again;
+    None: it failed, it is the only one, or too few seeds tell."""
 
     @property
     def has_failed(self) -> bool:
@@ -246,11 +246,11 @@ class ConfirmationResult:
     seeds: list[int]
     """The compared seeds: those with which both chosen configs completed; fewer than two: none was compared."""
     candidates: list[ConfirmedConfig]
-    """Of the search, the chosen one first, those that failed last."""
+    """The candidates of the search, the chosen one first, those that failed last."""
     baseline: ConfirmedConfig | None
     """The chosen config of all baselines."""
     confidence: float
-    """Of the interval: how often it holds the true difference."""
+    """The confidence of the interval: how often it holds the true difference."""
     improvement_low: float | None
     """Lower end of the interval of `Evidence.improvement`; None: there was no comparison, or the mean is 0."""
     improvement_high: float | None
@@ -282,11 +282,11 @@ class Alternative:
     number: int
     """The trial that found it."""
     mean: float
-    """Over the seeds that chose."""
+    """The mean over the seeds that chose."""
     recommended_mean: float
     """The recommended config's, over the same seeds."""
     speaks_for_it: list[str]
-    """Its advantages over the recommended config, for a person."""
+    """The advantages over the recommended config, for a person."""
     speaks_for_recommended: list[str]
     """The advantages of the recommended config over it, for a person."""
 
@@ -296,11 +296,11 @@ class BreakEven:
     """The cost of a job beside what its recommended config saves."""
 
     device_hours: float
-    """Of all trials of the job: training seconds times ranks."""
+    """The device-hours of all trials of the job: training seconds times ranks."""
     saved_device_hours: float
-    """Of one training to the value of the baseline's best, in place of the baseline's own."""
+    """The device-hours saved by one training to the value of the baseline's best, in place of the baseline's own."""
     saved_share: float
-    """The same as a share of the baseline's training time."""
+    """The saving as a share of the baseline's training time."""
     num_runs: int
     """Trainings of this length after which what was saved is as much as the job took."""
 
@@ -310,9 +310,9 @@ class Evidence:
     """The reasons for a recommended config, and how far to trust them."""
 
     metric: str
-    """Of the first objective."""
+    """The metric of the first objective."""
     direction: Direction
-    """In which it is better."""
+    """The direction in which the metric is better."""
     best: Winner
     """The config that is recommended."""
     baseline: Winner | None
@@ -325,7 +325,8 @@ class Evidence:
     """Difference to the baseline's value as a share of it, positive if better, both at equal spending of `currency`;
     None without one, if it is 0, or if a compared trial missed the target whose time is the objective."""
     reached_baseline: ReachedBaseline | None
-    """None: there is no baseline, or its value was never reached."""
+    """The point at which the baseline's value was reached. None: there is no baseline, or its value was never
+    reached."""
     num_trials: dict[str, dict[str, int]]
     """Number of trials by phase and state; a failed one counts as `failed (reason)`."""
     seeds: list[int]
@@ -333,7 +334,7 @@ class Evidence:
     caveats: list[str]
     """Limits of the evidence, for a person."""
     confirmation: ConfirmationResult | None = None
-    """None: no config was trained again with new seeds."""
+    """The confirmation with new seeds. None: no config was trained again with new seeds."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first."""
@@ -359,7 +360,7 @@ class Evidence:
     transfers: list[TransferResult] = field(default_factory=list)
     """The results of configs that were moved from other tuned models, with which the search began."""
     branches: Branches | None = None
-    """Of the search's space, by the first parameter whose choices open others; None: it has none."""
+    """The branches of the search's space, by the first parameter whose choices open others; None: it has none."""
 
     break_even: BreakEven | None = None
     """The point from which the job will have paid for itself; None: its config saves no training time that new seeds

@@ -19,11 +19,11 @@ class EarlierMeasurements:
     """The measurements of an earlier job's completed trials: same workload and options, and the same kind of steps."""
 
     job_id: str
-    """Of the job that measured."""
+    """The id of the job that measured."""
     num_trials: int
-    """Its trials that were measured."""
+    """The number of its trials that were measured."""
     workers_per_trial: int
-    """Its ranks. A job with as many is looked for first."""
+    """The ranks of each trial. A job with as many is looked for first."""
     batch_size: int
     """Examples of these steps: those of the job, or where it searches them the smallest, or the nearest to that."""
     step_seconds: float
@@ -32,8 +32,8 @@ class EarlierMeasurements:
     """Median over trials that were not interrupted: evaluation, checkpoints and what else a trial takes beside its
     steps; null: there are none."""
     optimizer_state_bytes: float | None
-    """Of the rank that needed most, the largest over trials; null: unknown, or measured with another number of
-    ranks."""
+    """The bytes of the optimizer's state on the rank that needed most, the largest over trials; null: unknown, or
+    measured with another number of ranks."""
     peak_memory_bytes: float | None
     """Likewise."""
 
@@ -44,7 +44,7 @@ class StartUp:
     paid once per job."""
 
     seconds: float
-    """From the queue to the first step."""
+    """The seconds from the queue to the first step."""
     job_id: str | None
     """The earlier job in which it was measured, one with the same workload if there is any; null: none has been run
     here, and `seconds` is an assumption."""
@@ -56,18 +56,18 @@ class SpaceMemory:
     averages. Activations are told apart (`activation_bytes`), and the process itself comes on top."""
 
     default_bytes: int
-    """With every parameter at its default."""
+    """The bytes with every parameter at its default."""
     largest_bytes: int
-    """Over the points looked at."""
+    """The largest number of bytes over the points looked at."""
     share_infeasible: float | None
-    """Of the points, those that need more than `limit_bytes`: such trials fail as `infeasible` without being launched.
-    Null: the limit is unknown, so all are launched."""
+    """The share of the points that need more than `limit_bytes`: such trials fail as `infeasible` without being
+    launched. Null: the limit is unknown, so all are launched."""
     num_points: int
     """Configs of the space that were looked at."""
     activation_bytes: int | None = None
-    """With every parameter at its default: what the forward pass of one rank's part of a batch keeps for the backward
-    pass, the batch included. Measured on this machine's CPU on a few examples, and scaled. Null: see
-    `MemoryEstimate.activations_problem`."""
+    """The bytes of activations with every parameter at its default: what the forward pass of one rank's part of a batch
+    keeps for the backward pass, the batch included. Measured on this machine's CPU on a few examples, and scaled. Null:
+    see `MemoryEstimate.activations_problem`."""
 
     @property
     def fits_nowhere(self) -> bool:
@@ -83,7 +83,7 @@ class MemoryEstimate:
     """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs, if trials run there,
     too; null: unknown. The run asks the machines of a cluster."""
     spaces: Mapping[Side, SpaceMemory] = Field(default_factory=dict)
-    """By side: `search`, and the name of each baseline's optimizer."""
+    """The memory by side: `search`, and the name of each baseline's optimizer."""
     problem: str | None = None
     """The reason why nothing could be predicted."""
     activations_problem: str | None = None
@@ -101,7 +101,7 @@ class Estimate(DescribedModel):
     num_trials: Mapping[Phase, int]
     """Trials by phase."""
     num_baseline_trials: Mapping[Side, int] = Field(default_factory=dict)
-    """Those of each baseline, by its optimizer's name."""
+    """The trials of each baseline, by its optimizer's name."""
     num_steps: int
     """Steps of a full trial; where batch sizes are searched, of the longest."""
     num_examples: int | None = None
@@ -127,8 +127,8 @@ class Estimate(DescribedModel):
     `resources.parallel_trials` at once (null: one); or the budget's `wall_clock_seconds` if they are less; null:
     unknown."""
     max_device_hours: float | None
-    """Those of `max_steps` at `step_seconds`, or what the budget's `device_hours` and `cost` allow if they are less;
-    null: unknown."""
+    """The device-hours of `max_steps` at `step_seconds`, or what the budget's `device_hours` and `cost` allow if they
+    are less; null: unknown."""
     max_cost: float | None = None
     """The cost of those device-hours; null: they are unknown, or have no price."""
     currency: str | None = None

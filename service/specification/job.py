@@ -119,8 +119,8 @@ class Budget(StrictModel):
     """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
     times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
     cost: float | None = Field(default=None, gt=0)
-    """The same for what those device-hours cost, at the price that the service had for such ranks when the job was
-    submitted, in its currency. Null: no limit."""
+    """The limit on what those device-hours cost, at the price that the service had for such ranks when the job was
+    submitted, in its currency; holds as `device_hours` does. Null: no limit."""
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
     """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; with
     several objectives, after the last one on its front. Null: it starts all."""

@@ -43,8 +43,9 @@ class Training(TrainingSettings):
     up about so many, at least one. Needed where a search space says `training.batch_size`, so that trials with other
     batches see equally many. Null: `num_steps` or `num_tokens` says."""
     num_tokens: Count | None = None
-    """The same in tokens: as many examples as make up about so many, at least one. For workloads whose options say how
-    many tokens an example has: `stdlib-gpt`, `text-lm`, and `huggingface` on text with its `context_length` given."""
+    """The length in tokens: as many examples as make up about so many, at least one. For workloads whose options
+    say how many tokens an example has: `stdlib-gpt`, `text-lm`, and `huggingface` on text with its `context_length`
+    given."""
     evaluate_every_tokens: Count | None = None
     """Tokens between measurements, in place of `evaluate_every_examples`: as many examples as make up about so many.
     For the same workloads."""

@@ -29,10 +29,12 @@ async def _job_query(
             examples=[["team=vision"]],
         ),
     ],
-    workload: Annotated[str | None, Name, Query(description="Its name.")] = None,
+    workload: Annotated[str | None, Name, Query(description="The name of the workload.")] = None,
     model: Annotated[str | None, Name, Query(description="Your own name of the model.")] = None,
     owner: Annotated[str | None, Name, Query(description="The name of the token that submitted them.")] = None,
-    project: Annotated[str | None, Name, Query(description="Of this project alone; for those who see several.")] = None,
+    project: Annotated[
+        str | None, Name, Query(description="The project whose jobs are wanted; for callers who see several.")
+    ] = None,
     text: Annotated[
         str | None,
         Query(max_length=200, description="Stands in the name or the notes, in capitals or not."),

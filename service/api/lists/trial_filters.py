@@ -54,7 +54,7 @@ async def _trial_query(
             examples=[["lr=1e-4..1e-2"]],
         ),
     ],
-    phase: Annotated[Phase | None, Query(description="Of this phase alone.")] = None,
+    phase: Annotated[Phase | None, Query(description="The phase whose trials are wanted.")] = None,
     value: Annotated[
         str | None,
         Query(

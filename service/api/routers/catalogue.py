@@ -50,7 +50,7 @@ def list_search_spaces(tagged: TaggedDependency) -> Response:
 )
 def read_search_space(
     tagged: TaggedDependency,
-    name: Annotated[str, Path(description="Of the preset.", examples=["shampoo"])],
+    name: Annotated[str, Path(description="The name of the preset.", examples=["shampoo"])],
 ) -> Response:
     """A preset with its ranges, and why they are what they are."""
     space = presets().get(name)

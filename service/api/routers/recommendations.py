@@ -45,21 +45,27 @@ def list_recommendations(
     caller: CallerDependency,
     tagged: TaggedDependency,
     model: Annotated[str | None, Name, Query(description="Your own name of it.", examples=["my-gpt"])] = None,
-    workload: Annotated[str | None, Name, Query(description="Its name.", examples=["digits-mlp"])] = None,
-    fingerprint: Annotated[str | None, Digest, Query(description="Of the model.")] = None,
-    data_digest: Annotated[str | None, Digest, Query(description="Of the data.")] = None,
+    workload: Annotated[
+        str | None, Name, Query(description="The name of the workload.", examples=["digits-mlp"])
+    ] = None,
+    fingerprint: Annotated[str | None, Digest, Query(description="The fingerprint of the model.")] = None,
+    data_digest: Annotated[str | None, Digest, Query(description="The digest of the data.")] = None,
     batch_size: Annotated[int | None, Count, Query(description="Examples in a step, of all ranks.")] = None,
-    num_steps: Annotated[int | None, Count, Query(description="Of a full trial.")] = None,
-    precision: Annotated[str | None, Digest, Query(description="Of the training.", examples=["float32"])] = None,
+    num_steps: Annotated[int | None, Count, Query(description="The number of steps of a full trial.")] = None,
+    precision: Annotated[
+        str | None, Digest, Query(description="The precision of the training.", examples=["float32"])
+    ] = None,
     objective: Annotated[str | None, Name, Query(description="The metric that decided.")] = None,
-    device: Annotated[Literal["cpu", "cuda"] | None, Query(description="That trials trained on.")] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None, Query(description="The kind of device that trials trained on.")
+    ] = None,
     world_size: Annotated[int | None, Count, Query(description="Ranks of a trial.")] = None,
     version: Annotated[
         list[str],
         Query(
             max_length=MAX_VERSIONS_ASKED,
-            description="Of a package that was in use, or its first parts: `torch=2.13`. Repeat it for several, all of "
-            "which it must have. `environment.versions` of an answer has the names.",
+            description="The version of a package that was in use, or its first parts: `torch=2.13`. Repeat it for "
+            "several, all of which it must have. `environment.versions` of an answer has the names.",
             examples=[["torch=2.13"]],
         ),
     ] = [],  # noqa: B006 - FastAPI copies it

@@ -86,7 +86,7 @@ class Problem(DescribedModel):
 class Page(ReadModel, Generic[Item]):
     """A page of a list; `next_page_token` is null on the last one."""
 
-    items: list[Item] = Field(description="In the order of the list.")
+    items: list[Item] = Field(description="The items in the order of the list.")
     next_page_token: str | None = Field(description="`page_token` of the next page; null: this is the last one.")
 
 

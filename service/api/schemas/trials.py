@@ -198,7 +198,7 @@ class OutputRead(ReadModel):
     omitted_bytes: int
     """Printed by this rank right before them, and not kept: there was too much of it."""
     lines: list[str]
-    """Without escape sequences of terminals; control characters as `\\x07`."""
+    """The lines, without escape sequences of terminals; control characters as `\\x07`."""
 
 
 class OutputPage(ReadModel):

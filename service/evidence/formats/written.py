@@ -81,7 +81,7 @@ class Written(DescribedModel):
     format: Format
     """The format."""
     title: str
-    """Its name for people."""
+    """The name of the format for people."""
     text: str | None
     """The config in it; null: it cannot be said in this format, and `cannot_say` has the reason."""
     cannot_say: list[str] = Field(default=[])

@@ -49,8 +49,8 @@ class ExternalMeasurement(StrictModel):
     step: int = Field(ge=1, le=MAX_COUNT)
     """Steps trained so far, of the config's `num_steps`."""
     metrics: dict[MetricName, float | None] = Field(min_length=1, max_length=MAX_METRICS)
-    """By name, the objectives among them; null: not finite. A trial with an objective that is not fails as `diverged`,
-    in that very step."""
+    """The metrics by name, the objectives among them; null: not finite. A trial with an objective that is not fails as
+    `diverged`, in that very step."""
     epoch: float = Field(default=0.0, ge=0)
     """Passes over the training data so far."""
     seconds: float | None = Field(default=None, ge=0)
@@ -72,7 +72,7 @@ class Report(StrictModel):
     lease: LeaseName
     """The lease that the suggestion gave: it says that the trial is still this client's."""
     measurements: list[ExternalMeasurement] = Field(default_factory=list, max_length=MAX_MEASUREMENTS)
-    """In the order of their steps."""
+    """The measurements in the order of their steps."""
 
     @model_validator(mode="after")
     def _check_order(self) -> Report:
@@ -89,8 +89,8 @@ class End(Report):
     """`completed`: it was trained to its last step, which has been measured; `failed`: see `reason`; `released`: the
     client must end, as at the time limit of its SLURM job, and another one may go on with the trial."""
     reason: Literal["diverged", "out_of_memory", "infeasible", "error", "lost"] | None = None
-    """Of a failed one. The search learns from `diverged`, `out_of_memory` and `infeasible` where not to go; `error` in
-    three trials alike ends the job; `lost` has another client go on with it."""
+    """The reason of a failure. The search learns from `diverged`, `out_of_memory` and `infeasible` where not to go;
+    `error` in three trials alike ends the job; `lost` has another client go on with it."""
     detail: str | None = Field(default=None, max_length=MAX_DETAIL_LENGTH)
     """An explanation for a person."""
 

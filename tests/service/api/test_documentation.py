@@ -21,6 +21,11 @@ from service.dashboard.rendering import HEADERS
 from service.server.app import create_app
 from service.settings import Settings
 
+FRAGMENT = re.compile(
+    r"(How|What|When|Where|Whether|Which|Who|Whose|Why|As|By|For|From|Its|Of|Over|That|Their|The same|Those|To)\b"
+)
+"""Beginnings of descriptions that ask, or go on from the name of what they describe."""
+
 
 @pytest.fixture(scope="module")
 def openapi() -> dict[str, Any]:
@@ -58,6 +63,21 @@ def test_every_field_parameter_and_tag_is_described(openapi: dict[str, Any]) -> 
         if not parameter.get("description")
     ]
     assert wanting == []
+
+
+@pytest.mark.slow
+def test_descriptions_of_fields_and_parameters_read_well_alone(openapi: dict[str, Any]) -> None:
+    told = [
+        (f"{name}.{field}", read["description"])
+        for name, schema in openapi["components"]["schemas"].items()
+        for field, read in schema.get("properties", {}).items()
+    ]
+    told += [
+        (f"{name}: {parameter['name']}", parameter["description"])
+        for name, operation in _operations(openapi)
+        for parameter in operation.get("parameters", ())
+    ]
+    assert [f"{name}: {text}" for name, text in told if FRAGMENT.match(text)] == []
     used = {tag for _, operation in _operations(openapi) for tag in operation["tags"]}
     assert {tag["name"] for tag in openapi["tags"] if tag["description"]} == used
     assert openapi["servers"]

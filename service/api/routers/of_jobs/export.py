@@ -45,9 +45,11 @@ async def export_job(
     job_id: JobId,
     trials: TrialFilters,
     table: Annotated[
-        TableName, Query(description="What a row is: a trial, or a measurement of one.")
+        TableName, Query(description="The content of a row: a trial, or a measurement of one.")
     ] = TableName.TRIALS,
-    table_format: Annotated[TableFormat, Query(alias="format", description="Of the file.")] = TableFormat.CSV,
+    table_format: Annotated[
+        TableFormat, Query(alias="format", description="The format of the file.")
+    ] = TableFormat.CSV,
 ) -> StreamingResponse:
     """The trials of a job with their parameters (`parameter.NAME`) and last metrics (`metric.NAME`), or all of their
     measurements; of the trials that `state`, `phase`, `value` and `parameter` leave, as in their list. What changes

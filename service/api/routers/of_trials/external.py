@@ -52,7 +52,7 @@ async def _answers(request: Request) -> Answers:
 
 AnswersDependency = Annotated[Answers, Depends(_answers)]
 WaitSeconds = Annotated[
-    float, Query(ge=0, le=ANSWER_SECONDS, description="How long to wait for the run's answer before 202.")
+    float, Query(ge=0, le=ANSWER_SECONDS, description="Seconds to wait for the run's answer before 202.")
 ]
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds after which to ask again.", "schema": {"type": "integer"}}}
 _REPLAYED = {"Idempotent-Replayed": {"description": "`true`: of an earlier request.", "schema": {"type": "string"}}}
@@ -220,7 +220,7 @@ def read_decision(
     session: ReadSession,
     job_id: JobId,
     number: TrialNumber,
-    lease: Annotated[str, Query(min_length=1, max_length=40, description="As the suggestion gave it.")],
+    lease: Annotated[str, Query(min_length=1, max_length=40, description="The lease that the suggestion gave.")],
 ) -> DecisionRead:
     """Says whether a trial goes on, for a client that has nothing to report: a user may have stopped it, or paused the
     job. It renews no lease: a report without measurements does."""

@@ -39,9 +39,15 @@ def list_measurements(
     since: Annotated[Moment | None, Query(description="Only those recorded at or after this time.")] = None,
     max_points: Annotated[
         int | None,
-        Query(ge=fewest_points(1), le=MAX_MEASUREMENTS, description="Not so many measurements: see above."),
+        Query(
+            ge=fewest_points(1),
+            le=MAX_MEASUREMENTS,
+            description="The most measurements to answer with: see above.",
+        ),
     ] = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_MEASUREMENTS, description="Of a page; not with `max_points`.")] = 1000,
+    limit: Annotated[
+        int, Query(ge=1, le=MAX_MEASUREMENTS, description="The measurements of a page; not with `max_points`.")
+    ] = 1000,
 ) -> MeasurementPage:
     """The measurements of a trial, by step, in pages.
 

@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 
-Rank = Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="Of this rank alone.")]
-Stream = Annotated[OutputStream | None, Query(description="Of this stream alone.")]
+Rank = Annotated[int | None, Query(ge=0, le=LARGEST_INT, description="The rank whose lines are wanted.")]
+Stream = Annotated[OutputStream | None, Query(description="The stream whose lines are wanted.")]
 Since = Annotated[Moment | None, Query(description="Only what was printed at or after this time.")]
 Tail = Annotated[int | None, Query(ge=1, le=MAX_TAIL, description="Only so many lines, the last ones.")]
 Contains = Annotated[

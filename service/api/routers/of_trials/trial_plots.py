@@ -31,8 +31,8 @@ def read_trial_plot(
     metric: Annotated[
         str | None, Query(max_length=200, description="The metric; without: the job's first objective.")
     ] = None,
-    x: Annotated[CurveAxis, Query(description="What it is drawn over.")] = "step",
-    scale: Annotated[CurveScale, Query(description="Of the values; `auto` decides by them.")] = "auto",
+    x: Annotated[CurveAxis, Query(description="The axis that the curve is drawn over.")] = "step",
+    scale: Annotated[CurveScale, Query(description="The scale of the values; `auto` decides by them.")] = "auto",
 ) -> dict[str, Any]:
     """`{"data": [...], "layout": {...}}` for Plotly: a metric of the trial, the same of the best trial of its side, and
     from the lowest to the highest value the band of the best baseline's completed trials, with their median."""
