@@ -179,7 +179,7 @@ class ParameterMap:
 
 @dataclass(frozen=True, slots=True)
 class EarlyLate:
-    """The correlation of the objective early in a training with that at its end."""
+    """The correlation of the objective early in a training with the objective at its end."""
 
     share: float
     """The share of the training at which the early values were measured."""

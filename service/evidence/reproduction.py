@@ -41,7 +41,7 @@ class Band:
     low: float
     high: float
     basis: str
-    """The origin of the value, in words."""
+    """The results that the band follows from, in words."""
 
     def holds(self, value: float | None) -> bool:
         """True if the value is one of them."""

@@ -363,7 +363,7 @@ class Evidence:
     """The branches of the search's space, by the first parameter whose choices open others; None: it has none."""
 
     break_even: BreakEven | None = None
-    """The point from which the job will have paid for itself; None: its config saves no training time that new seeds
+    """The point from which the job will have paid off; None: its config saves no training time that new seeds
     tell, or the job ended before this was kept."""
 
     @property

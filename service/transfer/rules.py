@@ -76,7 +76,7 @@ class Change:
     reason: str
     """The rule with its ratio, for a person."""
     source: str
-    """The paper or document that states the rule."""
+    """The paper that the rule is from, or follows from."""
 
 
 def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:

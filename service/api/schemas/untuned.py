@@ -135,7 +135,7 @@ class ChangeRead(ReadModel):
     reason: str
     """The rule, with its ratio."""
     source: str
-    """The paper or document that states the rule."""
+    """The paper that the rule is from, or follows from."""
 
 
 class IntervalRead(ReadModel):

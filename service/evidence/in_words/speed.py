@@ -169,7 +169,7 @@ def _worth_words(evidence: Evidence, baseline: Winner) -> str:
 
 
 def break_even_words(evidence: Evidence) -> str | None:
-    """A sentence on when the job will have paid for itself; None: it is not known that it will."""
+    """A sentence on when the job will have paid off; None: it is not known that it will."""
     found = evidence.break_even
     if found is None:
         return None

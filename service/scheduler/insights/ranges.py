@@ -107,7 +107,7 @@ def safe_range(name: str, trials: Sequence[EndedTrial], good: Sequence[EndedTria
 def _diverged_above(
     values: NDArray[np.float64], diverged: NDArray[np.bool_], start: float, *, sign: float = 1.0
 ) -> DivergedBeyond | None:
-    """The place above `start` beyond which trials diverged clearly more often than elsewhere, least by chance.
+    """The place above `start` beyond which trials diverged clearly more often than elsewhere: least likely by chance.
 
     Args:
         sign: by which the values were multiplied.
