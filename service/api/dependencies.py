@@ -20,6 +20,7 @@ from service.access.audit import record_deed
 from service.access.caller import Caller
 from service.api.capacity import Probe, Turns
 from service.api.doors import Doors
+from service.api.paging import LARGEST_INT
 from service.clock import Clock
 from service.errors import InvalidInput, JobNotFound
 from service.faults import Faults
@@ -214,7 +215,7 @@ async def refuse_unknown_parameters(request: Request) -> None:
 
 
 JobId = Annotated[str, Path(description="The job's id.", examples=["job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J"])]
-TrialNumber = Annotated[int, Path(ge=0, le=2**31 - 1, description="0, 1, 2, ... within the job.")]
+TrialNumber = Annotated[int, Path(ge=0, le=LARGEST_INT, description="0, 1, 2, ... within the job.")]
 IdempotencyKey = Annotated[
     str | None,
     Header(

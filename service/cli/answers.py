@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,6 @@ from service.inert import inert
 if TYPE_CHECKING:
     from service.api.schemas.recommendations import RecommendationRead
 
-NOT_FOUND = 404
-
 
 def best_by_name(client: Client, name: str) -> RecommendationRead:
     """The best answer for the user's model of this name, or else for the workload; says which on standard error, and
@@ -31,7 +30,7 @@ def best_by_name(client: Client, name: str) -> RecommendationRead:
         try:
             found = client.recommendations(**{kind: name})
         except ApiError as error:
-            if error.status != NOT_FOUND:
+            if error.status != HTTPStatus.NOT_FOUND:
                 raise
             unknown.append(error)
             continue

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
+from service.clock import SECONDS_PER_HOUR
 from service.evidence.in_words.speed import OnTheClock, on_the_clock
 from service.evidence.types import BreakEven, Evidence
-
-SECONDS_PER_HOUR = 3600.0
 
 
 def break_even_of(evidence: Evidence, *, spent_seconds: float, num_ranks: int) -> BreakEven | None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from service.clock import SECONDS_PER_HOUR
 from service.domain import Phase
 from service.errors import InvalidInput
 from service.evidence.in_words.wording import counted
@@ -13,8 +14,6 @@ from service.specification.job import Budget, JobSpecification
 from service.specification.phases import allot
 from service.specification.price import Price
 from service.store.models import Job
-
-SECONDS_PER_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)

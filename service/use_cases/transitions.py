@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from service.clock import SECONDS_PER_HOUR
 from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, FailureReason, JobState, TrialState
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, TrialRepository
 from service.store.session import Session
-from service.use_cases.budgets import SECONDS_PER_HOUR, device_hours, running_seconds
+from service.use_cases.budgets import device_hours, running_seconds
 
 STOPPED = "stopped by a user"
 """Detail of a trial that was cancelled alone."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +26,6 @@ if TYPE_CHECKING:
     from service.api.schemas.jobs import JobRead
     from service.api.schemas.trials import TrialRead
     from service.client import Client
-
-NOT_FOUND = 404
 
 app = typer.Typer()
 
@@ -172,7 +171,7 @@ def _say_best(client: Client, job: JobRead) -> bool:
     try:
         lines = evidence_lines(client.recommendation(job.id).evidence)
     except ApiError as error:
-        if error.status != NOT_FOUND:
+        if error.status != HTTPStatus.NOT_FOUND:
             raise
         lines = []
     if lines:

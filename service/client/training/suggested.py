@@ -18,7 +18,7 @@ import httpx
 from service.api.schemas.external import DecisionRead, SuggestionRead
 from service.client.calls import IDEMPOTENCY_KEY, Call, reading
 from service.client.errors import ApiError, ServiceUnreachable
-from service.specification.external.messages import ExternalDecision, SuggestedTrial
+from service.specification.external.messages import MAX_DETAIL_LENGTH, ExternalDecision, SuggestedTrial
 from trainers.stored_config import StoredConfig
 
 logger = logging.getLogger(__name__)
@@ -26,8 +26,7 @@ logger = logging.getLogger(__name__)
 PAUSE_SECONDS = 2.0
 """Between two questions that had no answer."""
 GIVE_UP_SECONDS = 600.0
-MAX_DETAIL = 2000
-"""Characters of the reason for which a trial failed."""
+"""Without an answer, by judgement: a service that is replaced by a newer one is back before."""
 
 
 class Suggested:
@@ -91,7 +90,7 @@ class Suggested:
         return self._telling("reports", {})
 
     def _ended(self, outcome: str, *, reason: str | None = None, detail: str | None = None) -> Call[DecisionRead]:
-        body = {"outcome": outcome, "detail": None if detail is None else detail[:MAX_DETAIL]}
+        body = {"outcome": outcome, "detail": None if detail is None else detail[:MAX_DETAIL_LENGTH]}
         return self._telling("end", body if reason is None else {**body, "reason": reason})
 
     def _asked(self) -> Call[DecisionRead]:

@@ -190,16 +190,13 @@ def _costs(session: Session, job: Job, trial: Trial, origin: Origin, baseline: s
     return view.cost_rows(trial.metrics, alike, of_baseline, memory_limit=limit)
 
 
-LARGEST_NUMBER = 2**31 - 1
-
-
 def trial_number(job_id: str, text: str) -> int:
     """A trial's number.
 
     Raises:
         NotFound: no trial can have it.
     """
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_NUMBER))
-    if not is_number or int(text) > LARGEST_NUMBER:
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(LARGEST_INT))
+    if not is_number or int(text) > LARGEST_INT:
         raise TrialNotFound(job_id, text)
     return int(text)

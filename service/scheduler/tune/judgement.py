@@ -13,8 +13,9 @@ from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.policy.protocol import Decision
 from service.scheduler.policy.retries import Retries, divided
 from service.scheduler.tune.messages import TrialReport
-from service.scheduler.tune.open_trials import MAX_DETAIL_LENGTH, OpenTrials, TrialEnd
+from service.scheduler.tune.open_trials import OpenTrials, TrialEnd
 from service.scheduler.tune.run_end import JobImpossible
+from service.specification.external.messages import MAX_DETAIL_LENGTH
 from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import Diverged
 

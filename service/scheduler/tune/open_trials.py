@@ -14,13 +14,11 @@ from service.scheduler.policy.protocol import Policy
 from service.scheduler.policy.retries import Setbacks
 from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.run_end import Signals
+from service.specification.external.messages import MAX_DETAIL_LENGTH
 from service.use_cases import run
 from service.use_cases.transitions import STOPPED
 from trainers.config import Measurement, TrialConfig
 from trainers.storage import Place
-
-MAX_DETAIL_LENGTH = 2000
-"""Enough for the message of an error; its whole trace is in the job's log."""
 
 
 @dataclass(frozen=True, slots=True)

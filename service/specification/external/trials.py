@@ -13,6 +13,7 @@ from trainers.workload.description import MAX_METRIC_NAME, Direction, WorkloadDe
 EXTERNAL = "external"
 """The name of the workload that only its clients know."""
 MAX_METRICS = 100
+"""Names that are measured, by judgement: far more than a training has, and each is kept in every measurement."""
 
 MetricName: TypeAlias = Annotated[
     str, StringConstraints(min_length=1, max_length=MAX_METRIC_NAME, pattern=r"^[^\x00-\x1f]+$")

@@ -17,11 +17,12 @@ from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.schemas.trials import MeasurementPage, MeasurementRead
 from service.errors import InvalidInput
+from service.specification.external.trials import MAX_METRICS
 from service.store.repositories import MeasurementRepository, TrialRepository
 from service.store.repositories.of_trials.measurements import StoredMeasurement
 
 MAX_MEASUREMENTS = 10_000
-MAX_METRICS = 100
+"""Of a page, or points of a curve, by judgement: more than any chart shows."""
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 
