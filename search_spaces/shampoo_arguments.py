@@ -78,6 +78,7 @@ SHAMPOO_IN_FLIGHT = frozenset(
 
 LR_OF_ONE_STEP = 0.125
 LARGEST_LR = 0.016
+"""Both are those of `shampoo.starting_values`, which says where they come from."""
 
 
 def starting_lr(num_steps: int) -> float:

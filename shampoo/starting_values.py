@@ -21,6 +21,7 @@ AVERAGES: Mapping[Preconditioner, Mapping[str, Any]] = {
 REFRESHES_IN_A_RUN = 50
 """That shampoo's refresh period makes at most, between 10 steps and its default."""
 SHORTEST_PERIOD = 10
+"""Steps between refreshes of the shortest runs, by judgement."""
 
 
 def starting_lr(num_steps: int) -> float:

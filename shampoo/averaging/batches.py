@@ -14,10 +14,12 @@ from torch import Tensor
 
 from shampoo.torch_internals import foreach_copy_
 
-# On the CPU a piece and its averages stay in the cache from one operation to the next, and temporaries stay small.
-# Elsewhere launches count, so tensors stay whole; the bound is on what a call needs beside its operands.
 _CPU_NUMEL = 2**16
+"""Elements of a piece on the CPU: it and its averages stay in the cache from one operation to the next, and temporaries
+stay small. By judgement."""
 _OTHER_NUMEL = 2**25
+"""Elements of a list elsewhere, where launches count and tensors stay whole: 128 MiB of float32 bound what a call needs
+beside its operands. By judgement."""
 
 
 @dataclass(slots=True)

@@ -20,10 +20,11 @@ import math
 import torch
 from torch import Tensor
 
-# Squarings for the largest eigenvalue of A and of X. With 8 the estimate is for certain at least n^(−1/256) λmax, 97%
-# at n = 1024, and without an adversary exact to about 1e-5; of X only a condition number depends on it.
 _NUM_SQUARINGS = 8
+"""For the largest eigenvalue of A. With 8 the estimate is for certain at least n^(−1/256) λmax, 97% at n = 1024, and
+without an adversary exact to about 1e-5."""
 _NUM_SQUARINGS_OF_ROOT = 4
+"""For that of X, on which only a condition number depends: half of them, by judgement."""
 
 # Roundings of M − I at which it counts as I, per p + 1: a few times the floor at which it was seen to stay.
 _TOLERANCE_ROUNDINGS = 8

@@ -40,10 +40,10 @@ _PLAIN_DTYPES: dict[str, torch.dtype] = {"float32": torch.float32, "bfloat16": t
 _BITS: dict[str, int] = {"int8": 8, "int4": 4}
 _TINY = torch.finfo(torch.float32).tiny
 _LARGEST_SCALE = torch.finfo(torch.bfloat16).max
-# Codes worked on together. On the CPU what they unfold to, indices and values, stays in the cache: 0.5 MiB; elsewhere
-# it is bounded to some 128 MiB.
 _CHUNK_CODES_CPU = 1 << 16
+"""Codes worked on together on the CPU, where what they unfold to, indices and values, stays in the cache: 0.5 MiB."""
 _CHUNK_CODES = 1 << 24
+"""Codes worked on together elsewhere: what they unfold to is bounded to some 128 MiB."""
 
 
 def packed_layout(

@@ -120,6 +120,7 @@ SHAMPOO_IN_FLIGHT = frozenset(
 
 LR_OF_ONE_STEP = {LR_OF_ONE_STEP}
 LARGEST_LR = {LARGEST_LR}
+"""Both are those of `shampoo.starting_values`, which says where they come from."""
 
 
 {inspect.getsource(starting_lr)}'''
