@@ -57,7 +57,8 @@ FAILED = 1
 REFUSED = 2
 DIVERGED = 3
 LOST = 4
-"""Exit statuses; the last tells whoever starts ranks that starting them again helps."""
+"""All are exit statuses: 0 and 1 as of any command, 2 as argparse has it for wrong arguments, the others free ones. The
+last tells whoever starts ranks that starting them again helps."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -31,7 +31,7 @@ FORMAT = 1
 """Raised when the files of any entry change their meaning: older entries are prepared anew."""
 NUM_SAMPLED_PAGES = 64
 PAGE_BYTES = 4096
-"""Of a large file, so many pages of so many bytes, spread over it, stand for its content."""
+"""Both are of a large file: so many pages of so many bytes, spread over it, stand for its content."""
 
 
 def cache_directory(option: object) -> Path:

@@ -19,6 +19,7 @@ from trainers.ranks.context import RankContext
 
 NUM_POINTS = 5
 NUM_STUDIES = 5
+"""Both are AlgoPerf's for external tuning (arXiv:2306.07179): five studies of five points."""
 
 
 @dataclass(frozen=True, slots=True)

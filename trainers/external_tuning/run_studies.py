@@ -16,6 +16,7 @@ from trainers.external_tuning.protocol import NUM_STUDIES, Run, run, submission,
 from trainers.ranks.context import single_process_context
 
 REFUSED = 2
+"""Exit status, the one that argparse ends with: the arguments or the file of runs are wrong."""
 
 
 def read_runs(path: Path) -> list[Run]:

@@ -24,6 +24,7 @@ Times: TypeAlias = Mapping[str, Mapping[str, float]]
 Unit: TypeAlias = Literal["steps", "seconds"]
 
 MAX_RATIO = 4.0
+"""τ_max: AlgoPerf's."""
 
 
 def times(runs: Iterable[Run], unit: Unit, *, num_studies: int = NUM_STUDIES) -> dict[str, dict[str, float]]:

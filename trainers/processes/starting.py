@@ -25,6 +25,7 @@ from trainers.processes.job_code import variables_of_children
 logger = logging.getLogger(__name__)
 
 NUMBER_BYTES = 8
+"""Of an integer in the protocol between a process and its template: room for any exit status."""
 SEND_SECONDS = 1.0
 """For a question to the template, which only a template that imports for very long keeps waiting."""
 END_SECONDS = 10.0

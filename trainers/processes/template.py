@@ -31,6 +31,7 @@ QUESTION_BYTES = 200_000
 NUM_DESCRIPTORS = 4
 """Of a question: standard streams, and the connection to the one who asks."""
 PR_SET_PDEATHSIG = 1
+"""Of Linux (`linux/prctl.h`); Python has no name for it."""
 
 
 @dataclass(frozen=True, slots=True)

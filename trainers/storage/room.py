@@ -14,6 +14,7 @@ T = TypeVar("T")
 FULL_DISK_SECONDS = 60.0
 """Seconds for which what found no room is tried again; well below the time that ranks wait for each other."""
 FIRST_PAUSE_SECONDS = 0.2
+"""Doubled with each attempt, by judgement."""
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 

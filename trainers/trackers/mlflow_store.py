@@ -27,7 +27,9 @@ STORE_FILE = "mlflow.db"
 AT_ONCE = 1000
 """Metrics that MLflow takes in one batch."""
 PARAMETERS_AT_ONCE = 100
+"""Parameters that MLflow takes in one batch."""
 MAX_PARAMETER_LENGTH = 6000
+"""Characters of a value that MLflow takes; longer ones are an error or cut, by its settings."""
 _STATUS: Mapping[RunEnd, str] = {"completed": "FINISHED", "failed": "FAILED", "stopped": "KILLED", "open": "RUNNING"}
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 MAX_LENGTH = 200
+"""Characters. MLflow takes 250, and file systems 255 bytes; the rest is for what tells equal names apart."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9_\-. ]")
 
 

@@ -32,10 +32,12 @@ NUM_EPOCHS_TO_SEEK = 3
 """Steps of so many epochs are asked for by their number, to see whether there are batches."""
 SEEK_FACTOR = 10
 MAX_SEEK_SECONDS = 5.0
-"""Each step is so many times farther than the one before, if that cannot take longer: some streams read up to it."""
+"""Both by judgement: each step is so many times farther than the one before, if that cannot take longer; some streams
+read up to it."""
 MAX_EXAMPLES = 200_000
 MAX_EPOCH_SECONDS = 20.0
-"""An epoch of more examples, or that takes longer, is looked at in part: nobody would wait for all of it."""
+"""Both by judgement: an epoch of more examples, or that takes longer, is looked at in part, as nobody would wait for
+all of it."""
 MAX_REPEATED_SHARE = 0.005
 """Above it, examples that are equal are no mere duplicates in the data."""
 _USE_DATA_ORDER = (

@@ -15,7 +15,7 @@ NUM_SHOWN = 5
 """Names that a message lists."""
 LEARNING_STEPS = 20
 LEARNING_RATE = 1e-3
-"""Of AdamW: its default, with which so many steps lower the loss of nearly any model."""
+"""Both are of AdamW: with its default rate so many steps lower the loss of nearly any model."""
 
 
 def check_model(subject: Subject) -> str:

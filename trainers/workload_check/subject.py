@@ -21,7 +21,9 @@ from trainers.workloads.registry import check_options, describe
 T = TypeVar("T")
 
 SEED = 1
+"""Of models and batches; any number would do."""
 OTHER_SEED = 2
+"""Any number but that."""
 WORLD_SIZES = (1, 2, 3)
 """One rank, an even and an odd number of them."""
 

@@ -24,6 +24,7 @@ START_TIMEOUT_SECONDS = 120.0
 _SHOWN_OF_OUTPUT = 300
 """Last bytes of the output of a process that died: the line that says why."""
 _CHUNK_BYTES = 65536
+"""Read of the report at once: what a pipe of Linux holds by default."""
 
 
 def check(

@@ -24,7 +24,7 @@ from trainers.workloads.describe import environment_of_children
 
 NUM_STEPS = 6
 EVALUATE_EVERY = 2
-"""The shortest trials with a measurement before, at and after the step at which they are resumed."""
+"""Both give the shortest trials with a measurement before, at and after the step at which they are resumed."""
 OTHER_HASH_SEED = "12345"
 """Python orders sets of texts by a number that each process draws; this one differs from the checker's."""
 

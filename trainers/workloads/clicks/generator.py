@@ -32,14 +32,15 @@ ZIPF_EXPONENT = 1.1
 """Of the frequencies of categories: a few are frequent and most are rare, as in real logs."""
 MISSING_COUNT_SHARE = 0.2
 MISSING_CATEGORY_SHARE = 0.05
-"""Shares of fields that are empty, as some of every real log are."""
+"""Both are shares of fields that are empty, as some of every real log are; by judgement."""
 CLICK_LOGIT = -1.3
 """Gives about a quarter of clicks, as in Criteo's smaller log."""
 COUNT_DEVIATION, CATEGORY_DEVIATION, PAIR_DEVIATION = 0.8, 1.5, 1.0
 """Of what counts, categories and pairs each add to the logit."""
 NUM_PAIRS = 8
 HIDDEN_WIDTH = 4
-"""Of the model that decides on clicks: products of features, so that a linear model does not learn all of it."""
+"""Both are of the model that decides on clicks: products of features, so that a linear model does not learn all of
+it."""
 
 
 class ClickTruth:

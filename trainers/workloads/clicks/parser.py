@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 NUM_COUNTS = 13
 NUM_CATEGORIES = 26
-"""Columns of counts and of categories in Criteo's format."""
+"""Both are columns of Criteo's format."""
 NUM_FIELDS = 1 + NUM_COUNTS + NUM_CATEGORIES
 
 EXAMPLE = np.dtype([("counts", "<f4", (NUM_COUNTS,)), ("categories", "<u4", (NUM_CATEGORIES,)), ("label", "u1")])

@@ -24,7 +24,7 @@ from trainers.workloads.options import deepened, integers, share, widened
 NUM_PIXELS = 64
 NUM_CLASSES = 10
 MAX_PIXEL = 16
-"""Of the images as scikit-learn gives them."""
+"""All three are of the images as scikit-learn gives them."""
 
 Images: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 

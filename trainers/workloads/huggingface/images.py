@@ -17,6 +17,7 @@ from trainers.workloads.images.image_folder import ImageFolder
 from trainers.workloads.options import integer, without_effect
 
 DIGIT_SIDE = 8
+"""Pixels of a side of the digits that ship with scikit-learn."""
 DEFAULT_IMAGE_SIZE = 32
 """Side of the images of models whose config names none: small enough for a CPU."""
 SMALL_ARCHITECTURE = "vit"

@@ -34,6 +34,7 @@ DEVIATION = (0.229, 0.224, 0.225)
 """Of red, green and blue in ImageNet's training images, with pixels in [0, 1]: what published weights expect."""
 
 DEFAULT_PATCH_SIZE = 16
+"""Pixels of a patch's side, as in ViT-S/16 and ViT-B/16."""
 NUM_IMAGES_AT_ONCE = 128
 """In evaluation: bounds its memory."""
 

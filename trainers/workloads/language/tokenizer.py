@@ -13,6 +13,7 @@ from trainers.installation.extras import optional_library
 
 BYTE = "byte"
 NUM_BYTES = 256
+"""Values of a byte, each a token."""
 
 END_OF_TEXT_NAMES = (
     "<|endoftext|>",
