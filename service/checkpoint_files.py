@@ -25,6 +25,7 @@ MANIFEST = "manifest.json"
 WEIGHTS_DIRECTORY = "weights"
 """Beside the directories of the jobs' checkpoints."""
 LARGEST_MANIFEST_BYTES = 64 * 2**20
+"""64 MiB, by judgement: it is read into memory whole, and a larger one is not ours."""
 _CHECKPOINT = re.compile(r"step-(\d{8,})(?:-[0-9a-f]{16})?")
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 

@@ -14,8 +14,9 @@ from service.store.repositories import ExternalRequestRepository
 from service.store.session import DATABASE_ERRORS, Database
 
 POLL_SECONDS = 0.1
+"""Between two looks for answers, as often as a run looks for requests; one statement for all that wait."""
 MAX_WAITING = 500
-"""Requests that wait in one process; further ones are told that the service is busy."""
+"""Requests that wait in one process, by judgement; further ones are told that the service is busy."""
 
 logger = logging.getLogger(__name__)
 

@@ -24,6 +24,7 @@ from service.store.repositories import JobRepository, TrialRepository
 
 _TAG = re.compile(r'(?:W/)?"([0-9a-f]{12})-[0-9a-f]{20}"')
 _MAX_LENGTH = 2000
+"""Characters of a condition, by judgement: some dozens of tags."""
 ETAG = {"ETag": {"description": "For `If-None-Match` and `If-Match`.", "schema": {"type": "string"}}}
 """Headers of an answer that has one, for the documentation."""
 RESPONSES: dict[int | str, dict[str, Any]] = {

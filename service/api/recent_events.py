@@ -20,6 +20,7 @@ from service.store.session import Session
 BATCH = 200
 """Events that a stream reads at once of those that are not kept."""
 KEPT = 2000
+"""Events, by judgement: ten batches. A stream that has fallen further behind reads them from SQL."""
 
 Found = TypeVar("Found")
 

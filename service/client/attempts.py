@@ -16,7 +16,9 @@ from service.client.errors import ApiError, ServiceBusy, ServiceUnreachable
 from service.errors import ServiceError
 
 FIRST_PAUSE_SECONDS = 0.25
+"""Doubled with each attempt, by judgement."""
 LONGEST_PAUSE_SECONDS = 5.0
+"""Up to which it is doubled: by judgement, about as long as a busy service asks to wait."""
 
 
 class Attempts:

@@ -24,6 +24,7 @@ MAX_SENT_BYTES = 10_000_000
 MAX_BYTES = 50_000_000
 """Of all files together."""
 MAX_FILES = 2000
+"""By judgement: far more than the code of one workload."""
 MAX_DEPTH = 16
 """Parts of a name."""
 MAX_NAME_BYTES = 255

@@ -25,6 +25,7 @@ from pathlib import Path
 from service.code.package_room import NEW, bytes_below, is_at, remove_unused, room_left
 
 INSTALL_SECONDS = 600.0
+"""For pip to fetch and unpack one list of packages, by judgement: a job waits for it."""
 LOOK_SECONDS = 0.5
 """Between two looks at what pip has written."""
 
@@ -36,6 +37,7 @@ _OPTIONS = (
 )
 ROOM_SETTING = "SHAMPOO_TUNER_PACKAGE_BYTES"
 _SHOWN_OF_OUTPUT = 600
+"""Last characters of what pip said, by judgement: the lines that say why."""
 _OWN = "shampoo-tuner"
 
 

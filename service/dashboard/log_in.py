@@ -23,6 +23,7 @@ from service.store.repositories import SigningKeyRepository
 router = APIRouter(include_in_schema=False)
 
 MAX_FIELDS = 4
+"""The form has one; a body of many is refused before all of it is parsed. By judgement."""
 HOME = "/"
 NextPage = Annotated[str, Query(max_length=2000)]
 """The page that comes after the log-in. In the address of the form, so that one that is refused leads back to it."""

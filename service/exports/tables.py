@@ -24,7 +24,9 @@ from service.store.session import Session
 
 ALL_TRIALS = TrialQuery()
 TRIALS_PER_PAGE = 200
+"""Rows, by judgement: a row has a whole config."""
 MEASUREMENTS_PER_PAGE = 1000
+"""Rows, by judgement: they are much smaller than trials."""
 
 Reading: TypeAlias = Callable[[], AbstractContextManager[Session]]
 """A session for one page: an export takes minutes, and none must keep the database at one state for so long."""

@@ -16,6 +16,7 @@ from service.specification.imported import MAX_IMPORTED, ImportedTrial
 PREFIXES = ("", "parameter.", "params_", "config.", "config/")
 """Before the name of a parameter in a column: none, that of our exports, of Optuna's data frames, of W&B's tables."""
 MAX_SOURCE_LENGTH = 200
+"""Characters of the name of a file or study, by judgement."""
 
 Value: TypeAlias = str | int | float | bool | None
 

@@ -16,6 +16,8 @@ from service.domain import Phase, Side
 from service.store.repositories import StudyJob
 
 _PARTS = 8
+"""Studies of a job, as above: the search, four baselines at most and the confirmation are six, and 8 leaves two for
+later."""
 _CONFIRMATION = _PARTS - 1
 _TRIALS = 2**20
 """More than a job can have."""

@@ -20,6 +20,7 @@ from service.use_cases.leases import Lease
 STOP_SECONDS = 15.0
 """Seconds that a run may take to stop before it is killed."""
 LOG_TAIL_BYTES = 2000
+"""Last bytes of the log of a run that died, by judgement: the end of a traceback, which says why."""
 DIRECTORY_PREFIX = "shampoo-"
 RUN_MODULE = "service.scheduler.job_run"
 

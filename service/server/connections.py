@@ -27,6 +27,7 @@ body does not end."""
 UNREAD_SECONDS = 60.0
 """In which a client takes something of an answer that is waiting for it."""
 MOST_CONNECTIONS = 1000
+"""Of a process, by judgement: twice the streams that it takes."""
 SPARE_FILES = 100
 """File descriptors that are left for the database and processes."""
 

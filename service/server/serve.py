@@ -39,7 +39,9 @@ WORKER_STOP_SECONDS = 30.0  # more than the worker itself gives a run
 SHUTDOWN_SECONDS = 5
 """Requests still running after so long are cut off."""
 FIRST_BACKOFF_SECONDS = 1.0
+"""Until a worker that died is started again; doubled each time, by judgement."""
 LONGEST_BACKOFF_SECONDS = 30.0
+"""Up to which it is doubled, by judgement: jobs wait no longer for a fault that has gone."""
 STABLE_SECONDS = 60.0
 """A worker that lived so long is started again without a growing pause."""
 

@@ -11,10 +11,12 @@ from pydantic import Field, StringConstraints, field_validator
 from service.specification.strict_model import StrictModel
 
 MAX_VARIABLES = 64
+"""Of the environment, by judgement: far more than code reads."""
 SHA256_PATTERN = "^[0-9a-f]{64}$"
 
 Sha256 = Annotated[str, StringConstraints(pattern=SHA256_PATTERN)]
 MAX_REQUIREMENTS = 50
+"""Packages, by judgement: far more than one workload imports."""
 
 Requirement = Annotated[str, StringConstraints(min_length=1, max_length=200)]
 VariableName = Annotated[str, StringConstraints(max_length=200)]

@@ -19,11 +19,15 @@ from trainers.trackers.protocol import TrackerName
 from trainers.workload.user_workload import MAX_REFERENCE_LENGTH, REFERENCE_PATTERN
 
 MAX_TRIALS = 10_000
+"""The largest job that was measured: its driver holds 0.4 GB (`service/README.md`)."""
 MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
+"""Configs that are tried first, by judgement; the specification holds them all."""
 MAX_OBJECTIVES = 4
+"""By judgement: with more, most trials are on the front, and it tells little."""
 MAX_BASELINES = 4
+"""By judgement: each takes its share of the trials."""
 
 
 class EarlierWinner(StrictModel):

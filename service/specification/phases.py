@@ -31,7 +31,11 @@ from service.specification.length import with_batch_size_of_search
 from trainers.workload.description import WorkloadDescription
 
 DEFAULT_TOP_K = 2
+"""Configs of each side that are trained with new seeds: the fewest among which they can choose; each more costs a
+training for each seed."""
 _FINEST_SHARE = 10**6
+"""Largest denominator of a share, which makes 0.1 a tenth and not the nearest binary number. Finer than any job has
+trials."""
 
 
 @dataclass(frozen=True, slots=True)

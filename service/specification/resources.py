@@ -15,6 +15,7 @@ from trainers.config import MAX_COUNT
 MIN_SHARE = 0.01
 """Of a CPU or GPU."""
 MAX_CUSTOM_RESOURCES = 16
+"""Names of Ray's custom resources, by judgement: a machine is told by a few."""
 _OF_RAY = ("cpu", "gpu", "memory", "object_store_memory", "bundle")
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.\-]{0,63}")
 

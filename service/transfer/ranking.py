@@ -27,6 +27,7 @@ OF_LENGTH = 0.2
 DECAY_SPREAD = (2.0, 0.3)
 """The same of the weight decay, which short trainings hardly tell."""
 CONFIDENCE = 0.8
+"""Of the intervals, by judgement: they are ranges to search in, and rules are rough."""
 _DEVIATIONS = 1.2816
 """Of the normal distribution, to either side, at that confidence."""
 VARIATIONS = (0.5, 2.0)

@@ -35,6 +35,7 @@ not fall from 60 to 240 steps (`tests.benchmarks.training.starting_values`)."""
 AVERAGE_RANGE = (1e-3, 0.2)
 """Of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
 MIN_WARMUP_STEPS = 50
+"""Of a shorter training, where the tuned one had as many; by judgement."""
 MAX_WARMUP_FRACTION = 0.1
 """Up to which short trainings warm up longer to have so many steps of it."""
 

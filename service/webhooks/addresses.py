@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from service.errors import ServiceError
 
 MAX_URL_LENGTH = 2000
+"""Characters, by judgement: URLs that are longer do not pass everywhere."""
 _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 """All that is given out of IPv6; Python calls site-local addresses (fec0::/10) and those of SIIT global, too."""

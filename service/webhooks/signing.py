@@ -11,6 +11,7 @@ import secrets
 
 SECRET_PREFIX = "whsec_"
 SECRET_BYTES = 32
+"""The specification asks for 24 to 64; as many as the SHA-256 of the signature has."""
 
 
 def new_secret() -> str:

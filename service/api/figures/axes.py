@@ -10,6 +10,7 @@ from typing import Any, Literal
 Figure = dict[str, Any]
 
 MAX_LOG_TICKS = 12
+"""Labels that a small chart has room for, by judgement."""
 LOG_SPAN = 10.0
 """Positive values that are further apart than this factor are drawn on a logarithmic axis."""
 

@@ -11,6 +11,7 @@ from service.api.figures.axes import Figure, literal, log_ticks
 from service.evidence.insights import ParameterInsight
 
 MAX_TICKS = 6
+"""Labels of one axis of several side by side, by judgement."""
 SPREAD = 0.6
 """The part of a choice's own stretch of the axis over which its trials are spread: they would lie on each other."""
 

@@ -13,6 +13,7 @@ from service.errors import InvalidInput
 from service.store.repositories import Archived, JobQuery, TagFilter
 
 MAX_TAGS_ASKED = 10
+"""Each is one more condition of the query; by judgement, far more than a list is filtered by."""
 Name = Query(max_length=200)
 
 

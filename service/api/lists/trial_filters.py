@@ -29,6 +29,7 @@ from service.store.repositories import (
 from service.store.session import Session
 
 MAX_PARAMETERS_ASKED = 20
+"""Each is one more condition of the query; by judgement, about as many as a large search space has parameters."""
 _KEYS = [key.value for key in TrialKey]
 _ORDER_PATTERN = rf"^-?({'|'.join(_KEYS)}|{re.escape(PARAMETER_PREFIX)}.+)$"
 

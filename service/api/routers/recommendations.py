@@ -25,6 +25,7 @@ from trainers.config import MAX_COUNT
 router = APIRouter(prefix="/v1", tags=["recommendations"], route_class=OneThreadRoute)
 
 MAX_VERSIONS_ASKED = 10
+"""Packages whose versions one question may name, by judgement."""
 _VERSION = re.compile(r"([^=\"\\\0]{1,100})=([^\0]{1,100})")
 Name = Query(min_length=1, max_length=200)
 Digest = Query(min_length=1, max_length=64)

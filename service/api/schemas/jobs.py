@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from service.use_cases.waiting import Waiting
 
 MAX_TAGS = 50
+"""Of a job, by judgement: far more than tell jobs apart."""
 TagName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 TagValue = Annotated[str, StringConstraints(max_length=256)]
 
@@ -47,6 +48,7 @@ ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1
 Tags = Annotated[dict[TagName, TagValue], Field(max_length=MAX_TAGS)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 MAX_NOTES = 20_000
+"""Characters, by judgement: some ten pages."""
 Notes = Annotated[str, StringConstraints(max_length=MAX_NOTES)]
 
 

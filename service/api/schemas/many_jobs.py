@@ -13,6 +13,7 @@ from service.domain import JobState
 from service.specification.strict_model import StrictModel
 
 MAX_JOBS_AT_ONCE = 100
+"""By judgement: all of them are changed in one request, job by job."""
 
 
 class JobIds(StrictModel):

@@ -20,6 +20,7 @@ from service.inert import one_line
 from trainers.retry import retry
 
 POLL_SECONDS = 0.5
+"""Between two looks at the job, by judgement: people take it for live."""
 SERVICE_OUTAGE_SECONDS = 60.0
 """Seconds that the service may be away while a job is watched."""
 LONGEST_PAUSE_SECONDS = 2.0

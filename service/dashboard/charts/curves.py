@@ -17,7 +17,9 @@ from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTr
 CurveAxis = Literal["step", "examples", "epoch", "seconds", "device_seconds"]
 
 MAX_RUNGS = 8
+"""Lines across a chart that are still told apart, by judgement."""
 MAX_TEXT_LENGTH = 60
+"""Characters of a text in a label, by judgement: about one line of it."""
 
 
 @dataclass(frozen=True, slots=True)

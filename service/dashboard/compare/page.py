@@ -40,6 +40,7 @@ PATH = "/compare"
 MAX_OFFERED = 12
 """Jobs that the picker offers."""
 MAX_IDS = 100
+"""Jobs that an address may name, by judgement: far more than a table can compare."""
 
 router = APIRouter(route_class=OneThreadRoute)
 

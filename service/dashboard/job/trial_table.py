@@ -20,6 +20,7 @@ from service.store.repositories import (
 )
 
 TRIALS_PER_PAGE = 50
+"""By judgement: some screens full."""
 NEWEST_FIRST = TrialSorting(TrialKey.NUMBER, is_descending=True)
 FILTERS = ("state", "phase", "value", "parameter")
 """Names in an address that leave trials out; the API's list and its export take the same."""

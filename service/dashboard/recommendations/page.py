@@ -30,7 +30,9 @@ from service.store.session import Session
 from service.use_cases.answers import MAX_VALUES, field_named, find_answers, values_elsewhere
 
 PER_PAGE = 20
+"""Recommendations, by judgement: about a screen full."""
 MAX_PAGE = 100_000
+"""By judgement, beyond any: the database is asked to skip no more."""
 MAX_HISTORY = 50
 """Recommendations of one key that are shown, the newest first."""
 FRONT_SHOWN = 8

@@ -20,6 +20,7 @@ from service.errors import InvalidInput
 from service.use_cases.transferring import configs_for
 
 MAX_FIELDS = 8
+"""The form has five; a body of many is refused before all of it is parsed. By judgement."""
 COUNTS = ("batch_size", "num_steps", "num_trials")
 DEFAULTS = {"fingerprint": "", "batch_size": "128", "num_steps": "1000", "num_trials": "5", "proxy_job": ""}
 

@@ -17,6 +17,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.repositories.of_trials.outputs import OutputRepository
 
 LINES_SHOWN = 500
+"""The last ones, by judgement: what a reader scrolls through. All of them come by the API."""
 
 router = APIRouter(route_class=OneThreadRoute)
 

@@ -23,6 +23,7 @@ many always loses a little."""
 MANY_DIVERGED = 0.25
 """Share of a search's ended trials from which on the diverged ones are many."""
 MIN_DIVERGED = 3
+"""Trials, by judgement: of a short search, two may be chance."""
 DROWNING = 0.5
 """Of the distance from the best to the median value of a search: where a seed changes more than that, luck ranks."""
 IMPROVING = 0.01

@@ -19,6 +19,7 @@ from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.luck.true_means import draw_means
 
 NUM_DRAWS = 1000
+"""Of the true values: a probability is off by a standard error of at most 0.016, below what is worth telling."""
 
 
 def branch_probabilities(

@@ -28,7 +28,9 @@ from service.evidence.luck.searched_side import SearchedSide, typical_distance
 from service.evidence.luck.true_means import Draw, draw_means
 
 CONFIDENCE = 0.95
+"""Of the interval: the convention, and that of a comparison over seeds."""
 NUM_DRAWS = 600
+"""Of both searches, by judgement: fifteen of them lie beyond each end of the interval."""
 NEAR = 0.4
 """Share of the typical distance of two random configs within which they are of one region. With less, the interval of
 searches that learn is too short; with more, all are longer than need be."""

@@ -13,6 +13,7 @@ from contextlib import suppress
 import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
+"""Of Linux (`linux/prctl.h`); Python has no name for it."""
 
 
 def adopt_orphans() -> None:

@@ -61,6 +61,7 @@ POLL_SECONDS = 0.1
 QUIET_SECONDS = 60.0
 """Without a request for so long, it looks less often."""
 QUIET_POLL_SECONDS = 0.5
+"""Between two looks then. By judgement: the first client that comes waits up to so long for its answer."""
 
 
 def run_external_job(

@@ -23,6 +23,7 @@ from service.scheduler.policy.searching.sampling.dimensions import Dimensions
 MIN_BEST = 6
 """Trials that count as the best, at least: Optuna asks for five or more."""
 BEST_SHARE = 0.25
+"""Of the trials, those that count as the best. By judgement: the tenth that Optuna takes would be a handful."""
 MIN_HAVING = 4
 """Trials with a parameter, and without it where any are: Optuna asks for two in half of them."""
 NUM_DEALS = 39

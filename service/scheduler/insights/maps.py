@@ -22,6 +22,7 @@ WIDTHS = (0.05, 0.2)
 MIN_WEIGHT = 1.0
 """Of the trials near a point, one of which at the point itself weighs 1; with less, nothing is said of it."""
 DIGITS = 3
+"""After the point, of a standing from 0 to 1: finer than colours show."""
 
 
 def maps_of(

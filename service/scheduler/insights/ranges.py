@@ -16,6 +16,7 @@ from service.scheduler.insights.compared import EndedTrial, Standings, rank_corr
 MIN_GOOD = 5
 """Completed trials that count as good, at least."""
 GOOD_SHARE = 0.1
+"""Of the completed trials, by judgement."""
 MAX_GOOD = 50
 """By their share; of thousands, a tenth is more than the good ones."""
 NEAR_BEST = 0.01

@@ -28,6 +28,8 @@ MAX_LINE_BYTES = 4 * 2**10
 SETTLING_SECONDS = 2.0
 """Seconds without a write after which an unfinished line is read as it is."""
 FREED_AT_ONCE = 2**20
+"""Bytes of a file that were read and are given back to the disk together: 1 MiB, by judgement, so that it is done
+seldom."""
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 """`FALLOC_FL_...` of Linux."""
 

@@ -69,6 +69,7 @@ class ExitStatus(IntEnum):
     IN_ORDER = 0
     """The job has finished, or is no longer this run's."""
     CRASHED = 1
+    """Python's own status after an exception that nobody caught."""
     CUT_SHORT = 75
     """The run was told to end and could not at once, or not in time: the worker gives the job back. No crash."""
 

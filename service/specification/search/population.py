@@ -12,6 +12,7 @@ from service.specification.job import JobSpecification
 from service.specification.phases import fields_of
 
 DEFAULT_POPULATION = 8
+"""Members, by judgement: a job's trials are few beside those of the paper; half of them if that is less."""
 DEFAULT_INTERVALS = 10
 """Of a whole trial."""
 MIN_KEPT_CHECKPOINTS = 2

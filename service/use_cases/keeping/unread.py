@@ -6,6 +6,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import UNREADABLE_ROWS, Session
 
 MAX_WHY_LENGTH = 200
+"""Characters of an error, by judgement: its first line or two."""
 
 
 def unread_jobs(session: Session) -> dict[str, str]:

@@ -17,11 +17,13 @@ from service.store.repositories.of_trials.outputs import NewChunk, OutputReposit
 from service.store.session import Session
 
 LEAST_BYTES_PER_RANK = 16 * 2**10
+"""16 KiB, however many ranks a trial has; by judgement: the end of what each said."""
 TRIAL_BYTES_IN_RANKS = 16
 """A trial of more ranks than this keeps as much in all as one of so many."""
 LAST_LINES = 12
 """Beside the reason of a failed trial."""
 LAST_LINE_LENGTH = 500
+"""Characters of such a line, by judgement: several lines of a page."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from trainers.storage import StoreFailed
 MAX_DOWNLOADS = 20
 """At once, of an API process."""
 CHUNK_BYTES = 2**20
+"""1 MiB of a file is in memory at a time for each download, by judgement."""
 BYTES = "application/octet-stream"
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials/{number}/checkpoints", tags=["trials"], route_class=OneThreadRoute)

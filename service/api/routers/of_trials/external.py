@@ -40,6 +40,8 @@ ANSWER_SECONDS = 8.0
 """For a run to answer, which takes it a tenth of a second but where it waits for other trials. Whoever gets none asks
 again."""
 RETRY_AFTER_SECONDS = 2
+"""Until a client asks again for an answer that its job's run has not given yet. By judgement; measured on SQLite, half
+of all answers took 0.1 s."""
 
 T = TypeVar("T")
 

@@ -29,6 +29,7 @@ from service.store.session import DATABASE_ERRORS, Session
 CHUNKS_PER_PAGE = 50
 """Of at most 32 KiB each."""
 MAX_TAIL = 2000
+"""Lines, by judgement: they come in one answer, not in pages."""
 LINGERING_SECONDS = 3.0
 """Seconds for which a stream goes on after a trial's end: its last words may come a moment later."""
 

@@ -12,8 +12,11 @@ from service.scheduler.policy.searching.curve_model import Posterior
 from service.scheduler.policy.searching.encoding import Array, Encoding
 
 NUM_UNIFORM = 300
+"""Candidates drawn uniformly."""
 NUM_LOCAL = 300
+"""Candidates drawn around the best known configs."""
 NUM_TOP = 5
+"""Configs that count as the best. The three by judgement: `auto` gained nothing by a finer search around them."""
 REFINEMENTS = (0.08, 0.027)
 """Spreads of the two rounds around the best candidates."""
 OUT_OF_REACH = 1e6

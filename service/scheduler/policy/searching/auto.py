@@ -100,6 +100,8 @@ MIN_CHANCE = 0.05
 MAX_KNOWN = 300
 """Beyond so many trials the model forgets unpromising ones: what a decision costs stays bounded."""
 REFIT_GROWTH = 1.2
+"""Of the points since the last fit, before the next: a fit does over and over what a decision does once. By
+judgement."""
 NUM_NEAR_KNOWN = 100
 """Candidates around known configs, where there are any."""
 

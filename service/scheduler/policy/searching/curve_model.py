@@ -32,7 +32,9 @@ from service.scheduler.policy.searching.encoding import Array, Encoding
 CONSTANT_VARIANCE = 4.0
 """Of m; targets are standardised, so this is vague."""
 MAX_FIT_ITERATIONS = 25
+"""Of L-BFGS, by judgement: it begins where the fit before ended, and bounds what a decision costs."""
 SQRT5 = 5.0**0.5
+"""√5 of the Matérn kernel with ν = 5/2."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ KEPT_MEAN, KEPT_DEVIATION = 0.2, 0.3
 GAIN_DEVIATION = 0.5
 """Of gains that trends do not explain, on the model's scale."""
 MIN_FINISHED = 3
+"""Trials, of which fewer say nothing on the share that is kept; by judgement."""
 LIMIT = 2.0
 """Of a trend, on the model's scale: a steep one does not last."""
 

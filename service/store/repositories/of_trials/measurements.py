@@ -16,6 +16,7 @@ from service.store.repositories.jobs import lock_event_order
 MAX_IDS = 10_000
 """Trials named in one statement: fewer than the parameters that either database takes."""
 SCANNED_AT_ONCE = 1000
+"""Rows that the database hands over at a time, which bounds memory; by judgement."""
 _METRICS = selectinload(MeasurementRow.metric_set)
 
 

@@ -22,7 +22,9 @@ from service.scheduler.policy.searching.sampling.rounded import seed_of
 from service.scheduler.policy.searching.sampling.whole import Begun, GivenSampler
 
 MAX_PARENTS = 50
+"""Optuna's population size."""
 MIN_PARENTS = 8
+"""By judgement: of fewer, children are too much alike."""
 MAX_TWINS = 10
 """Children that a genetic sampler draws before it suggests one that has been tried."""
 
