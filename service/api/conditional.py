@@ -77,8 +77,9 @@ def changeable_of_job(job: Job) -> str:
 
 
 def changeable_of_trial(trial: Trial) -> str:
-    """A digest of what users can change of a trial: it is asked to stop, or tried again."""
-    parts = (None if trial.requested is None else trial.requested.value, trial.spared, trial.state.is_final)
+    """A digest of what users can change of a trial: its note; it is asked to stop, or tried again."""
+    requested = None if trial.requested is None else trial.requested.value
+    parts = (trial.note, requested, trial.spared, trial.state.is_final)
     return _digest(json.dumps(parts).encode(), 12)
 
 
@@ -127,7 +128,9 @@ def refuse_if_changed(session: WriteSession, job_id: JobId, if_match: IfMatch = 
         _check(if_match, lambda: changeable_of_job(job))
 
 
-def _unchanged_trial(session: WriteSession, job_id: JobId, number: TrialNumber, if_match: IfMatch = None) -> None:
+def refuse_if_trial_changed(
+    session: WriteSession, job_id: JobId, number: TrialNumber, if_match: IfMatch = None
+) -> None:
     """Raises: PreconditionFailed: `If-Match` names a state of the trial that is past; NotFound."""
     if if_match is not None:
         JobRepository(session).get_locked(job_id)
@@ -138,5 +141,5 @@ def _unchanged_trial(session: WriteSession, job_id: JobId, number: TrialNumber, 
 IF_JOB_UNCHANGED = Depends(refuse_if_changed, scope="function")
 """Of endpoints without a body that change a job: within the transaction of the change. Where there is a body, that is
 checked first, and the endpoint asks `refuse_if_changed` itself."""
-IF_TRIAL_UNCHANGED = Depends(_unchanged_trial, scope="function")
+IF_TRIAL_UNCHANGED = Depends(refuse_if_trial_changed, scope="function")
 """The same for a trial."""

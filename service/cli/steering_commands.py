@@ -1,4 +1,4 @@
-"""Commands that steer a job and its trials: cancel, pause, resume, budget, priority, notes, stop, retry, try;
+"""Commands that steer a job and its trials: cancel, pause, resume, budget, priority, notes, note, stop, retry, try;
 and that keep, clone or delete it."""
 
 from __future__ import annotations
@@ -101,6 +101,32 @@ def notes(
             return
         changed = client.change(job, notes=sys.stdin.read() if text == "-" else text)
         answer(changed, f"job {changed.id} has {'notes' if changed.notes else 'no notes'}", as_json=as_json)
+
+
+@app.command(cls=_TakesNegativeNumbers)
+def note(
+    job: JobId,
+    trial: TrialNumber,
+    text: Annotated[
+        str | None, typer.Argument(help="In place of what is there; -: from standard input. Left out: show it.")
+    ] = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Shows your note about a trial, or writes it."""
+    with client_at(url, token) as client:
+        if text is None:
+            found = client.trial(job, trial)
+            if as_json:
+                say_json(found)
+            elif found.note:
+                typer.echo(inert(found.note).rstrip("\n"))
+            else:
+                say("no note", err=True)
+            return
+        changed = client.change_trial(job, trial, note=sys.stdin.read() if text == "-" else text)
+        answer(changed, f"trial {trial} of job {job} has {'a note' if changed.note else 'no note'}", as_json=as_json)
 
 
 @app.command()

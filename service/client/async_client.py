@@ -186,6 +186,7 @@ class AsyncClient(AsyncRequests):
     trial = awaited(declared.trial)
     trial_config = awaited(declared.trial_config)
     propose_trial = awaited(declared.propose_trial)
+    change_trial = awaited(declared.change_trial)
     stop_trial = awaited(declared.stop_trial)
     retry_trial = awaited(declared.retry_trial)
     checkpoints = awaited(declared.checkpoints)

@@ -47,6 +47,7 @@ class Client(Requests):
     trial = answered(declared.trial)
     trial_config = answered(declared.trial_config)
     propose_trial = answered(declared.propose_trial)
+    change_trial = answered(declared.change_trial)
     stop_trial = answered(declared.stop_trial)
     retry_trial = answered(declared.retry_trial)
     checkpoints = answered(declared.checkpoints)

@@ -133,6 +133,11 @@ def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None
     EventRepository(session).add(trial.job_id, "trial.state", data, now)
 
 
+def record_trial_change_event(session: Session, trial: Trial, *, now: datetime) -> None:
+    """Appends the event that tells that a user changed what is noted of a trial."""
+    EventRepository(session).add(trial.job_id, "trial.changed", {"number": trial.number}, now)
+
+
 def storable(text: str) -> str:
     """The text with what no database keeps written as escapes: NUL, and surrogates such as those in odd file names."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")

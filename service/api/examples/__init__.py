@@ -38,6 +38,7 @@ from service.api.examples.jobs import (
     JOB_PATCH,
     MEASUREMENTS,
     TRIAL,
+    TRIAL_CHANGE,
     TRIAL_CONFIG_TO_PASTE,
     TRIAL_CREATE,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "TOKEN_CREATE",
     "TOKEN_TEXT",
     "TRIAL",
+    "TRIAL_CHANGE",
     "TRIAL_CONFIG_TO_PASTE",
     "TRIAL_CREATE",
     "UNTUNED_ANSWER",

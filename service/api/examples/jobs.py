@@ -254,6 +254,8 @@ PASTED: dict[str, Any] = {
 
 TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {"number": 6, **PASTED}
 
+TRIAL_CHANGE: dict[str, Any] = {"note": "Its loss stood still for 40 steps: look at the data of that hour."}
+
 TRIAL: dict[str, Any] = {
     "number": 6,
     "phase": "search",
@@ -275,6 +277,7 @@ TRIAL: dict[str, Any] = {
     "metrics": {"train_loss": 0.0021, "validation_loss": 0.0713, "validation_accuracy": 0.9806},
     "fingerprint": "7f46a1be53b5d8f2c0b4e91d2a6c8e37",
     "data_digest": "d85f2a7c94e1b306f8a2c5d70913be64",
+    "note": None,
     "created_at": "2026-03-01T12:00:11Z",
     "started_at": "2026-03-01T12:00:11Z",
     "finished_at": "2026-03-01T12:00:14Z",

@@ -19,7 +19,7 @@ class EventRead(ReadModel):
     """The id of the job that it happened to."""
     kind: str
     """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for), `job.deleted`,
-    `job.recommendation`, `trial.state` or `trial.measured`; more kinds may come."""
+    `job.recommendation`, `trial.state`, `trial.changed` (its note) or `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
     """The details, by its kind. `lost` of `job.state` is what the job's run died of, where another one goes on."""
     created_at: datetime

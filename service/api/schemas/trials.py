@@ -12,7 +12,9 @@ from pydantic import ConfigDict, Field, JsonValue, model_validator
 from service.api import examples
 from service.api.request_body import check_storable
 from service.api.schemas.common import ReadModel, of_list
+from service.api.schemas.jobs import Notes
 from service.domain import FailureReason, OutputStream, Phase, TrialRequest, TrialState
+from service.errors import InvalidInput
 from service.evidence.recommended import PasteableConfig
 from service.specification.strict_model import StrictModel
 
@@ -39,6 +41,29 @@ class TrialCreate(StrictModel):
     @classmethod
     def _check_storable(cls, value: Any) -> Any:
         check_storable(value)
+        return value
+
+
+def _trial_change_schema(schema: dict[str, Any]) -> None:
+    del schema["properties"]["note"]["default"]
+    schema["minProperties"] = 1
+    schema["examples"] = [examples.TRIAL_CHANGE]
+
+
+class TrialChange(StrictModel):
+    """Changes of a trial."""
+
+    model_config = ConfigDict(json_schema_extra=_trial_change_schema)
+
+    note: Notes = ""
+    """Your own text about the trial, in place of what was there; empty: none."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check(cls, value: Any) -> Any:
+        check_storable(value)
+        if value == {}:
+            raise InvalidInput("body", f"must change something: {', '.join(cls.model_fields)}")
         return value
 
 
@@ -90,6 +115,8 @@ class TrialRead(ReadModel):
     the options of the model that the search does not vary. Null until it was measured."""
     data_digest: str | None = None
     """Digest of the data; null: there is no telling."""
+    note: str | None = None
+    """Your own text about the trial."""
     last_lines: list[str] = Field(default_factory=list)
     """The end of what the ranks of a failed trial printed; only where the trial is read alone."""
     created_at: datetime

@@ -16,7 +16,7 @@ from service.store.models import Webhook
 from service.webhooks.addresses import MAX_URL_LENGTH, without_path
 
 EventKind: TypeAlias = Literal[
-    "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"
+    "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.changed", "trial.measured"
 ]
 
 
@@ -26,7 +26,7 @@ class WebhookCreate(StrictModel):
     url: Annotated[str, StringConstraints(min_length=1, max_length=MAX_URL_LENGTH)]
     """The address that messages are posted to: `https://...`, or `http://...` with nothing secret in it. A name is
     looked up each time; addresses that are not public are refused, unless the service's settings allow them."""
-    kinds: Annotated[list[EventKind], Field(min_length=1, max_length=6)] = Field(
+    kinds: Annotated[list[EventKind], Field(min_length=1, max_length=7)] = Field(
         default=["job.state", "job.recommendation"]
     )
     """The kinds of events that it is told."""

@@ -132,6 +132,8 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
         rows.append(("started", f"{found.runs} times"))
     if found.detail:
         rows.append(("detail", found.detail))
+    if found.note:
+        rows.append(("note", found.note))
     if curve:
         rows.append((f"{metric}, curve", sparkline(curve)))
     rows += [

@@ -186,6 +186,11 @@ def propose_trial(
     return Call(reading(TrialRead), "POST", f"{_job_path(job_id)}/trials", body=body, headers=keyed(idempotency_key))
 
 
+def change_trial(job_id: str, number: int, *, note: str) -> Call[TrialRead]:
+    """Changes the note about a trial; empty: none. Raises: ApiError (404)."""
+    return Call(reading(TrialRead), "PATCH", f"{_job_path(job_id)}/trials/{number}", body={"note": note})
+
+
 def stop_trial(job_id: str, number: int) -> Call[TrialRead]:
     """Cancels a trial; one that trains, at its next measurement. Raises: ApiError (404; 409: it had ended)."""
     return Call(reading(TrialRead), "POST", f"{_job_path(job_id)}/trials/{number}/stop")

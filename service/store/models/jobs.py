@@ -264,6 +264,8 @@ class Trial(Base):
     """The `trainers.identity.values.Environment` of its last run as JSON."""
     metrics: Mapped[dict[str, Any]]
     """Every metric at `step`."""
+    note: Mapped[str | None] = mapped_column(Text())
+    """A user's own text about it."""
     created_at: Mapped[datetime]
     started_at: Mapped[datetime | None]
     finished_at: Mapped[datetime | None]

@@ -18,7 +18,7 @@ _IS_THERE = Job.deleted_at.is_(None)
 # Any constant: the key of the lock under which PostgreSQL writes events.
 _EVENT_ORDER_LOCK = 7_305_112
 
-TRIAL_EVENTS = ("trial.state", "trial.measured")
+TRIAL_EVENTS = ("trial.state", "trial.changed", "trial.measured")
 
 
 class JobRepository:

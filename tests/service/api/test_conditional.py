@@ -71,6 +71,14 @@ def test_a_change_that_rests_on_an_old_state_is_refused(http: httpx.Client, data
     assert http.patch("/v1/jobs/job_x", json={"notes": ""}, headers={"If-Match": "*"}).status_code == 404
     assert http.patch("/v1/jobs/job_x", json={"notes": ""}, headers={"If-Match": tag}).status_code == 404
     trial_tag = http.get(f"{path}/trials/0").headers["ETag"]
+    measure(database, lease, 0, 20, 0.4)
+    for note, status in (("mine", 200), ("lost", 412)):
+        answer = http.patch(f"{path}/trials/0", json={"note": note}, headers={"If-Match": trial_tag})
+        assert answer.status_code == status
+    assert http.post(f"{path}/trials/0/stop", headers={"If-Match": trial_tag}).status_code == 412
+    assert http.get(f"{path}/trials/0").json()["note"] == "mine"
+    assert http.patch(f"{path}/trials/9", json={"note": ""}, headers={"If-Match": "*"}).status_code == 404
+    trial_tag = http.get(f"{path}/trials/0").headers["ETag"]
     end_trial(database, lease, 0, TrialState.PRUNED)
     assert http.post(f"{path}/trials/0/retry", headers={"If-Match": trial_tag}).status_code == 412
     trial_tag = http.get(f"{path}/trials/0").headers["ETag"]

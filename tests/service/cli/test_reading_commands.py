@@ -110,6 +110,7 @@ def test_json_is_what_the_api_answers(url: str, sqlite_database: Database) -> No
         (("try", queued, "--set", "lr=0.01"), "number", 0),
         (("stop", queued, "0"), "state", "cancelled"),
         (("retry", queued, "0"), "state", "queued"),
+        (("note", queued, "0", "odd"), "note", "odd"),
         (("budget", queued, "num_trials=6"), "id", queued),
         (("clone", queued, "--set", "name=b"), "cloned_from", queued),
         (("archive", queued), "id", queued),
@@ -120,6 +121,10 @@ def test_json_is_what_the_api_answers(url: str, sqlite_database: Database) -> No
         assert answered.exit_code == 0, answered.output
         assert json.loads(answered.stdout)[field] == value
     assert run("notes", queued).stdout == "good\n"
+    assert run("note", queued, "0").stdout == "odd\n"
+    assert ["note", "odd"] in [line.split() for line in run("trial", queued, "0").stdout.splitlines()]
+    assert run("note", queued, "0", "").stdout == f"trial 0 of job {queued} has no note\n"
+    assert run("note", queued, "0").output == "no note\n"
     assert json.loads(run("delete", queued, "--json").stdout) == {"id": queued}
 
 

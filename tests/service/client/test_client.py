@@ -9,11 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from service.client import ApiError, Client, ServiceUnreachable, WaitedTooLong, sse_messages
+from service.client import ApiError, AsyncClient, Client, ServiceUnreachable, WaitedTooLong, sse_messages
 from service.client import requests as client_module
 from service.domain import JobState, Phase, TrialState
 from service.store.repositories import EventRepository
 from service.store.session import Database
+from tests.support import event_loop
 from tests.support.service.live import finished_job, running
 from tests.support.service.scenarios import begin_trial, claimed_job, measure, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -127,6 +128,21 @@ def test_no_service_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) ->
         pytest.raises(ServiceUnreachable, match=r"no service answers at http://127\.0\.0\.1:1 .*serve"),
     ):
         client.readiness()
+
+
+def test_a_trial_is_given_a_note(client: Client, sqlite_database: Database) -> None:
+    job_id = finished_job(sqlite_database)
+    assert client.change_trial(job_id, 1, note="odd").note == "odd"
+
+    async def read_and_forget() -> tuple[str | None, str | None]:
+        async with AsyncClient(client.base_url) as awaiting:
+            [_, found, *_] = [trial async for trial in awaiting.trials(job_id)]
+            return found.note, (await awaiting.change_trial(job_id, 1, note="")).note
+
+    assert event_loop.run(read_and_forget()) == ("odd", None)
+    with pytest.raises(ApiError) as refused:
+        client.change_trial(job_id, 99, note="odd")
+    assert refused.value.status == 404
 
 
 def test_messages_are_split_at_line_feeds_only() -> None:

@@ -16,7 +16,7 @@ from service.store.repositories import DeletionRepository, JobRepository, Projec
 from service.store.session import VERSION_TABLE, Database
 from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
-from service.use_cases.steer import cancel_job, change_job
+from service.use_cases.steer import cancel_job, change_job, change_trial
 from service.use_cases.submit import create_job
 from tests.support.service.commands import run
 from tests.support.service.databases.migrating import migrate_url
@@ -231,6 +231,21 @@ def test_what_jobs_have_spent_stands_beside_them_after_an_upgrade(database: Data
     with database.reading() as session:
         assert JobRepository(session).get(lease.job_id).spent_device_seconds == pytest.approx(0.8)
         assert ProjectRepository(session).device_hours("default") == pytest.approx(0.8 / 3600)
+
+
+def test_trials_outlast_a_downgrade_without_their_notes(database: Database) -> None:
+    lease = claimed_job(database)
+    for number in range(2):
+        run_trial(database, lease, number, 0.5)
+    with database.writing() as session:
+        change_trial(session, lease.job_id, 1, note="a note", now=NOW)
+    downgrade(database, "0028")
+    assert "note" not in {found["name"] for found in inspect(database.engine).get_columns("trials")}
+    migrate(database)
+    check(database)
+    with database.reading() as session:
+        trials = TrialRepository(session).with_measurements(lease.job_id)
+        assert [(trial.number, trial.note, len(trial.measurements)) for trial in trials] == [(0, None, 4), (1, None, 4)]
 
 
 def test_a_downgrade_does_not_bring_deleted_jobs_back(database: Database) -> None:

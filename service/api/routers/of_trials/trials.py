@@ -1,4 +1,4 @@
-"""The trials of a job, and their measurements; propose, stop and retry."""
+"""The trials of a job; propose, change, stop and retry."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Response
 
 from service.api import conditional, problems
-from service.api.conditional import IF_TRIAL_UNCHANGED, TaggedDependency, changeable_of_trial
+from service.api.conditional import (
+    IF_TRIAL_UNCHANGED,
+    IfMatch,
+    TaggedDependency,
+    changeable_of_trial,
+    refuse_if_trial_changed,
+)
 from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, TrialNumber, WriteSession
 from service.api.lists.trial_filters import TrialFilters, TrialOrderParameter, checked
 from service.api.lists.views import View, view_of
@@ -22,7 +28,7 @@ from service.api.paging import (
 )
 from service.api.preparation import JobWorkload, permitted_job
 from service.api.schemas.common import Page
-from service.api.schemas.trials import TrialConfigRead, TrialCreate, TrialItem, TrialRead
+from service.api.schemas.trials import TrialChange, TrialConfigRead, TrialCreate, TrialItem, TrialRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import Phase
 from service.errors import TrialNotFound
@@ -138,6 +144,20 @@ def read_trial(session: ReadSession, tagged: TaggedDependency, job_id: JobId, nu
         JobRepository(session).check_exists(job_id)
         raise TrialNotFound(job_id, number)
     return tagged.answer(TrialRead.of(trial, last_lines=last_lines(session, trial)), changeable_of_trial(trial))
+
+
+@router.patch(
+    "/{number}",
+    summary="Change a trial",
+    dependencies=[Depends(refuse_repeated_names)],
+    responses=problems.documented(403, 404, 408, 412, 413, 415, 422, 503),
+)
+def change_trial(
+    body: TrialChange, session: WriteSession, now: Now, job_id: JobId, number: TrialNumber, if_match: IfMatch = None
+) -> TrialRead:
+    """Changes the note. Nothing else changes by it, whether the trial trains or has ended."""
+    refuse_if_trial_changed(session, job_id, number, if_match)
+    return TrialRead.of(steer.change_trial(session, job_id, number, note=body.note, now=now))
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))

@@ -4,7 +4,7 @@
 import { keepFocus } from "./focus.js";
 import { hasEnded, onSession, request } from "./session.js";
 
-const KINDS = ["message", "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.measured"];
+const KINDS = ["message", "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.changed", "trial.measured"];
 const MIN_INTERVAL_MS = 500;
 const MAX_INTERVAL_MS = 10_000;
 const FAILED_MS = 3000;

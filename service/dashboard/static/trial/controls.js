@@ -44,12 +44,15 @@ export function controls({ trial, send, complain, forgetProblem }, shown) {
     return false;
   }
 
+  const note = document.querySelector("#note-dialog textarea");
+  afterDialog("note-dialog", "change", () => send("PATCH", trial, "The note was not kept", { note: note.value }));
   afterDialog("stop-dialog", "stop", () => send("POST", `${trial}/stop`, "The trial was not stopped"));
   afterDialog("retry-dialog", "retry", () => send("POST", `${trial}/retry`, "The trial is not tried again"));
   afterDialog("vary-dialog", "try", vary);
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");
+    if (button?.dataset.ask === "note-dialog") note.value = document.querySelector("#note .notes")?.textContent ?? "";
     if (button?.dataset.ask) openDialog(document.getElementById(button.dataset.ask));
     else if (button?.dataset.act === "close") button.closest("dialog").close("");
   });

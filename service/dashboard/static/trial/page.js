@@ -28,8 +28,8 @@ function parts() {
   return address;
 }
 
-/** Whether something that happened may show here: what other trials measure does not. */
-const isShown = ({ kind, data }) => kind !== "trial.measured" || data.number === number;
+/** Whether something that happened may show here: what other trials measure, and their notes, do not. */
+const isShown = ({ kind, data }) => !["trial.measured", "trial.changed"].includes(kind) || data.number === number;
 
 const curve = chart("curve", figureAddress);
 const saved = checkpoints(`${api}${trial}/checkpoints`);

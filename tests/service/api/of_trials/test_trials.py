@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
-from service.store.repositories import RecommendationRepository
+from service.store.repositories import AuditRepository, EventRepository, RecommendationRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
@@ -242,3 +242,49 @@ def test_a_fork_tells_where_it_began_and_is_not_tried_again(http: httpx.Client, 
     assert 'data-act="retry"' not in page
     answer = http.post(f"/v1/jobs/{lease.job_id}/trials/1/retry")
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:shampoo-tuner:problem:fork-not-retriable")
+
+
+def test_a_trial_has_a_note_as_it_was_written(http: httpx.Client, database: Database) -> None:
+    job_id = finished_job(database)
+    path = f"/v1/jobs/{job_id}/trials/1"
+    text = "# *Not* <b>bold</b>\n\n- one\n- `two` é"
+    assert http.get(path).json()["note"] is None
+    for _ in range(2):
+        changed = http.patch(path, json={"note": text})
+        assert (changed.status_code, changed.json()["note"], changed.json()["state"]) == (200, text, "completed")
+    assert http.get(path).json() == changed.json()
+    listed = http.get(f"/v1/jobs/{job_id}/trials").json()["items"]
+    assert [trial["note"] for trial in listed] == [None, text, None, None]
+    page = http.get(f"/jobs/{job_id}/trials/1").text
+    assert "&lt;b&gt;bold&lt;/b&gt;" in page
+    assert "<b>bold</b>" not in page
+    with database.reading() as session:
+        events = EventRepository(session).after(0, project=None, limit=200)
+        told = [event.data for event in events if event.kind == "trial.changed"]
+        actions = [entry.action for entry in AuditRepository(session).page(project=None, limit=10)]
+    assert told == [{"number": 1}], "what changes nothing is not told"
+    assert actions[:2] == ["change_trial", "change_trial"]
+    assert http.patch(path, json={"note": ""}).json()["note"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "field", "message"),
+    [
+        ({}, "body", "must change something: note"),
+        ({"note": None}, "note", "must be a valid string"),
+        ({"note": "x" * 20_001}, "note", "at most 20000 characters"),
+        ({"note": "a\0b"}, "note", ""),
+        ({"note": "", "state": "completed"}, "state", ""),
+    ],
+)
+def test_a_note_that_cannot_be_is_refused_with_its_field(
+    sqlite_http: httpx.Client, sqlite_database: Database, body: dict[str, str | None], field: str, message: str
+) -> None:
+    path = f"/v1/jobs/{finished_job(sqlite_database)}/trials"
+    refused = sqlite_http.patch(f"{path}/1", json=body)
+    assert refused.status_code == 422
+    [error] = refused.json()["errors"]
+    assert error["field"] == field
+    assert message in error["message"]
+    assert sqlite_http.patch(f"{path}/99", json={"note": "x"}).status_code == 404
+    assert sqlite_http.patch("/v1/jobs/job_x/trials/1", json={"note": "x"}).status_code == 404

@@ -13,7 +13,8 @@ from playwright.sync_api import Page, expect
 from service.domain import OutputStream, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
-from tests.service.dashboard.conftest import wait_for, wait_until_live
+from service.use_cases.steer import change_trial
+from tests.service.dashboard.conftest import wait_for, wait_for_scripts, wait_until_live
 from tests.support.service.stories.jobs import Story
 from tests.support.service.stories.trials import diverge_in, measure_all, print_lines
 
@@ -154,6 +155,42 @@ def test_a_trial_ends_while_it_is_watched_and_its_lines_are_searched(page: Page,
     expect(page.locator(".printed:visible")).to_have_count(1)  # what is sought stands in the address
     page.get_by_role("link", name="rank 1").click()
     expect(page.locator(".printed")).to_have_count(1)
+
+
+def test_a_note_is_written_shown_as_text_and_comes_to_other_pages(
+    page: Page, story: Story, sqlite_database: Database
+) -> None:
+    page.goto(f"/jobs/{story.job_id}/trials/5")
+    page.locator("#turn").get_by_role("link", name="trial 6").click()
+    wait_for_scripts(page, page.get_by_role("heading", level=1, name="Trial 6"))
+    wait_until_live(page)
+    expect(page.locator("#note")).to_have_text("None yet.")
+    button = page.get_by_role("button", name="Edit note")
+    button.click()
+    dialog = page.get_by_role("dialog", name="Note on trial 6")
+    dialog.get_by_role("textbox", name="Note").fill("# why\n<b>so</b>")
+    dialog.get_by_role("button", name="Keep note").click()
+    expect(page.locator("#note")).to_have_text("# why\n<b>so</b>")
+    expect(page.locator("#note b")).to_have_count(0)
+    expect(button).to_be_focused()
+
+    # What another user writes shows here, and is what is edited then.
+    with sqlite_database.writing() as session:
+        change_trial(session, story.job_id, 6, note="another", now=datetime.now(UTC))
+    expect(page.locator("#note")).to_have_text("another")
+    button.click()
+    expect(dialog.get_by_role("textbox")).to_have_value("another")
+    dialog.get_by_role("textbox").fill("lost")
+    dialog.get_by_role("button", name="Leave it").click()
+    expect(dialog).to_be_hidden()
+    expect(page.locator("#note")).to_have_text("another")
+
+    # An ended trial has one, too.
+    page.goto(f"/jobs/{story.job_id}/trials/5")
+    button.click()
+    page.get_by_role("textbox", name="Note").fill("too long a step")
+    page.get_by_role("button", name="Keep note").click()
+    expect(page.locator("#note")).to_have_text("too long a step")
 
 
 def test_a_variation_is_a_new_trial(page: Page, story: Story) -> None:
