@@ -17,6 +17,7 @@ from service.access.quotas import quota_spent
 from service.domain import CutShort, FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.insights import JobInsights
+from service.places import NodePlace
 from service.specification.identity import StoredIdentity
 from service.store.models import ClusterShare, Job, Trial
 from service.store.repositories import (
@@ -170,6 +171,13 @@ def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -
     trial = TrialRepository(session).get(lease.job_id, number)
     if trial.state is not TrialState.RUNNING:
         move_trial(session, trial, TrialState.RUNNING, now=now)
+
+
+def record_places(session: Session, lease: Lease, number: int, places: Sequence[NodePlace]) -> None:
+    """Writes where the ranks of a trial's present run are. Raises: LeaseLost, NotFound."""
+    lock_leased_job(session, lease)
+    trial = TrialRepository(session).get(lease.job_id, number)
+    trial.places = {**(trial.places or {}), str(trial.runs): [place.to_json() for place in places]}
 
 
 def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMeasurements], *, now: datetime) -> None:

@@ -233,6 +233,7 @@ def read_timeline(
         "told": timeline.summary(trials, stretches, num_lanes),
         "metric": job.metric,
         "endings": [ending.value for ending in timeline.StretchEnding],
+        "places": timeline.places_told(stretches[first:]),
         "stretches": timeline.timeline_columns(stretches[first:], lanes[first:], origin=origin),
         "forks": timeline.fork_columns(timeline.forks_of(trials)),
     }

@@ -1,7 +1,7 @@
 """The timeline: which trials ran when, beside what, and which one was forked from which. Pure functions.
 
-Nothing stores on which device a trial ran. So trials are laid into lanes: each takes the first one that is free when it
-begins, and keeps it until it pauses or ends. There are as many lanes as trials ran at once.
+Trials are laid into lanes: each takes the first one that is free when it begins, and keeps it until it pauses or ends.
+There are as many lanes as trials ran at once. A lane is no device: the machine and GPUs of a stretch are told with it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 from service.dashboard.charts.columns import rounded_all
 from service.domain import FailureReason, TrialState
 from service.evidence.in_words.wording import counted
+from service.places import words_by_run
 from service.store.repositories.of_trials.chart_rows import LaneTrial, Turn
 
 
@@ -53,6 +54,8 @@ class Stretch:
     ending: StretchEnding
     turn: int
     """1: its first; more after a pause or another try."""
+    place: str | None = None
+    """The machines and GPUs of it, in words; None: that is not stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,10 @@ def stretches_of(trials: Sequence[LaneTrial], turns: Sequence[Turn], *, now: dat
         of_trial[turn.number].append(turn)
     found = []
     for trial in trials:
-        own = _stretches(trial, of_trial.get(trial.number, []), now)
-        found += own or _whole(trial, now)
+        own = _stretches(trial, of_trial.get(trial.number, []), now) or _whole(trial, now)
+        words = words_by_run(trial.places)
+        # Counted from the last one: of a trial whose events were removed, that is all there is.
+        found += [replace(stretch, place=words.get(trial.runs - len(own) + stretch.turn)) for stretch in own]
     return sorted(found, key=lambda stretch: (stretch.began, stretch.number))
 
 
@@ -128,12 +133,16 @@ def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes
     if devices:
         of_devices = (f"{name} ({counted(count, 'trial')})" for name, count in devices.most_common())
         lines.append(f"Devices: {', '.join(of_devices)}.")
-    lines.append("Which device a trial had is not stored: it takes the first lane that is free when it begins.")
+    lines.append("A lane is no device: a trial takes the first one that is free when it begins.")
+    if any(stretch.place for stretch in stretches):
+        lines.append("Where each stretch trained stands in the table and under the pointer.")
     return lines
 
 
 def timeline_columns(stretches: Sequence[Stretch], lanes: Sequence[int], *, origin: datetime) -> dict[str, Any]:
-    """Stretches as columns, in seconds since `origin`; an ending by its place among all."""
+    """Stretches as columns, in seconds since `origin`; an ending by its index among all, a place by that among
+    `places_told`."""
+    indices = {place: index for index, place in enumerate(places_told(stretches))}
     order = {ending: place for place, ending in enumerate(StretchEnding)}
     return {
         "number": [stretch.number for stretch in stretches],
@@ -142,7 +151,13 @@ def timeline_columns(stretches: Sequence[Stretch], lanes: Sequence[int], *, orig
         "to": rounded_all(((stretch.ended - origin).total_seconds() for stretch in stretches), 6),
         "ending": [order[stretch.ending] for stretch in stretches],
         "turn": [stretch.turn for stretch in stretches],
+        "place": [None if stretch.place is None else indices[stretch.place] for stretch in stretches],
     }
+
+
+def places_told(stretches: Iterable[Stretch]) -> list[str]:
+    """The places of the stretches, each once."""
+    return sorted({stretch.place for stretch in stretches if stretch.place is not None})
 
 
 def forks_of(trials: Sequence[LaneTrial]) -> list[ForkNode]:

@@ -23,6 +23,7 @@ from service.domain import Direction, FailureReason, Phase, TrialState, side_of
 from service.errors import TrialNotFound
 from service.evidence.in_words.trial_words import RepeatedTrial, Standing, account_of, facts_of
 from service.evidence.in_words.wording import measured_words
+from service.places import lines_of, words_by_run
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
@@ -120,6 +121,7 @@ def trial_page(
         "confirmed_by": relations.confirmed_by(job.id, trial.number),
         "forks": relations.forks_of(job.id, trial.number) if job.specification.pruner.name == "pbt" else [],
         "environment": trial.environment,
+        "places": lines_of(words_by_run(trial.places)),
         "python": python,
         "config": json.dumps(trial.config, indent=2, ensure_ascii=False),
         "rank": rank,

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import ray
 
 from service.domain import FailureReason
+from service.places import NodePlace
 from service.scheduler.output.files import OutputPlace, send_output_to
 from service.scheduler.ranks.rank_consumer import GroupConsumer
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
@@ -50,6 +51,15 @@ class RankFailure:
     """The field of the trial's config that is at fault, if one is."""
     is_mismatch: bool = False
     """True if the trial's own checkpoint does not fit it, as one of another version."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedRank:
+    """A rank that has joined its group."""
+
+    process_id: int
+    """On its own machine."""
+    place: NodePlace
 
 
 RankOutcome: TypeAlias = Measurement | RankFailure | None
@@ -86,8 +96,8 @@ class Rank:
         address = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
         return f"tcp://{address}:{port}"
 
-    def join(self, *, rank: int, world_size: int, meeting_point: str) -> int:
-        """Joins the process group, if there is more than one rank; this process's id."""
+    def join(self, *, rank: int, world_size: int, meeting_point: str) -> JoinedRank:
+        """Joins the process group, if there is more than one rank; what this rank is."""
         from trainers.ranks.context import join_process_group  # imports torch
 
         self._rank, self._world_size = rank, world_size
@@ -99,7 +109,8 @@ class Rank:
                 device=self._device,
                 timeout_seconds=COLLECTIVE_TIMEOUT_SECONDS,
             )
-        return os.getpid()
+        gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
+        return JoinedRank(os.getpid(), NodePlace(socket.gethostname(), gpus))
 
     def start(
         self,

@@ -21,9 +21,10 @@ from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from service.domain import FailureReason
+from service.places import NodePlace, places_of
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.output.files import OutputPlace
-from service.scheduler.ranks.rank import MESSAGES, Rank, RankFailure, RankOutcome
+from service.scheduler.ranks.rank import MESSAGES, JoinedRank, Rank, RankFailure, RankOutcome
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
@@ -158,10 +159,18 @@ class RankGroup:
                 logger.info("a trial that was given up failed: %s", failure.detail)
                 self.is_usable = failure.group_is_usable
 
+    def places(self) -> tuple[NodePlace, ...]:
+        """The machines of the ranks, with the GPUs that these have; empty: not all of them have joined."""
+        try:
+            joined: list[JoinedRank] = ray.get(self._joined, timeout=0)
+        except (RayError, GetTimeoutError):
+            return ()
+        return places_of(rank.place for rank in joined)
+
     def process_ids(self) -> list[int]:
         """The process id of each rank, by rank, on its own machine."""
-        ids: list[int] = ray.get(self._joined)
-        return ids
+        joined: list[JoinedRank] = ray.get(self._joined)
+        return [rank.process_id for rank in joined]
 
     def close(self) -> None:
         """Ends the ranks at once, whatever they do. Leaving the process group would need all of them to be well."""

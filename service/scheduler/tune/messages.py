@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from service.domain import FailureReason
+from service.places import NodePlace
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.output.files import OutputPlace
 from trainers.config import Measurement, TrialConfig
@@ -77,6 +78,8 @@ class TrialReport:
     """True if the trial can go on from nothing, as all that is wrong is that its checkpoint does not fit it."""
     identity: TrialIdentity | None = None
     """With the first measurement of each run of the trial."""
+    places: tuple[NodePlace, ...] = ()
+    """Of its ranks, with the first report of each run."""
 
     def to_tune(self) -> dict[str, Any]:
         # `done` ends the trial whatever the pruner would say.

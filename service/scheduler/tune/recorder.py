@@ -83,8 +83,12 @@ class Recorder(TuneAdapter, tune.Callback):
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
     ) -> None:
         order, report = TrialOrder.from_tune(trial.config), TrialReport.from_tune(result)
+        number = order.number
+        if report.places:
+            lease, places = self._journal.lease, report.places
+            self._journal.keep(lambda session: run.record_places(session, lease, number, places))
         if report.measurement is not None:
-            number, step = order.number, report.measurement.step
+            step = report.measurement.step
             identity = None if report.identity is None else stored_identity(self._plan, report.identity)
             self._journal.note(number, report.measurement, identity)
             self._trials.measured(number, report.measurement)

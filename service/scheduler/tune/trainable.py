@@ -26,7 +26,7 @@ class WarmTrainable(tune.Trainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         self._group: RankGroup | None = None
-        self._is_identified = False
+        self._is_identified = self._is_placed = False
         self._begin(TrialOrder.from_tune(config))
 
     def reset_config(self, new_config: dict[str, Any]) -> bool:
@@ -36,6 +36,8 @@ class WarmTrainable(tune.Trainable):
     def step(self) -> dict[str, Any]:
         assert self._group is not None
         outcome = self._group.advance(timeout_seconds=self._report_timeout_seconds)
+        places = () if self._is_placed else self._group.places()
+        self._is_placed = True
         identity = None
         if isinstance(outcome, Measurement) and not self._is_identified:
             identity = self._group.identity()
@@ -49,13 +51,15 @@ class WarmTrainable(tune.Trainable):
                     trace=outcome.trace,
                     field=outcome.field,
                     begins_anew=outcome.is_mismatch and not self._is_fork,
+                    places=places,
                 )
             case Measurement() if outcome.step < self._num_steps:
-                report = TrialReport("measured", outcome, identity=identity)
+                report = TrialReport("measured", outcome, identity=identity, places=places)
             case Measurement():
-                report = TrialReport("completed", outcome, identity=identity)
+                report = TrialReport("completed", outcome, identity=identity, places=places)
             case None:
-                report = TrialReport("failed", reason=FailureReason.ERROR, detail="training ended before its last step")
+                detail = "training ended before its last step"
+                report = TrialReport("failed", reason=FailureReason.ERROR, detail=detail, places=places)
         if not self._group.is_usable:
             self.cleanup()
         return report.to_tune()
@@ -81,7 +85,7 @@ class WarmTrainable(tune.Trainable):
             placement_group = ray.util.get_current_placement_group()
             assert placement_group is not None, "Tune runs a trainable in the placement group of its resources"
             self._group = RankGroup(order.size, placement_group)
-        self._is_identified = False
+        self._is_identified = self._is_placed = False
         self._is_fork = order.begins_at_step > 0
         self._num_steps = order.config.num_steps
         self._report_timeout_seconds = order.report_timeout_seconds

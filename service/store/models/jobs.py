@@ -262,6 +262,9 @@ class Trial(Base):
     """Of its data; None: there is no telling either."""
     environment: Mapped[dict[str, Any] | None]
     """The `trainers.identity.values.Environment` of its last run as JSON."""
+    places: Mapped[dict[str, Any] | None]
+    """{run, from "1" on: the `service.places.NodePlace`s of its ranks as JSON}, but for runs that ended before anything
+    was heard of them."""
     metrics: Mapped[dict[str, Any]]
     """Every metric at `step`."""
     note: Mapped[str | None] = mapped_column(Text())

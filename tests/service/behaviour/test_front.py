@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import closing
 
 import httpx
@@ -67,6 +68,7 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(shared_service: ServiceP
         unlike_it = client.estimate({**specification, "workload": wider, "pinned": ["winners"]})
         config = client.trial_config(job.id, job.progress.front[-1].number)
         page = httpx.get(f"{url}/jobs/{job.id}", trust_env=False, timeout=PATIENCE_SECONDS).text
+        of_trial = httpx.get(f"{url}/jobs/{job.id}/trials/0", trust_env=False, timeout=PATIENCE_SECONDS).text
 
     for trial in trials:
         assert trial.step == trial.num_steps == 20
@@ -77,6 +79,7 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(shared_service: ServiceP
     assert None not in (recommendation.key.fingerprint, recommendation.key.data_digest)
     assert recommendation.environment is not None
     assert (recommendation.environment.device, recommendation.environment.world_size) == ("cpu", 1)
+    assert f"<dt>trained on</dt><dd>{socket.gethostname()}, CPU</dd>" in of_trial
     # What the API's process says of a model is what a rank said of it.
     assert job.id in [winner.job_id for winner in like_it.winners[Phase.SEARCH]]  # others may have tuned it, too
     assert unlike_it.winners == {Phase.SEARCH: []}

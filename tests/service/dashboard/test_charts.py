@@ -16,13 +16,24 @@ from service.dashboard.charts.columns import MAX_POINTS, MAX_POINTS_TOGETHER, ro
 from service.dashboard.charts.curves import chosen, curve_columns, rungs_of
 from service.dashboard.charts.page import MAX_EVENTS
 from service.dashboard.charts.sides import groups_of, sides_of
-from service.dashboard.charts.timeline import StretchEnding, forks_of, idle_share, lanes_of, stretches_of, summary
+from service.dashboard.charts.timeline import (
+    StretchEnding,
+    forks_of,
+    idle_share,
+    lanes_of,
+    places_told,
+    stretches_of,
+    summary,
+    timeline_columns,
+)
 from service.domain import Direction, FailureReason, Phase, TrialState
+from service.places import NodePlace
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.models import Event
 from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTrial, CurvePoint, LaneTrial, Turn
 from service.store.session import Database
+from service.use_cases.run import record_places
 from service.use_cases.steer import retry_trial
 from tests.support.service.scenarios import begin_trial, claimed_job, fork_trial, measure_curve
 from tests.support.service.stories.jobs import Story
@@ -176,6 +187,7 @@ def _lane(number: int, **fields: Any) -> LaneTrial:
         "started_at": NOW,
         "finished_at": NOW + timedelta(seconds=10),
         "device_name": None,
+        "places": None,
     }
     return LaneTrial(**{**defaults, **fields})
 
@@ -219,6 +231,20 @@ def test_a_trial_whose_events_are_gone_is_one_stretch() -> None:
     [stretch] = stretches_of([_lane(0)], [], now=NOW)
     assert (stretch.began, stretch.ended, stretch.ending) == (NOW, NOW + timedelta(seconds=10), StretchEnding.COMPLETED)
     assert summary([], [], 0) == []
+
+
+def test_a_stretch_has_the_place_of_its_run() -> None:
+    running, queued, completed = TrialState.RUNNING, TrialState.QUEUED, TrialState.COMPLETED
+    places = {"1": [{"node": "a", "gpus": ["0"]}], "3": [{"node": "b", "gpus": []}]}
+    lane = _lane(0, runs=3, places=places)
+    turns = _turns(0, (running, 0), (queued, 2), (running, 3), (queued, 4), (running, 8), (completed, 10))
+    stretches = stretches_of([lane, _lane(1)], turns, now=NOW)
+    assert [stretch.place for stretch in stretches] == ["a, GPU 0", None, None, "b, CPU"]
+    columns = timeline_columns(stretches, lanes_of(stretches), origin=NOW)
+    assert (columns["place"], places_told(stretches)) == ([0, None, None, 1], ["a, GPU 0", "b, CPU"])
+    assert "the table" in summary([lane], stretches, 2)[-1]
+    [whole] = stretches_of([lane], [], now=NOW)
+    assert whole.place == "b, CPU", "of the last run, where what happened is not stored any more"
 
 
 def test_forks_stand_below_the_trial_that_they_began_from() -> None:
@@ -359,4 +385,14 @@ def test_the_timeline_sends_what_may_have_changed(client: TestClient, sqlite_dat
     found = _read(client, lease.job_id, "timeline")
     assert found["stretches"]["number"] == [0, 1]
     assert found["forks"]["parent"] == [None, 0]
-    assert _read(client, lease.job_id, "timeline", first=1)["stretches"]["number"] == [1]
+    with sqlite_database.writing() as session:
+        for number, node in enumerate("ba"):
+            record_places(session, lease, number, [NodePlace(node, ("0", "1"))])
+    found = _read(client, lease.job_id, "timeline")
+    assert (found["places"], found["stretches"]["place"]) == (["a, GPUs 0 and 1", "b, GPUs 0 and 1"], [1, 0])
+    later = _read(client, lease.job_id, "timeline", first=1)
+    assert (later["stretches"]["number"], later["places"], later["stretches"]["place"]) == (
+        [1],
+        ["a, GPUs 0 and 1"],
+        [0],
+    )

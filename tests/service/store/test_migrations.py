@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from sqlalchemy import JSON, column, inspect, select, table, text, update
 
+from service.places import NodePlace
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
 from service.store.models import MetricSet
 from service.store.repositories import DeletionRepository, JobRepository, ProjectRepository, TrialRepository
 from service.store.session import VERSION_TABLE, Database
 from service.use_cases.keeping.deletion import delete_job
-from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
+from service.use_cases.run import TrialMeasurements, finish_job, record_measurements, record_places
 from service.use_cases.steer import cancel_job, change_job, change_trial
 from service.use_cases.submit import create_job
 from tests.support.service.commands import run
@@ -233,19 +234,23 @@ def test_what_jobs_have_spent_stands_beside_them_after_an_upgrade(database: Data
         assert ProjectRepository(session).device_hours("default") == pytest.approx(0.8 / 3600)
 
 
-def test_trials_outlast_a_downgrade_without_their_notes(database: Database) -> None:
+def test_trials_outlast_a_downgrade_without_their_notes_and_places(database: Database) -> None:
     lease = claimed_job(database)
     for number in range(2):
         run_trial(database, lease, number, 0.5)
     with database.writing() as session:
         change_trial(session, lease.job_id, 1, note="a note", now=NOW)
+        record_places(session, lease, 0, [NodePlace("a", ("0",))])
+    with database.reading() as session:
+        found = TrialRepository(session).with_measurements(lease.job_id)
+        assert [trial.places for trial in found] == [{"1": [{"node": "a", "gpus": ["0"]}]}, None]
     downgrade(database, "0028")
-    assert "note" not in {found["name"] for found in inspect(database.engine).get_columns("trials")}
+    assert not {"note", "places"} & {found["name"] for found in inspect(database.engine).get_columns("trials")}
     migrate(database)
     check(database)
     with database.reading() as session:
         trials = TrialRepository(session).with_measurements(lease.job_id)
-        assert [(trial.number, trial.note, len(trial.measurements)) for trial in trials] == [(0, None, 4), (1, None, 4)]
+        assert [(trial.note, trial.places, len(trial.measurements)) for trial in trials] == [(None, None, 4)] * 2
 
 
 def test_a_downgrade_does_not_bring_deleted_jobs_back(database: Database) -> None:

@@ -27,7 +27,8 @@ export function endingsDrawn(endings) {
 export function mergedTimeline(known, answer) {
   const stretches = {};
   for (const [name, column] of Object.entries(answer.stretches)) {
-    const told = name === "ending" ? column.map((index) => answer.endings[index]) : column;
+    const words = { ending: answer.endings, place: answer.places }[name];
+    const told = words ? column.map((index) => words[index] ?? null) : column;
     stretches[name] = [...(known?.stretches[name].slice(0, answer.first) ?? []), ...told];
   }
   return { ...answer, stretches };
@@ -86,9 +87,10 @@ function drawnBars(bars, { hidden, picked }) {
   return { data, bars: drawn };
 }
 
-function told({ number: trials, turn, ending, from, to }, index) {
+function told({ number: trials, turn, ending, from, to, place }, index) {
   const again = turn[index] > 1 ? `, stretch ${turn[index]}` : "";
-  return `<b>#${trials[index]}</b>${again}<br>${literal(ending[index])} after ${number(to[index] - from[index])} s`;
+  const where = place[index] === null ? "" : `<br>${literal(place[index])}`;
+  return `<b>#${trials[index]}</b>${again}<br>${literal(ending[index])} after ${number(to[index] - from[index])} s${where}`;
 }
 
 export function timelineFigure({ stretches, num_lanes }, choices) {
@@ -110,11 +112,12 @@ export function timelineTable({ stretches }) {
   const rows = stretches.number.map((trial, index) => [
     trialLink(trial),
     stretches.ending[index],
+    stretches.place[index] ?? "–",
     stretches.lane[index] + 1,
     number(stretches.from[index]),
     number(stretches.to[index] - stretches.from[index]),
   ]);
-  return { head: ["Trial", "Then", "Lane", "Began after, s", "Trained, s"], rows, num_texts: 2 };
+  return { head: ["Trial", "Then", "Where", "Lane", "Began after, s", "Trained, s"], rows, num_texts: 3 };
 }
 
 export function forksFigure({ forks, metric }, choices) {

@@ -84,6 +84,8 @@ class LaneTrial:
     finished_at: datetime | None
     device_name: str | None
     """Of its last run; None: the CPU, or it was never measured."""
+    places: dict[str, Any] | None
+    """Of its runs, as `Trial.places`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ class ChartRepository:
             Trial.started_at,
             Trial.finished_at,
             Trial.environment["device_name"].as_string(),
+            Trial.places,
         ).where(Trial.job_id == job_id, Trial.started_at.is_not(None))
         rows: Iterable[Any] = self._session.execute(statement.order_by(Trial.number))  # more columns than are typed
         return [LaneTrial(*row) for row in rows]

@@ -8,7 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.sync_api import Page, expect
 
+from service.places import NodePlace
 from service.store.session import Database
+from service.use_cases.run import record_places
 from tests.service.dashboard.conftest import (
     drawn_trials,
     open_page,
@@ -75,6 +77,29 @@ def _wait_for_x_axis(page: Page, chart: str, beginning: str) -> None:
         }""",
         [chart, beginning],
     )
+
+
+def test_the_timeline_and_the_trials_page_tell_where_each_stretch_trained(
+    page: Page, running: Story, sqlite_database: Database
+) -> None:
+    node = "<b>%{x}</b>"
+    with sqlite_database.writing() as session:
+        for number in range(5):
+            place = NodePlace(node, ("0", "2") if number % 2 else ())
+            record_places(session, running.lease, number, [place])
+    open_page(page, running)
+    page.locator("#timeline").scroll_into_view_if_needed()
+    wait_for_drawn(page, "timeline", set(range(5)))
+    bar = _hovered(page, "timeline", {"mode": "none", "group": "completed", "number": 1}, 1)
+    assert bar.endswith(f"s\n{node}, GPUs 0 and 2")
+    page.get_by_role("button", name="Timeline: show as table").click()
+    table = page.get_by_role("table", name="Timeline, as a table")
+    expect(table.get_by_role("columnheader")).to_have_text(
+        ["Trial", "Then", "Where", "Lane", "Began after, s", "Trained, s"]
+    )
+    expect(table.get_by_role("row").nth(1).get_by_role("cell").nth(1)).to_have_text(f"{node}, CPU")
+    page.goto(f"/jobs/{running.job_id}/trials/1")
+    expect(page.locator("#costs")).to_contain_text(f"{node}, GPUs 0 and 2")
 
 
 def test_a_bar_of_the_timeline_is_named_under_the_pointer_and_follows_the_zoom(page: Page, finished: Story) -> None:

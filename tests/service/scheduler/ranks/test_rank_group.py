@@ -8,6 +8,7 @@ import gc
 import os
 import re
 import signal
+import socket
 import sys
 import time
 import weakref
@@ -24,12 +25,13 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from torch import nn
 
 from service.domain import FailureReason, OutputStream
+from service.places import NodePlace
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.worker_template import WorkerTemplate
 from service.scheduler.output.files import OutputPlace, directory_of
 from service.scheduler.output.reading import read_output
-from service.scheduler.ranks.rank import Rank, RankFailure, RankOutcome
+from service.scheduler.ranks.rank import JoinedRank, Rank, RankFailure, RankOutcome
 from service.scheduler.ranks.rank_group import RankGroup
 from service.scheduler.run_process import make_directory
 from tests.support.service.service_process import PLUGIN
@@ -100,6 +102,7 @@ def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGrou
         first = train(group, order(), tmp_path / "0")
         identity = group.identity()
         processes = group.process_ids()
+        assert group.places() == (NodePlace(socket.gethostname(), ()),)
         group.start(order(), str(tmp_path / "1"))
         again = [group.advance()]
         diverged = train(group, order(trouble="diverge"), tmp_path / "2")  # drops the second trial
@@ -282,6 +285,13 @@ def test_out_of_memory_is_told_with_the_peak(bundles: PlacementGroup, tmp_path: 
     match = re.fullmatch(r"MemoryError: no room for the batch \(this rank's peak: (\d+\.\d\d) GiB\)", failure.detail)
     assert match is not None
     assert 0.05 < float(match[1]) < 10  # torch itself is some hundreds of MiB
+
+
+def test_a_rank_tells_the_gpus_that_ray_gave_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3])
+    rank = Rank(num_threads=torch.get_num_threads())  # in this process
+    joined = rank.join(rank=0, world_size=1, meeting_point="")
+    assert joined == JoinedRank(os.getpid(), NodePlace(socket.gethostname(), ("3",)))
 
 
 @pytest.mark.usefixtures("bundles")
