@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args, get_type_hints
 
-from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError, model_validator
 
 from service.errors import InvalidInput
 from service.faults import Faults
+from service.specification.strict_model import StrictModel
 
 MAX_DEPTH = 32
 """Levels of arrays and objects in a request body; a job needs about seven."""
@@ -56,6 +57,16 @@ def check_storable(value: object) -> None:
         if number == MAX_FAULTS:
             break
     faults.tell()
+
+
+class RequestModel(StrictModel):
+    """A body of a request, whose text any database can keep."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_storable(cls, value: Any) -> Any:
+        check_storable(value)
+        return value
 
 
 def _unstorable(value: object, field: str, depth: int) -> Iterator[tuple[str, str]]:

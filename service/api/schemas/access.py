@@ -12,9 +12,9 @@ from service.access.projects import QUOTAS
 from service.access.tokens import TokenState, state_of
 from service.api import examples
 from service.api.lists.moments import Moment
+from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel
 from service.domain import DEFAULT_PROJECT
-from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
     from service.access.tokens import TokenText
@@ -28,7 +28,7 @@ NumBytes: TypeAlias = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Hours: TypeAlias = Annotated[float, Field(ge=0)]
 
 
-class TokenCreate(StrictModel):
+class TokenCreate(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TOKEN_CREATE]})
 
     name: Name
@@ -95,7 +95,7 @@ class TokenCreated(TokenRead):
         return TokenCreated(**dict(TokenRead.of(token, now)), token=str(text))
 
 
-class ProjectChange(StrictModel):
+class ProjectChange(RequestModel):
     """Quotas of a project; those that are left out stay, and null is no limit."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.PROJECT_CHANGE]})

@@ -2,51 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field
 
 from service.api import examples
-from service.api.request_body import check_storable
+from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel
 from service.domain import JobState
 from service.specification.external.messages import End, ExternalDecision, Report, RunAnswer, Suggest, SuggestedTrial
 
 
-class SuggestionCreate(Suggest):
+class SuggestionCreate(RequestModel, Suggest):
     """A client's wish for a trial."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.SUGGESTION_CREATE]})
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
 
-
-class ReportCreate(Report):
+class ReportCreate(RequestModel, Report):
     """The measurements of a trial since its client's last report; empty: the client is still there."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.REPORT_CREATE]})
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
 
-
-class EndCreate(End):
+class EndCreate(RequestModel, End):
     """The end of a trial's stay with a client."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.END_CREATE]})
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
 
 
 class SuggestionRead(ReadModel):

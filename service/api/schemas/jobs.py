@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from service.api import examples
-from service.api.request_body import check_storable
+from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel, of_list
 from service.api.schemas.in_html import table
 from service.domain import (
@@ -25,7 +25,6 @@ from service.evidence.pareto_front import FrontPoint
 from service.specification.estimate import Estimate
 from service.specification.estimate_lines import estimate_lines
 from service.specification.job import Budget, JobSpecification
-from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
     from service.store import models
@@ -52,7 +51,7 @@ MAX_NOTES = 20_000
 Notes = Annotated[str, StringConstraints(max_length=MAX_NOTES)]
 
 
-class JobCreate(JobSpecification):
+class JobCreate(RequestModel, JobSpecification):
     """A job to run: the specification, and what a person calls it by. Only `workload` is required."""
 
     model_config = ConfigDict(
@@ -78,12 +77,6 @@ class JobCreate(JobSpecification):
     notes: Notes = ""
     """Your own text about the job, such as Markdown; it is shown as it stands."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
-
     @property
     def specification(self) -> JobSpecification:
         """The specification alone, without what a person calls it by."""
@@ -108,7 +101,7 @@ def _job_change_schema(schema: dict[str, Any]) -> None:
     schema["examples"] = [examples.JOB_CHANGE]
 
 
-class JobChange(StrictModel):
+class JobChange(RequestModel):
     """Changes of a job; fields left out stay as they are."""
 
     model_config = ConfigDict(json_schema_extra=_job_change_schema)
@@ -127,7 +120,6 @@ class JobChange(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _check(cls, value: Any) -> Any:
-        check_storable(value)
         if value == {}:
             raise InvalidInput("body", f"must change something: {', '.join(cls.model_fields)}")
         return value

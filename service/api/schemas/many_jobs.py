@@ -7,16 +7,15 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, JsonValue, RootModel, StringConstraints, model_validator
 
 from service.api import examples
-from service.api.request_body import check_storable
+from service.api.request_body import RequestModel, check_storable
 from service.api.schemas.common import Problem, ReadModel
 from service.domain import JobState
-from service.specification.strict_model import StrictModel
 
 MAX_JOBS_AT_ONCE = 100
 """By judgement: all of them are changed in one request, job by job."""
 
 
-class JobIds(StrictModel):
+class JobIds(RequestModel):
     """The jobs that something is to be done to."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_IDS]})
@@ -25,12 +24,6 @@ class JobIds(StrictModel):
         min_length=1, max_length=MAX_JOBS_AT_ONCE
     )
     """The ids of the jobs. One that is named twice counts once."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
 
 
 class JobOutcome(ReadModel):

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ConfigDict, Field, JsonValue, model_validator
 
 from service.api import examples
-from service.api.request_body import check_storable
+from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel, of_list
 from service.api.schemas.jobs import Notes
 from service.domain import FailureReason, OutputStream, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
 from service.evidence.recommended import PasteableConfig
-from service.specification.strict_model import StrictModel
 
 if TYPE_CHECKING:
     from service.store import models
 
 
-class TrialCreate(StrictModel):
+class TrialCreate(RequestModel):
     """A trial that a user wants tried."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TRIAL_CREATE]})
@@ -37,12 +36,6 @@ class TrialCreate(StrictModel):
     """True if numbers may lie beyond the space's ranges, as far as the optimizer accepts them. The search then learns
     from the trial as if they lay at the edge."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _check_storable(cls, value: Any) -> Any:
-        check_storable(value)
-        return value
-
 
 def _trial_change_schema(schema: dict[str, Any]) -> None:
     del schema["properties"]["note"]["default"]
@@ -50,7 +43,7 @@ def _trial_change_schema(schema: dict[str, Any]) -> None:
     schema["examples"] = [examples.TRIAL_CHANGE]
 
 
-class TrialChange(StrictModel):
+class TrialChange(RequestModel):
     """Changes of a trial."""
 
     model_config = ConfigDict(json_schema_extra=_trial_change_schema)
@@ -61,7 +54,6 @@ class TrialChange(StrictModel):
     @model_validator(mode="before")
     @classmethod
     def _check(cls, value: Any) -> Any:
-        check_storable(value)
         if value == {}:
             raise InvalidInput("body", f"must change something: {', '.join(cls.model_fields)}")
         return value

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from service.api import examples
+from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel
 from service.evidence.formats.snippet import trial_snippet
 from service.evidence.recommended import PasteableConfig
@@ -76,7 +77,7 @@ class TransferBudget(StrictModel):
     """Configs that are wanted."""
 
 
-class UntunedQuestion(StrictModel):
+class UntunedQuestion(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.UNTUNED_QUESTION]})
 
     fingerprint: FingerprintGiven

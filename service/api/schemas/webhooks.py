@@ -9,9 +9,9 @@ from pydantic import ConfigDict, Field, StringConstraints
 
 from service.access.caller import Caller, Scope
 from service.api import examples
+from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel
 from service.domain import DeliveryState
-from service.specification.strict_model import StrictModel
 from service.store.models import Webhook
 from service.webhooks.addresses import MAX_URL_LENGTH, without_path
 
@@ -20,7 +20,7 @@ EventKind: TypeAlias = Literal[
 ]
 
 
-class WebhookCreate(StrictModel):
+class WebhookCreate(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.WEBHOOK_CREATE]})
 
     url: Annotated[str, StringConstraints(min_length=1, max_length=MAX_URL_LENGTH)]

@@ -17,8 +17,7 @@ from tests.support.service.live import finished_job
 from tests.support.waiting import LONG_PATIENCE_SECONDS
 
 NUM_EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES")
-"""Of each operation; None: few, and not the phases that try each field by itself and one operation after another."""
-ALL_PHASES = "examples,coverage,fuzzing,stateful"
+"""Of each operation and of each way through them; None: one."""
 # A dry run starts processes.
 CONFIG = """
 [parameters]
@@ -39,7 +38,7 @@ def test_the_schema_and_the_service_agree(database: Database, tmp_path: Path) ->
                 "run",
                 f"{asked.url}/openapi.json",
                 *("--header", f"Authorization: Bearer {token}"),
-                *("--checks", "all", "--phases", "examples,fuzzing" if NUM_EXAMPLES is None else ALL_PHASES),
+                *("--checks", "all", "--phases", "examples,coverage,fuzzing,stateful"),
                 *("--max-examples", NUM_EXAMPLES or "1", "--continue-on-failure", "--no-color"),
                 # The schema cannot say which of the tokens of pages a list gave, or what goes with what in a job.
                 *("--exclude-checks", "positive_data_acceptance"),
