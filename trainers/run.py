@@ -33,10 +33,9 @@ from typing import NoReturn
 import torch
 from torch import nn
 
-from trainers.arguments import count
+from trainers.arguments import count, set_at
 from trainers.checkpoints import CheckpointMismatch, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig, Json, TrialConfig
-from trainers.dotted import set_at
 from trainers.loop import train
 from trainers.parallel.teardown import leave_process_group
 from trainers.ranks.context import (

@@ -12,8 +12,8 @@ from typing import Any
 import yaml
 
 from service.errors import InvalidInput
+from trainers.arguments import set_at
 from trainers.config import InvalidConfig
-from trainers.dotted import set_at
 
 
 class _Loader(yaml.SafeLoader):

@@ -45,7 +45,6 @@ from service.use_cases.transitions import (
     move_job,
     move_trial,
     record_change_event,
-    record_trial_change_event,
     record_trial_event,
 )
 from trainers.workload.description import WorkloadDescription
@@ -177,21 +176,6 @@ def change_job(
     if (job.name, job.tags, job.priority, job.notes) != before:
         record_change_event(session, job, now=now)
     return job
-
-
-def change_trial(session: Session, job_id: str, number: int, *, note: str, now: datetime) -> Trial:
-    """Changes what is noted of a trial; empty: nothing. Nothing starts anew for it.
-
-    Raises:
-        NotFound: no such job or trial.
-    """
-    JobRepository(session).get_locked(job_id)
-    trial = TrialRepository(session).get(job_id, number)
-    before = trial.note
-    trial.note = note or None
-    if trial.note != before:
-        record_trial_change_event(session, trial, now=now)
-    return trial
 
 
 def stop_trial(session: Session, job_id: str, number: int, *, now: datetime) -> tuple[Job, Trial]:

@@ -39,6 +39,7 @@ from service.store.repositories import (
     TrialRepository,
 )
 from service.use_cases import steer
+from service.use_cases.trials import notes
 from service.use_cases.trials.rank_output import last_lines
 from service.use_cases.trials.trial_pasting import config_to_paste
 
@@ -157,7 +158,7 @@ def change_trial(
 ) -> TrialRead:
     """Changes the note. Nothing else changes by it, whether the trial trains or has ended."""
     refuse_if_trial_changed(session, job_id, number, if_match)
-    return TrialRead.of(steer.change_trial(session, job_id, number, note=body.note, now=now))
+    return TrialRead.of(notes.change_trial(session, job_id, number, note=body.note, now=now))
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
-from service.places import NodePlace
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
@@ -57,24 +56,6 @@ def test_the_identity_that_comes_with_the_first_measurement_is_stored(
     assert stored.fingerprint == fingerprint_of(plan_job(SPECIFICATION), "model")
     assert stored.data_digest not in (None, "data")
     assert stored.environment == dataclasses.asdict(environment)
-
-
-def test_the_places_of_each_run_are_stored_also_of_one_that_fails_unmeasured(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    tune = Tune(sqlite_database, tmp_path)
-    first, second = NodePlace("a", ("0", "3")), NodePlace("b", ())
-    trial = tune.begin()
-    tune.give(trial, dataclasses.replace(measured(10), places=(first,)))
-    tune.give(trial, measured(20))
-    tune.recorder.on_trial_error(0, [], trial)
-    trial = tune.begin()
-    assert TrialOrder.from_tune(trial.config).number == 0
-    failed = TrialReport("failed", reason=FailureReason.ERROR, detail="no such file", places=(first, second))
-    tune.give(trial, failed)
-    [stored] = tune.stored()
-    assert (stored.state, stored.runs) == (TrialState.FAILED, 2)
-    assert stored.places == {"1": [first.to_json()], "2": [first.to_json(), second.to_json()]}
 
 
 def test_when_every_trial_has_ended_the_run_is_done(sqlite_database: Database, tmp_path: Path) -> None:

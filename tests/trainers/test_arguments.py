@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from trainers.arguments import set_at
 from trainers.config import InvalidConfig
-from trainers.dotted import set_at
 
 
 def test_a_path_leads_through_objects_and_lists_and_makes_objects_that_are_missing() -> None:
