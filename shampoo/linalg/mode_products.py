@@ -16,7 +16,7 @@ from torch import Tensor
 # CPUs: 0.72 of the whole at 1,024, 0.85 at 512, 1.15 and more at 256).
 _HALVING_FROM = 512
 _HALVING_LEVELS = 2
-"""How often a half is halved again. Each time saves half as much as the one before; two, by judgement, are most of
+"""The times that a half is halved again. Each saves half as much as the one before; two, by judgement, are most of
 it."""
 
 

@@ -48,7 +48,7 @@ class TokenRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TOKEN]})
 
     prefix: str
-    """The name of the token: a part of its text, and no secret."""
+    """The part of its text by which it is named; no secret."""
     name: str
     """Says in jobs and in the audit trail who did something."""
     project: str

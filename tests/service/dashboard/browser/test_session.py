@@ -58,11 +58,15 @@ def test_a_live_page_says_that_its_session_has_ended_and_asks_no_more(
     lenient_page: Page, asked: Asked, running: Story, sqlite_database: Database, parts: tuple[str, ...]
 ) -> None:
     running.begin(5)
-    _log_in(lenient_page, sqlite_database, f"{asked.url}/")
-    pages = [lenient_page, *(lenient_page.context.new_page() for _ in parts[1:])]
-    for page, part in zip(pages, parts, strict=True):
-        page.goto(asked.url + part.format(job=running.job_id))
-        wait_until_live(page)
+    first, *others = [asked.url + part.format(job=running.job_id) for part in parts]
+    _log_in(lenient_page, sqlite_database, first)
+    wait_until_live(lenient_page)
+    pages = [lenient_page]
+    for address in others:
+        pages.append(lenient_page.context.new_page())
+        pages[-1].goto(address)
+        wait_until_live(pages[-1])
+    for page in pages:
         expect(page.locator("#session-ended")).to_be_hidden()
     _revoke(sqlite_database)
     for page in pages:
