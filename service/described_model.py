@@ -16,7 +16,7 @@ class DescribedModel(BaseModel):
     """A model whose JSON schema describes each field by the docstring below it.
 
     pydantic's `use_attribute_docstrings` does the same, but reads the source when a class is made, schema or not: for
-    the hundred classes of the API, an eighth of its start.
+    the hundred classes of the API, a tenth of its start.
     """
 
     @classmethod
