@@ -29,6 +29,10 @@ foreach_sub_ = torch._foreach_sub_
 # The kernel of `torch.optim.Adam(fused=True)`: one pass over gradient and moments where operations take many.
 fused_adam_ = torch._fused_adam_
 
+# The file of the extension module. It is linked to the libraries that PyTorch computes with, whose functions are found
+# by it: those have other names and places in every distribution.
+EXTENSION_FILE: str = torch._C.__file__
+
 # What `Tensor.to` is where a subclass meets it.
 to_copy = torch.ops.aten._to_copy.default
 

@@ -7,17 +7,15 @@ it.
 
 from __future__ import annotations
 
-import itertools
+import functools
 import math
-import os
-import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
-from functools import cache
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
+
+from shampoo.linalg.single_threads import Jobs
 
 Call: TypeAlias = tuple[Callable[..., tuple[Tensor, ...]], tuple[Tensor, ...]]
 """A function and the stacks it is called with."""
@@ -45,8 +43,31 @@ def per_matrix_together(calls: Sequence[Call]) -> list[tuple[Tensor, ...]]:
     if num_threads == 1 or any(stacks[0].device.type != "cpu" for _, stacks in calls):
         return [solve(call) for call in calls]
     parts = [shares(call, num_threads) for call in calls]
-    done = single_threads(num_threads).map(solve, itertools.chain.from_iterable(parts))
-    return [joined([next(done) for _ in of_call]) for of_call in parts]
+    jobs, results = Jobs(), [Parts(len(of_call)) for of_call in parts]
+    for of_call, result in zip(parts, results, strict=True):
+        for index, part in enumerate(of_call):
+            jobs.add(functools.partial(result.solve, index, part))
+    jobs.run(min(num_threads, sum(map(len, parts))))
+    return [result.joined() for result in results]
+
+
+class Parts:
+    """The result of a call whose shares are solved in several threads."""
+
+    def __init__(self, num_shares: int) -> None:
+        self._found: dict[int, tuple[Tensor, ...]] = {}
+        self._num_shares = num_shares
+
+    def solve(self, index: int, share: Call) -> None:
+        """Solves one share."""
+        self._found[index] = solve(share)
+
+    def joined(self) -> tuple[Tensor, ...]:
+        """The result of the call."""
+        if self._num_shares == 1:
+            return self._found[0]
+        in_order = [self._found[index] for index in range(self._num_shares)]
+        return tuple(torch.cat(outputs) for outputs in zip(*in_order, strict=True))
 
 
 def shares(call: Call, num_threads: int) -> list[Call]:
@@ -57,56 +78,8 @@ def shares(call: Call, num_threads: int) -> list[Call]:
     return [(function, share) for share in zip(*(stack.chunk(num_shares) for stack in stacks), strict=True)]
 
 
-def joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """The result of a call, of those of its shares."""
-    return parts[0] if len(parts) == 1 else tuple(torch.cat(outputs) for outputs in zip(*parts, strict=True))
-
-
 def solve(call: Call) -> tuple[Tensor, ...]:
     """The result of a call, in this thread."""
     function, stacks = call
     with torch.no_grad():
         return function(*stacks)
-
-
-def single_threads(num_threads: int) -> ThreadPoolExecutor:
-    """Threads that compute with one thread each and without gradients, all of them started; kept, because each costs a
-    setting that must be put back."""
-    process_id = os.getpid()
-    # Two threads that ask for the first time at once would each start a pool, one of which nobody would use.
-    with _starting.setdefault(process_id, threading.Lock()):
-        return _threads(process_id, num_threads)
-
-
-_starting: dict[int, threading.Lock] = {}
-"""By process, held while a pool starts: a forked child inherits the parent's lock, but no thread to release it."""
-
-
-@cache
-def _threads(process_id: int, num_threads: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """The process is part of the key: a forked child inherits the pool but none of its threads."""
-    pool = ThreadPoolExecutor(
-        num_threads, "shampoo-matrices", initializer=_compute_with_one_thread, initargs=(threading.Lock(),)
-    )
-    # All start here: one that started beside later work would change, for a moment, what others' threads begin with.
-    all_started = threading.Barrier(num_threads)
-    try:
-        started = [pool.submit(all_started.wait) for _ in range(num_threads)]
-    except RuntimeError:  # there is no room for so many
-        all_started.abort()
-        raise
-    wait(started)
-    return pool
-
-
-def _compute_with_one_thread(one_at_a_time: threading.Lock) -> None:
-    torch.set_grad_enabled(False)  # each thread has its own gradient mode, on when it starts
-    # PyTorch, OpenMP and MKL keep the number of threads per calling thread, but torch.set_num_threads also makes it
-    # what threads that start later begin with. The default is known to a thread that has just started, as this one
-    # has, and can be put back without a change to this one only from another.
-    with one_at_a_time:
-        default = torch.get_num_threads()
-        torch.set_num_threads(1)
-        put_back = threading.Thread(target=torch.set_num_threads, args=(default,))
-        put_back.start()
-        put_back.join()

@@ -13,15 +13,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.linalg.per_matrix import Call, joined, per_matrix_together, shares, single_threads, solve
+from shampoo.linalg.per_matrix import Call, Parts, per_matrix_together, shares
+from shampoo.linalg.single_threads import Jobs
 from shampoo.state.block_state import Due
 from shampoo.state.buckets import Bucket, Chunk, block_operations
 from shampoo.state.timing import StepScalars, step_scalars
@@ -34,15 +34,20 @@ chunk."""
 MAX_THREADS = 8
 """Each thread has scratch memory of its own, and more threads need more and smaller chunks than there are; by
 judgement."""
-MIN_OPERATIONS = 500_000_000
-"""Of a step that is shared out, some 10 ms: with chunks of which an operation takes less than about 1 ms, threads wait
-for the interpreter."""
+MIN_OPERATIONS = 1_200_000_000
+"""Of a step that is shared out, its refreshes included; below, operations that have all threads are done earlier, for
+threads of ours wait for the interpreter between operations of less than about 1 ms, and begin and end at different
+times. (With two threads on two cores of 105 gigaflops an MLP of 669,706 parameters has 640 million in an ordinary step,
+which took 0.85 of the time in operations; 0.94 in the mean over a period of 50, in which every second step refreshes a
+factor; and 1.06 over one of 10, in which each refreshes three.)"""
+REFRESH_CUBES = 20
+"""Of the operations of products that take as long as the refresh of a d×d factor, in d³: `eigh` took 18 of them with
+d = 256 and 11 with d = 1024, and the root is a product."""
 MAX_IMBALANCE = 1.2
 """The work of the busiest thread over the mean: above it, operations that have all threads are done earlier. (With two
 threads a step of them took 0.7 of a single thread's time on an MLP, and chunks of its own take a thread a half of it,
 times the imbalance.)"""
 
-T = TypeVar("T")
 Update = Callable[["ChunkStep"], None]
 """Brings the statistics of a chunk up to date."""
 Step = Callable[["ChunkStep", Solved | None], None]
@@ -65,6 +70,12 @@ class ChunkStep:
         """See `block_operations`."""
         sizes = (side.size for side in self.chunk.state.sides if side.kind == "full")
         return (self.chunk.stop - self.chunk.start) * block_operations(self.bucket.block, sizes)
+
+    @property
+    def refresh_operations(self) -> list[int]:
+        """For each matrix that is due, the operations of products that take as long as its refresh."""
+        sides = ((self.chunk.state.sides[mode], stop - start) for mode, start, stop in self.due)
+        return [REFRESH_CUBES * side.size**3 for side, num in sides if side.kind == "full" for _ in range(num)]
 
 
 def chunk_steps(buckets: Iterable[Bucket], steps: Mapping[Tensor, int], h: Hyperparameters) -> list[ChunkStep]:
@@ -108,61 +119,53 @@ def _keeps_busy(work: Sequence[ChunkStep], num_threads: int) -> bool:
     """True if there is enough to do for so many threads, in chunks that they can share out evenly."""
     if not 1 < num_threads <= MAX_THREADS or any(item.bucket.like.device.type != "cpu" for item in work):
         return False
-    operations = sorted((item.operations for item in work), reverse=True)
+    operations = sorted((job for item in work for job in (item.operations, *item.refresh_operations)), reverse=True)
     total = sum(operations)
     if total < MIN_OPERATIONS:
         return False
     loads = [0] * num_threads
-    for chunk in operations:  # the order in which they are begun, each by the first thread that is free
-        heapq.heapreplace(loads, loads[0] + chunk)
+    for job in operations:  # the order in which they are begun, each by the first thread that is free
+        heapq.heapreplace(loads, loads[0] + job)
     return max(loads) <= MAX_IMBALANCE * total / num_threads
+
+
+_SOLVE, _UPDATE, _STEP, _STEP_SOLVED, _LAST = range(5)
+"""The order in which jobs begin: first what others wait for."""
 
 
 def _step_in_threads(
     work: Sequence[ChunkStep], h: Hyperparameters, update: Update, step: Step, num_threads: int
 ) -> None:
-    threads = single_threads(num_threads)
-    started: list[Future[Any]] = []
-
-    def start(function: Callable[..., T], *arguments: object) -> Future[T]:
-        future = threads.submit(function, *arguments)
-        started.append(future)
-        return future
-
+    jobs = Jobs()
     ahead = _solved_ahead(work, h)
-    is_ahead = {id(item) for item in ahead}
+
+    def update_and_solve(item: ChunkStep) -> None:
+        update(item)
+        calls = {mode: shares(call, num_threads) for mode, call in _calls(item, h).items()}
+        results = {mode: Parts(len(of_side)) for mode, of_side in calls.items()}
+        solving = [
+            partial(results[mode].solve, index, share)
+            for mode, of_side in calls.items()
+            for index, share in enumerate(of_side)
+        ]
+
+        def step_solved() -> None:
+            step(item, {mode: result.joined() for mode, result in results.items()})
+
+        jobs.add_in_turn(solving, step_solved, ranks=(_SOLVE, _STEP_SOLVED))
+
     # What takes longest first, so that the threads end together.
+    for item in sorted(ahead, key=lambda item: -item.operations):
+        jobs.add(partial(update_and_solve, item), rank=_UPDATE)
+    is_ahead = {id(item) for item in ahead}
     others = sorted(
         (item for item in work if id(item) not in is_ahead), key=lambda item: (not item.due, -item.operations)
     )
-    try:
-        updates = [start(update, item) for item in ahead]
-        num_meanwhile = max(0, num_threads - len(updates)) if updates else 0
-        # The smallest are left to the end, after the chunks that wait for their refresh.
-        num_left = min(num_threads, len(others) - num_meanwhile) if updates else 0
-        middle = len(others) - num_left
-        for item in others[:num_meanwhile]:
-            start(step, item, None)
-        for updated in updates:
-            updated.result()
-        solving = [
-            (item, {mode: [start(solve, part) for part in shares(call, num_threads)] for mode, call in calls.items()})
-            for item, calls in ((item, _calls(item, h)) for item in ahead)
-        ]
-        for item in others[num_meanwhile:middle]:
-            start(step, item, None)
-        for item, results in solving:
-            start(_step_solved, step, item, {mode: [part.result() for part in results[mode]] for mode in results})
-        for item in others[middle:]:
-            start(step, item, None)
-    finally:
-        wait(started)
-    for future in started:
-        future.result()
-
-
-def _step_solved(step: Step, item: ChunkStep, parts: Mapping[int, Sequence[tuple[Tensor, ...]]]) -> None:
-    step(item, {mode: joined(of_side) for mode, of_side in parts.items()})
+    # The smallest are left to the end, after the chunks that wait for their refresh.
+    middle = len(others) - num_threads if ahead else len(others)
+    for index, item in enumerate(others):
+        jobs.add(partial(step, item, None), rank=_STEP if index < middle else _LAST)
+    jobs.run(num_threads)
 
 
 def _solved_ahead(work: Sequence[ChunkStep], h: Hyperparameters) -> list[ChunkStep]:

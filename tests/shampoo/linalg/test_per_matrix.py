@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.linalg.per_matrix import per_matrix, single_threads
+from shampoo.linalg.per_matrix import per_matrix
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -57,46 +57,21 @@ def test_a_shared_stack_gives_what_the_whole_one_gives(K: int, n: int) -> None:
 
 @pytest.mark.usefixtures("three_threads")
 def test_each_share_has_one_thread_and_no_gradients_while_all_others_keep_theirs() -> None:
-    seen: list[tuple[int, bool, int]] = []
+    seen: list[tuple[int, bool]] = []
     outside: list[int] = []
     lock = threading.Lock()
 
     def observe(A: Tensor) -> tuple[Tensor]:
         with lock:
-            seen.append((torch.get_num_threads(), torch.is_grad_enabled(), threading.get_ident()))
+            seen.append((torch.get_num_threads(), torch.is_grad_enabled()))
             outside.append(_num_threads_of_a_new_thread())
         return (A,)
 
     per_matrix(observe, torch.zeros(6, 300, 300))
-    assert [(num, grad) for num, grad, _ in seen] == [(1, False)] * 6
-    assert threading.get_ident() not in {thread for _, _, thread in seen}
+    assert seen == [(1, False)] * 6
     assert set(outside) == {3}
     assert torch.get_num_threads() == 3
     assert _num_threads_of_a_new_thread() == 3
-
-
-def test_all_threads_have_started_before_any_computes() -> None:
-    # One that starts later sets the number that new threads of the process begin with, and puts it back.
-    before = threading.active_count()
-    single_threads(11)
-    assert threading.active_count() == before + 11
-
-
-def test_threads_that_first_ask_at_once_get_the_same_pool() -> None:
-    num_callers = 8
-    together = threading.Barrier(num_callers)
-
-    def ask() -> ThreadPoolExecutor:
-        together.wait()
-        return single_threads(13)
-
-    before = threading.active_count()
-    with ThreadPoolExecutor(num_callers) as callers:
-        asked = [callers.submit(ask) for _ in range(num_callers)]
-        pools = {id(one.result()) for one in asked}
-
-    assert len(pools) == 1
-    assert threading.active_count() == before + 13
 
 
 def test_with_one_thread_the_calling_one_does_it() -> None:

@@ -4,8 +4,7 @@ takes."""
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from shampoo.linalg.per_matrix import Call, per_matrix_together
 from shampoo.state import buckets
 from shampoo.step import chunk_schedule, group_step
 from shampoo.step.block_step import Scratch, block_direction
+from shampoo.step.chunk_schedule import ChunkStep, Step, Update
 from tests.support.shampoo.members import REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
@@ -32,28 +32,29 @@ def two_threads() -> Iterator[None]:
 
 
 @pytest.fixture
-def stepping(monkeypatch: pytest.MonkeyPatch) -> set[int]:
-    """The threads that have stepped a chunk."""
-    seen: set[int] = set()
+def in_threads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """For each step that was shared out the number of its threads."""
+    seen: list[int] = []
 
-    def noted(*arguments: Any, **named: Any) -> Tensor:
-        seen.add(threading.get_ident())
-        return block_direction(*arguments, **named)
+    def noted(work: Sequence[ChunkStep], h: Hyperparameters, update: Update, step: Step, num_threads: int) -> None:
+        seen.append(num_threads)
+        step_in_threads(work, h, update, step, num_threads)
 
-    monkeypatch.setattr(group_step, "block_direction", noted)
+    step_in_threads = chunk_schedule._step_in_threads
+    monkeypatch.setattr(chunk_schedule, "_step_in_threads", noted)
     return seen
 
 
 @pytest.fixture
-def shared_out(stepping: set[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[set[int]]:
-    """Three threads, small chunks, and all of them shared out; the threads that stepped one."""
+def shared_out(in_threads: list[int], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """Three threads, small chunks, and all of them shared out; what `in_threads` is."""
     monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 0)
     monkeypatch.setattr(chunk_schedule, "MAX_IMBALANCE", math.inf)
     monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 512})
     monkeypatch.setattr(buckets, "_MIN_CHUNK_BLOCKS", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    yield stepping
+    yield in_threads
     torch.set_num_threads(before)
 
 
@@ -135,19 +136,19 @@ def test_a_step_that_refreshes_much_is_not_held_in_memory_at_once(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REPRESENTATIVES)
-def test_in_threads_weights_and_state_are_those_of_one_thread(name: str, shared_out: set[int]) -> None:
-    in_threads = _trained(name)
-    assert threading.get_ident() not in shared_out
+def test_in_threads_weights_and_state_are_those_of_one_thread(name: str, shared_out: list[int]) -> None:
+    shared = _trained(name)
+    assert shared_out == [3] * 9
     shared_out.clear()
     torch.set_num_threads(1)
     expected = _trained(name)
-    assert shared_out == {threading.get_ident()}
-    for found, alone in zip((*in_threads[0], *in_threads[1]), (*expected[0], *expected[1]), strict=True):
+    assert shared_out == []
+    for found, alone in zip((*shared[0], *shared[1]), (*expected[0], *expected[1]), strict=True):
         assert torch.equal(found, alone)
 
 
 def test_what_fails_in_a_thread_is_raised_when_all_have_ended(
-    shared_out: set[int], monkeypatch: pytest.MonkeyPatch
+    shared_out: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[tuple[int, ...]] = []
     ended: list[tuple[int, ...]] = []
@@ -164,17 +165,16 @@ def test_what_fails_in_a_thread_is_raised_when_all_have_ended(
     params = parameters(SHAPES, torch.float32)
     optimizer = Shampoo(params, max_preconditioner_dim=24)
     train(optimizer, params, range(1))
-    assert threading.get_ident() not in shared_out
+    assert shared_out == [3]
     monkeypatch.setattr(group_step, "block_direction", failing)
     with pytest.raises(ArithmeticError, match="of the second parameter"):
         train(optimizer, params, range(1, 2))
-    assert len(ended) == len(SHAPES) - 1
     assert begun.count((16, 24)) == 1
     assert len(begun) == len(ended) + 1
 
 
 @pytest.mark.parametrize(
-    ("num_blocks", "enough_blocks", "num_threads", "in_threads"),
+    ("num_blocks", "enough_blocks", "num_threads", "is_shared"),
     [
         (16, 16, 2, True),
         (20, 1, 2, True),
@@ -200,22 +200,37 @@ def test_chunks_are_shared_out_where_all_threads_are_kept_busy(
     num_blocks: int,
     enough_blocks: int,
     num_threads: int,
-    stepping: set[int],
+    in_threads: list[int],
     monkeypatch: pytest.MonkeyPatch,
     *,
-    in_threads: bool,
+    is_shared: bool,
 ) -> None:
     monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", enough_blocks * 16 * 16 * (1 + 2 * 32))
     monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 1})
     params = parameters([(16, 16 * num_blocks)], torch.float32)
-    optimizer = Shampoo(params, max_preconditioner_dim=16)
+    optimizer = Shampoo(params, max_preconditioner_dim=16, start_preconditioning_step=2)
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(num_threads)
         train(optimizer, params, range(1))
     finally:
         torch.set_num_threads(before)
-    assert (threading.get_ident() not in stepping) == in_threads
+    assert in_threads == [num_threads] * is_shared
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_what_a_step_refreshes_is_work_for_threads_too(in_threads: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chunk_schedule, "MIN_OPERATIONS", 1 + 16 * 16 * 16 * (1 + 2 * 32))
+    monkeypatch.setattr(buckets, "CHUNK_BYTES", {"cpu": 1})
+    params = parameters([(16, 16 * 16)], torch.float32)
+    optimizer = Shampoo(params, max_preconditioner_dim=16, precondition_frequency=4, stagger_refresh=False)
+    shared: list[bool] = []
+    for step in range(9):
+        in_threads.clear()
+        train(optimizer, params, range(step, step + 1))
+        shared.append(bool(in_threads))
+
+    assert [step for step, is_shared in enumerate(shared, start=1) if is_shared] == [1, 5, 9]
 
 
 @pytest.mark.parametrize(
