@@ -28,6 +28,7 @@ from service.checkpoint_files import weights_of
 from service.clock import utc_now
 from service.errors import LeaseLost
 from service.monitoring.logs import set_up_job_log
+from service.scheduler.before_training import check_data, make_feasibility
 from service.scheduler.checkpoint_storage import checkpoints_of, remove
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
@@ -42,7 +43,6 @@ from service.scheduler.output.files import OutputPlaces, local_parent
 from service.scheduler.output.keeper import OutputKeeper
 from service.scheduler.output.on_cluster import ClusterOutput
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
-from service.scheduler.predictions import check_data, make_feasibility
 from service.scheduler.room import Room
 from service.scheduler.stored_job import (
     Stored,

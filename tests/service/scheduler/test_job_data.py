@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.errors import InvalidInput
-from service.scheduler.predictions import check_data
+from service.scheduler.before_training import check_data
 from service.scheduler.stored_job import plan_of
 from service.scheduler.tune.run_end import JobImpossible
 from service.settings import Settings

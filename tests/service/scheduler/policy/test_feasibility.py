@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from service.domain import FailureReason, JobState, Phase, TrialState
+from service.scheduler.before_training import make_feasibility, remember_failures
 from service.scheduler.policy.feasibility import Feasibility, MemoryLimit
-from service.scheduler.predictions import make_feasibility, remember_failures
 from service.scheduler.stored_job import Stored
 from service.specification.planning import JobPlan, plan_job
 from service.store.repositories import JobRepository, TrialRepository
