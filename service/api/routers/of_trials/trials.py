@@ -39,7 +39,7 @@ from service.store.repositories import (
     TrialRepository,
 )
 from service.use_cases import steer
-from service.use_cases.trials import notes
+from service.use_cases.keeping import notes
 from service.use_cases.trials.rank_output import last_lines
 from service.use_cases.trials.trial_pasting import config_to_paste
 
