@@ -77,12 +77,21 @@ def test_the_paths_it_names_exist(paper: str) -> None:
     assert [name for name in sorted(named) if not (ROOT / name).exists()] == []
 
 
-def test_the_walks_of_a_value_and_a_measurement_name_modules() -> None:
-    lines = re.findall(r"^ [^`\n]{22} ((?:\w+/)+\w+) ", text(f"service/{README}"), re.MULTILINE)
-    assert len(lines) > 12
-    at = [(line, ROOT / folder / line) for line in lines for folder in ("", "service")]
-    named = {line for line, path in at if path.is_dir() or path.with_suffix(".py").is_file()}
-    assert [line for line in lines if line not in named] == []
+def test_the_walks_of_a_value_and_a_measurement_name_what_stands_there() -> None:
+    hops = re.findall(r"^ ([^`\n]{22}) ((?:\w+/)+\w+) +(.*)", text(f"service/{README}"), re.MULTILINE)
+    assert len(hops) > 12
+    for passed, place, told in hops:
+        source = _source(place)
+        assert source, place
+        names = [*re.findall(r"\b[A-Z][a-z]\w+", passed), *re.findall(r"`(?:\w+\.)?(\w+_\w+|(?<=\.)\w+)`", told)]
+        assert [name for name in names if not re.search(rf"\b{name}\b", source)] == [], place
+
+
+def _source(place: str) -> str:
+    """The text of a module, or of all modules of a folder, of the project or of the service; empty: there is none."""
+    at = [ROOT / place, ROOT / "service" / place]
+    found = [path for folder in at for path in (folder.with_suffix(".py"), *sorted(folder.glob("*.py")))]
+    return "".join(path.read_text(encoding="utf-8") for path in found if path.is_file())
 
 
 @pytest.mark.parametrize("paper", PAPERS)
