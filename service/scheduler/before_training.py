@@ -1,4 +1,4 @@
-"""Predictions about a job's data and the memory of its trials, made before training in a process of their own."""
+"""The checks before a job trains: its data, and the memory that its trials need, as processes of their own tell it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,4 @@
-"""Ray Tune's side of a run: searcher, pruner, recorder, trainable, and their parts. Never a decision: policy does."""
+"""Ray Tune's side of a run: searcher, pruner, recorder and trainable; how trials are ordered, and how each one ends.
+
+Never a decision of the search: that is the policy's.
+"""
