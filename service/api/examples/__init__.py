@@ -10,9 +10,6 @@ from service.api.examples.catalogue import (
     SEARCH_SPACE,
     WORKLOAD,
 )
-from service.api.examples.checkpoints import CHECKPOINT
-from service.api.examples.code import CODE, CODE_ITEM
-from service.api.examples.exports import EXPORTS
 from service.api.examples.external import (
     DECISION,
     END_CREATE,
@@ -21,8 +18,8 @@ from service.api.examples.external import (
     SUGGESTION,
     SUGGESTION_CREATE,
 )
-from service.api.examples.health import JOB_HEALTH
-from service.api.examples.insights import INSIGHTS
+from service.api.examples.files import CHECKPOINT, CODE, CODE_ITEM, EXPORTS, OUTPUT, OUTPUT_STREAM
+from service.api.examples.insights import INSIGHTS, JOB_HEALTH
 from service.api.examples.jobs import (
     EVENT,
     EVENT_STREAM,
@@ -42,7 +39,6 @@ from service.api.examples.jobs import (
     TRIAL_CONFIG_TO_PASTE,
     TRIAL_CREATE,
 )
-from service.api.examples.output import OUTPUT, OUTPUT_STREAM
 from service.api.examples.recommendations import (
     RECOMMENDATION,
 )

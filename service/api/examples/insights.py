@@ -1,4 +1,4 @@
-"""An example of what the trials of a job tell."""
+"""Examples of what the trials of a job tell: its insights, and the health of its search."""
 
 from __future__ import annotations
 
@@ -78,4 +78,15 @@ INSIGHTS: dict[str, Any] = {
         }
     ],
     "computed_at": "2026-03-01T12:09:41Z",
+}
+
+JOB_HEALTH: dict[str, Any] = {
+    "items": [
+        {
+            "kind": "many_diverged",
+            "severity": "hint",
+            "sentence": "9 of the search's 30 trials diverged: their loss was not finite.",
+            "advice": "Budget goes into configs that cannot work: lower the upper bound of the learning rate.",
+        }
+    ]
 }
