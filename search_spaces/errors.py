@@ -1,4 +1,4 @@
-"""The error of this package, alone or several at once, and how it prints values that came from anywhere."""
+"""The error of this package, alone or several at once: how it is raised, and how it prints values from anywhere."""
 
 from __future__ import annotations
 

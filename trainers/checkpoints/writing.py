@@ -36,7 +36,7 @@ class WriteFailure:
 
     @classmethod
     def of(cls, action: Callable[[], object]) -> WriteFailure | None:
-        """Calls the action; whatever it raises, the other ranks wait to hear of it."""
+        """Calls the action; None: it did not fail. What it raises is kept: other ranks wait to hear of it."""
         try:
             action()
         except ValueError as error:
