@@ -18,8 +18,8 @@ from fastapi.dependencies.models import Dependant
 from search_spaces.nearest import did_you_mean
 from service.access.audit import record_deed
 from service.access.caller import Caller
+from service.api.authentication import Doors
 from service.api.capacity import Probe, Turns
-from service.api.doors import Doors
 from service.api.paging import LARGEST_INT
 from service.clock import Clock
 from service.errors import InvalidInput, JobNotFound

@@ -22,9 +22,9 @@ from starlette.types import Receive, Scope, Send
 
 from service.access.caller import Caller
 from service.api import examples, media_types, problems
+from service.api.authentication import Doors
 from service.api.capacity import Turns
 from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession, holder_of_address
-from service.api.doors import Doors
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, LARGEST_BIGINT, PageSize
 from service.api.recent_events import RecentEvents

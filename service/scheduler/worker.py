@@ -28,6 +28,7 @@ from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_dir
 from service.scheduler.checkpoint_storage import CheckpointsUnusable, checkpoint_bytes, checkpoints_of, try_out
 from service.scheduler.cluster import process_tree, worker_template
 from service.scheduler.cluster.run_environment import run_environment
+from service.scheduler.disk_space import Room
 from service.scheduler.external import beside as external_runs
 from service.scheduler.external.beside import ExternalRuns
 from service.scheduler.kept_weights import keep_winners, keep_winners_of_all
@@ -35,7 +36,6 @@ from service.scheduler.launcher import Launcher
 from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
 from service.scheduler.removal import keep_removing, remove_what_jobs_left
 from service.scheduler.retention import keep_thinning
-from service.scheduler.room import Room
 from service.scheduler.run_process import describe_crash, held_pipe, make_directory, start_run, supervise
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings

@@ -23,9 +23,9 @@ from starlette.staticfiles import StaticFiles
 from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.answers import Answers
+from service.api.authentication import Doors
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
-from service.api.doors import Doors
 from service.api.preparation import Preparations
 from service.api.routers import access, catalogue, code, health, metrics, recommendations, webhooks
 from service.api.routers.of_jobs import export, insights, jobs, kept_jobs, plots, weights

@@ -1,8 +1,8 @@
 """The one place where a request is let in or not: who asks, whether it may, and not too often.
 
 It stands before every route, file and page, so that no route can forget it: 401 without a valid token, 403 without the
-scope that `service.access.policy` asks for, 429 for whoever asks too often. That a job is in the project of whoever
-asks is checked in `service.api.dependencies`, once its id is known.
+scope that `service.access.required_scopes` asks for, 429 for whoever asks too often. That a job is in the project of
+whoever asks is checked in `service.api.dependencies`, once its id is known.
 
 **Forged requests.** A browser sends the cookie of a session with whatever a page has it send here. `OriginCheck`, which
 stands before, refuses changes that another origin's page asks for, as `Origin` and `Sec-Fetch-Site` tell; it lets
@@ -23,12 +23,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.access.caller import Caller
-from service.access.policy import OPEN_BELOW, READING, needed_scope
+from service.access.required_scopes import OPEN_BELOW, READING, needed_scope
 from service.access.sessions import cookie_name
 from service.access.tokens import read_token_text
 from service.api import problems
+from service.api.authentication import Doors
 from service.api.dependencies import holder_of_address
-from service.api.doors import Doors
 from service.api.problems import problem_response
 from service.clock import Clock
 from service.dashboard.error_pages import wants_page

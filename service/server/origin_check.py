@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.access.policy import READING
+from service.access.required_scopes import READING
 from service.api.problems import problem_response
 from service.api.request_body import small
 from service.api.schemas.common import FieldError

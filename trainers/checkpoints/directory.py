@@ -18,7 +18,7 @@ from pathlib import Path
 
 from trainers.checkpoints.tensor_file import write_file
 from trainers.checkpoints.trial_files import MANIFEST, CheckpointFiles, Chunks, chunks_of
-from trainers.storage.room import when_there_is_room
+from trainers.storage.full_disks import when_there_is_room
 
 _COMPLETE = re.compile(r"step-(\d{8,})")
 _PARTIAL_PREFIX = ".partial-"

@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from trainers.storage.room import when_there_is_room
+from trainers.storage.full_disks import when_there_is_room
 
 DTYPE_NAMES = {
     torch.float64: "F64",

@@ -20,7 +20,7 @@ from trainers.checkpoints.tensor_file import file_content
 from trainers.checkpoints.trial_files import TrialFiles
 from trainers.config import Measurement, TrialConfig
 from trainers.storage import Place, StoreFailed
-from trainers.storage.room import lacks_room
+from trainers.storage.full_disks import lacks_room
 
 logger = logging.getLogger(__name__)
 

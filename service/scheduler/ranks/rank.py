@@ -246,7 +246,7 @@ def describe_failure(error: BaseException) -> RankFailure:
     from trainers.memory.peak import peak_bytes
     from trainers.ranks.lost_ranks import is_of_a_lost_rank
     from trainers.storage import StoreFailed
-    from trainers.storage.room import lacks_room
+    from trainers.storage.full_disks import lacks_room
 
     trace = "".join(traceback.format_exception(error)).encode(errors="backslashreplace").decode()
     text = text_of(error)

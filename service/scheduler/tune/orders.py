@@ -21,7 +21,7 @@ from service.use_cases import run
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.storage import text_of
-from trainers.storage.room import lacks_room
+from trainers.storage.full_disks import lacks_room
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ def test_made_up_tokens_are_looked_up_no_more_often_than_the_rate(
         looked_up.append(prefix)
         return look_up(session, prefix)
 
-    monkeypatch.setattr("service.api.doors.look_up", counted)
+    monkeypatch.setattr("service.api.authentication.look_up", counted)
     token = give_token(sqlite_database, "ada", Scope.READ)
     # Four at once, and then one a second.
     behind_proxy = asking(sqlite_database, requests_per_second=1.0, allowed_hosts="tuner.example.org")

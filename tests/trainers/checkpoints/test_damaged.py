@@ -29,7 +29,7 @@ from tests.support.trainers.checkpoint_states import (
 )
 from tests.support.waiting import started
 from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten
-from trainers.storage import room
+from trainers.storage import full_disks
 
 TENSORS = "rank-00000.safetensors"
 
@@ -268,7 +268,7 @@ def test_a_disk_that_is_full_at_any_flush_leaves_the_previous_one(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", full)
-        patched.setattr(room, "FULL_DISK_SECONDS", 0.0)
+        patched.setattr(full_disks, "FULL_DISK_SECONDS", 0.0)
         with pytest.raises(CheckpointNotStored, match=r"checkpoint of step 20 in .*No space left on device"):
             save(to, 20)
     # The tensors, the manifest and their directory are flushed before the new name is given, the name after it.
@@ -298,11 +298,11 @@ def test_a_disk_that_is_full_for_a_moment_delays_a_checkpoint_which_holds_no_roo
         return True
 
     monkeypatch.setattr(os, "fsync", full)
-    room.logger.addFilter(note)
+    full_disks.logger.addFilter(note)
     try:
         save(to, 20)
     finally:
-        room.logger.removeFilter(note)
+        full_disks.logger.removeFilter(note)
     assert newest_step(tmp_path) == 20
     assert waits == [[], []]
 

@@ -18,7 +18,7 @@ from service.store.session import Database
 from tests.support.service.searching.tune_calls import SPECIFICATION, Tune, measured
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
-from trainers.storage import room
+from trainers.storage import full_disks
 
 POPULATION = JobSpecification.model_validate(
     {
@@ -81,7 +81,7 @@ def test_a_fork_that_finds_no_room_for_its_checkpoint_is_not_begun_and_ends_the_
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    monkeypatch.setattr(room, "FULL_DISK_SECONDS", 0.0)
+    monkeypatch.setattr(full_disks, "FULL_DISK_SECONDS", 0.0)
     tune.signals.has_room = False
     with pytest.raises(RunEnded) as ended:
         tune.begin()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from service.scheduler.room import Room
+from service.scheduler.disk_space import Room
 from service.settings import Settings
 
 Usage = namedtuple("Usage", "total used free")
