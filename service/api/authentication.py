@@ -42,7 +42,7 @@ class _Seen:
     at: datetime
 
 
-class Doors:
+class Authentication:
     """Says who asks, and whether a job is in its project. Lives in one event loop."""
 
     def __init__(self, database: Database, turns: Turns, settings: Settings) -> None:

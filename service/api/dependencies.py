@@ -18,7 +18,7 @@ from fastapi.dependencies.models import Dependant
 from search_spaces.nearest import did_you_mean
 from service.access.audit import record_deed
 from service.access.caller import Caller
-from service.api.authentication import Doors
+from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
 from service.api.paging import LARGEST_INT
 from service.clock import Clock
@@ -83,15 +83,15 @@ Now = Annotated[datetime, Depends(_now)]
 """The time of the request, aware UTC."""
 
 
-async def _doors(request: Request) -> Doors:
-    return cast("Doors", request.app.state.doors)
+async def _authentication(request: Request) -> Authentication:
+    return cast("Authentication", request.app.state.authentication)
 
 
 async def _caller(request: Request) -> Caller:
     return cast("Caller", request.state.caller)
 
 
-DoorsDependency = Annotated[Doors, Depends(_doors)]
+AuthenticationDependency = Annotated[Authentication, Depends(_authentication)]
 CallerDependency = Annotated[Caller, Depends(_caller)]
 """The caller, as the guard found out."""
 
@@ -186,7 +186,8 @@ async def check_address(request: Request) -> None:
             if "\0" in name + value:
                 raise InvalidInput(name, "must not contain the NUL character")
     job_id = request.path_params.get("job_id")
-    if job_id is not None and not await cast("Doors", request.app.state.doors).sees(request.state.caller, job_id):
+    authentication = cast("Authentication", request.app.state.authentication)
+    if job_id is not None and not await authentication.sees(request.state.caller, job_id):
         raise JobNotFound(job_id)
 
 

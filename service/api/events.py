@@ -22,9 +22,9 @@ from starlette.types import Receive, Scope, Send
 
 from service.access.caller import Caller
 from service.api import examples, media_types, problems
-from service.api.authentication import Doors
+from service.api.authentication import Authentication
 from service.api.capacity import Turns
-from service.api.dependencies import CallerDependency, DoorsDependency, JobId, ReadSession, holder_of_address
+from service.api.dependencies import AuthenticationDependency, CallerDependency, JobId, ReadSession, holder_of_address
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, LARGEST_BIGINT, PageSize
 from service.api.recent_events import RecentEvents
@@ -260,7 +260,7 @@ class StreamReader:
     """The reader of a stream, for as long as the token holds."""
 
     feed: EventFeed
-    doors: Doors
+    authentication: Authentication
     caller: Caller
     clock: Clock
 
@@ -269,11 +269,11 @@ class StreamReader:
         return self.caller.sees
 
     async def is_let_in(self) -> bool:
-        return await self.doors.holds(self.caller, self.clock())
+        return await self.authentication.holds(self.caller, self.clock())
 
 
-async def _reader(request: Request, doors: DoorsDependency, caller: CallerDependency) -> StreamReader:
-    return StreamReader(request.app.state.feed, doors, caller, request.app.state.clock)
+async def _reader(request: Request, authentication: AuthenticationDependency, caller: CallerDependency) -> StreamReader:
+    return StreamReader(request.app.state.feed, authentication, caller, request.app.state.clock)
 
 
 Reader = Annotated[StreamReader, Depends(_reader)]

@@ -16,7 +16,7 @@ from service.access.audit import record_deed
 from service.access.caller import Caller, Scope
 from service.access.sessions import LIFETIME, SIGNING_KEY, cookie_name, signed
 from service.access.tokens import end_sessions, read_token_text
-from service.api.dependencies import DatabaseDependency, DoorsDependency, Now, TurnsDependency, address_of
+from service.api.dependencies import AuthenticationDependency, DatabaseDependency, Now, TurnsDependency, address_of
 from service.dashboard.rendering import page
 from service.store.repositories import SigningKeyRepository
 
@@ -34,12 +34,12 @@ _OWN_PATH = re.compile(r"/(?![/\\])[\x21-\x7e]{0,1999}", re.ASCII)
 @router.get("/login")
 async def log_in_page(
     request: Request,
-    doors: DoorsDependency,
+    authentication: AuthenticationDependency,
     now: Now,
     next: NextPage = HOME,  # noqa: A002
 ) -> Response:
     """The form."""
-    if await doors.anybody(now) is not None:
+    if await authentication.anybody(now) is not None:
         return RedirectResponse(_own(next), HTTPStatus.SEE_OTHER)  # nobody need say who asks
     return _form(request, next)
 
@@ -47,7 +47,7 @@ async def log_in_page(
 @router.post("/login")
 async def log_in(
     request: Request,
-    doors: DoorsDependency,
+    authentication: AuthenticationDependency,
     database: DatabaseDependency,
     turns: TurnsDependency,
     now: Now,
@@ -59,7 +59,7 @@ async def log_in(
     except ValueError:
         fields = {}
     text = read_token_text(fields.get("token", [""])[0].strip())
-    caller = None if text is None else await doors.by_token(text, now)
+    caller = None if text is None else await authentication.by_token(text, now)
     if text is None or caller is None:
         return _form(request, next, problem="This is no valid token: it is not known here, or has ended.")
     if not caller.may(Scope.READ):
@@ -93,11 +93,15 @@ async def session() -> None:
 
 @router.post("/logout")
 async def log_out(
-    request: Request, doors: DoorsDependency, database: DatabaseDependency, turns: TurnsDependency, now: Now
+    request: Request,
+    authentication: AuthenticationDependency,
+    database: DatabaseDependency,
+    turns: TurnsDependency,
+    now: Now,
 ) -> Response:
     """Ends the sessions of the token, on other machines, too, and has the browser forget this one."""
     cookie = request.cookies.get(_cookie_name(request))
-    caller = None if cookie is None else await doors.by_session(cookie, now)
+    caller = None if cookie is None else await authentication.by_session(cookie, now)
 
     def end(caller: Caller, prefix: str) -> None:
         with database.writing() as session:
@@ -107,7 +111,7 @@ async def log_out(
     if caller is not None and caller.token is not None:
         async with turns.one():
             await run_in_threadpool(end, caller, caller.token)
-        doors.forget(caller.token)
+        authentication.forget(caller.token)
     response = RedirectResponse("/login", HTTPStatus.SEE_OTHER, {"Cache-Control": "no-store"})
     response.delete_cookie(_cookie_name(request), httponly=True, samesite="lax")
     return response

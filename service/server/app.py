@@ -23,7 +23,7 @@ from starlette.staticfiles import StaticFiles
 from service.access.sessions import COOKIE
 from service.api import events, problems
 from service.api.answers import Answers
-from service.api.authentication import Doors
+from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.preparation import Preparations
@@ -133,7 +133,7 @@ def create_app(
     app.state.preparations = Preparations()
     app.state.downloads = checkpoints.RunningDownloads()
     app.state.uploads = code.Uploads()
-    app.state.doors = Doors(opened, turns, settings)
+    app.state.authentication = Authentication(opened, turns, settings)
     app.state.answers = Answers(opened, turns)
     app.state.feed = events.EventFeed(
         opened,
@@ -147,7 +147,7 @@ def create_app(
     # The length of compressed text tells of a secret that stands beside text of a listener's choice (BREACH): no body
     # holds one. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
-    app.add_middleware(Guard, doors=app.state.doors, clock=clock)
+    app.add_middleware(Guard, authentication=app.state.authentication, clock=clock)
     app.add_middleware(Head)
     app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)
     app.add_middleware(AnswerTimes, metrics=observed)

@@ -27,7 +27,7 @@ from service.access.required_scopes import OPEN_BELOW, READING, needed_scope
 from service.access.sessions import cookie_name
 from service.access.tokens import read_token_text
 from service.api import problems
-from service.api.authentication import Doors
+from service.api.authentication import Authentication
 from service.api.dependencies import holder_of_address
 from service.api.problems import problem_response
 from service.clock import Clock
@@ -46,9 +46,9 @@ BEARER = 'Bearer realm="shampoo-tuner"'
 class Guard:
     """ASGI middleware. Whoever is let in stands in `request.state.caller`."""
 
-    def __init__(self, app: ASGIApp, doors: Doors, clock: Clock) -> None:
+    def __init__(self, app: ASGIApp, authentication: Authentication, clock: Clock) -> None:
         self._app = app
-        self._doors = doors
+        self._authentication = authentication
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -69,16 +69,16 @@ class Guard:
             is_free = path in PROBES or path.startswith(OPEN_BELOW)
             return None if is_free or method in READING else self._too_often(request, None)
         now, address = self._clock(), holder_of_address(request) or UNKNOWN
-        caller = await self._doors.anybody(now)
+        caller = await self._authentication.anybody(now)
         if caller is None:
             given = request.headers.get("authorization")
             cookie = request.cookies.get(cookie_name(request.headers.get("host", "")))
             if given is not None:
                 scheme, _, text = given.partition(" ")
                 token = read_token_text(text.strip()) if scheme.lower() == "bearer" else None
-                caller = None if token is None else await self._doors.by_token(token, now, address=address)
+                caller = None if token is None else await self._authentication.by_token(token, now, address=address)
             elif cookie is not None:
-                caller = await self._doors.by_session(cookie, now)
+                caller = await self._authentication.by_session(cookie, now)
             if caller is None:
                 return self._too_often(request, None) or _unknown(request, given, cookie)
             if given is None and method not in READING and not any(name in request.headers for name in OF_BROWSERS):
@@ -91,7 +91,7 @@ class Guard:
         return None
 
     def _too_often(self, request: Request, caller: Caller | None) -> Response | None:
-        wait = self._doors.wait_seconds(caller, holder_of_address(request) or UNKNOWN)
+        wait = self._authentication.wait_seconds(caller, holder_of_address(request) or UNKNOWN)
         if not wait:
             return None
         seconds = math.ceil(wait)

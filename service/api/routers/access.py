@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Path, Query, Response
 from service.access import projects, tokens
 from service.api import problems
 from service.api.dependencies import (
+    AuthenticationDependency,
     CallerDependency,
     DeedDependency,
-    DoorsDependency,
     Now,
     ReadSession,
     WriteSession,
@@ -84,7 +84,7 @@ def create_token(
     session: WriteSession,
     caller: CallerDependency,
     deed: DeedDependency,
-    doors: DoorsDependency,
+    authentication: AuthenticationDependency,
     now: Now,
     response: Response,
 ) -> TokenCreated:
@@ -106,7 +106,7 @@ def create_token(
     made = TokenRepository(session).find(text.prefix)
     assert made is not None
     deed.target = f"{made.name} ({made.prefix})"
-    doors.look_again()
+    authentication.look_again()
     response.headers["Cache-Control"] = "no-store"
     return TokenCreated.made(made, text, now)
 

@@ -11,9 +11,9 @@ from fastapi.responses import HTMLResponse
 from search_spaces import presets
 from service.access.caller import Scope
 from service.api.dependencies import (
+    AuthenticationDependency,
     CallerDependency,
     DatabaseDependency,
-    DoorsDependency,
     SettingsDependency,
     TurnsDependency,
 )
@@ -45,7 +45,7 @@ async def new_job_page(
     request: Request,
     caller: CallerDependency,
     settings: SettingsDependency,
-    doors: DoorsDependency,
+    authentication: AuthenticationDependency,
     database: DatabaseDependency,
     turns: TurnsDependency,
     preparations: PreparationsDependency,
@@ -61,7 +61,7 @@ async def new_job_page(
 
     original: dict[str, Any] | None = None
     if clone is not None:
-        if not await doors.sees(caller, clone):
+        if not await authentication.sees(caller, clone):
             raise JobNotFound(clone)
         async with turns.one():
             original = await run_in_threadpool(read, clone)

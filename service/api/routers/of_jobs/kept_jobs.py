@@ -15,10 +15,10 @@ from service.access.permitted import refuse_user_code
 from service.api import examples, problems, submission
 from service.api.conditional import IF_JOB_UNCHANGED
 from service.api.dependencies import (
+    AuthenticationDependency,
     CallerDependency,
     DataAreHere,
     DatabaseDependency,
-    DoorsDependency,
     JobId,
     Now,
     SettingsDependency,
@@ -145,12 +145,12 @@ class _Many:
         request: Request,
         database: DatabaseDependency,
         turns: TurnsDependency,
-        doors: DoorsDependency,
+        authentication: AuthenticationDependency,
         caller: CallerDependency,
         settings: SettingsDependency,
         now: Now,
     ) -> None:
-        self._request, self._database, self._turns, self._doors = request, database, turns, doors
+        self._request, self._database, self._turns, self._authentication = request, database, turns, authentication
         self._caller, self._settings, self._now = caller, settings, now
 
     async def each(self, jobs: JobIds, do: Callable[..., Job], *, action: str, runs_it: bool = False) -> JobOutcomes:
@@ -164,7 +164,7 @@ class _Many:
         found = []
         for job_id in dict.fromkeys(jobs.job_ids):
             try:
-                if not await self._doors.sees(self._caller, job_id):
+                if not await self._authentication.sees(self._caller, job_id):
                     raise JobNotFound(job_id)
                 async with self._turns.one():
                     one = functools.partial(self._one, job_id, do, action=action, runs_it=runs_it)
