@@ -107,6 +107,14 @@ def test_its_links_lead_somewhere(paper: str) -> None:
 
 
 @pytest.mark.parametrize("paper", PAPERS)
+def test_a_list_of_contents_has_every_section(paper: str) -> None:
+    beginning, *sections = re.split(r"^## (.*)$", text(paper), flags=re.MULTILINE)
+    listed = re.findall(r"\[([^\]]+)\]\(#[^)]+\)", beginning)
+    if listed:
+        assert [title for title in sections[::2] if title not in listed] == []
+
+
+@pytest.mark.parametrize("paper", PAPERS)
 def test_the_python_names_it_mentions_exist(paper: str) -> None:
     for name in re.findall(rf"`((?:{'|'.join((*PACKAGES, 'tests'))})(?:\.[A-Za-z_]\w*)+)`", text(paper)):
         pkgutil.resolve_name(name)

@@ -1,1 +1,1 @@
-"""One router per resource; those of jobs and of their trials in rooms of their own. Never SQL, and never a decision."""
+"""One router per resource; those of jobs and of trials in folders of their own. Never SQL, and never a decision."""
