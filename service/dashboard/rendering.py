@@ -13,7 +13,7 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup, escape
 from starlette.templating import Jinja2Templates
 
-from service.dashboard import moments
+from service.dashboard import times
 from service.dashboard.assets import PLOTLY_FILE, PLOTLY_PATH
 from service.dashboard.cells import asked, parameter, parameter_cells
 from service.evidence.in_words.wording import (
@@ -107,9 +107,9 @@ def _environment() -> jinja2.Environment:
         signed_share=signed_share,
         optimizer_title=optimizer_title,
         prose=prose,
-        ago=moments.ago,
-        iso=moments.iso,
-        absolute=moments.absolute,
+        ago=times.ago,
+        iso=times.iso,
+        absolute=times.absolute,
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     environment.globals.update(device_hours=device_hours, cost_words=cost_words, site=SITE)

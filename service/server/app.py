@@ -22,7 +22,6 @@ from starlette.staticfiles import StaticFiles
 
 from service.access.sessions import COOKIE
 from service.api import events, problems
-from service.api.answers import Answers
 from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
@@ -30,6 +29,7 @@ from service.api.preparation import Preparations
 from service.api.routers import access, catalogue, code, health, metrics, recommendations, webhooks
 from service.api.routers.of_jobs import export, insights, jobs, kept_jobs, plots, weights
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
+from service.api.run_answers import Answers
 from service.clock import Clock, utc_now
 from service.dashboard import error_pages, routes
 from service.dashboard.assets import static_mounts

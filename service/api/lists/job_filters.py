@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Query
 
 from service.api.dependencies import CallerDependency
-from service.api.lists.moments import Moment
+from service.api.lists.query_times import Moment
 from service.domain import JobState
 from service.errors import InvalidInput
 from service.store.repositories import Archived, JobQuery, TagFilter

@@ -18,7 +18,7 @@ from service.errors import InvalidInput, NotFound
 from service.evidence.formats.written import Format, Written, written
 from service.evidence.recommended import recommendation_from_json
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository, VersionFilter
-from service.use_cases.answers import find_answers, values_elsewhere
+from service.use_cases.found_recommendations import find_answers, values_elsewhere
 from service.use_cases.transferring import configs_for
 from trainers.config import MAX_COUNT
 

@@ -11,7 +11,7 @@ from service.access.caller import Scope
 from service.access.projects import QUOTAS
 from service.access.tokens import TokenState, state_of
 from service.api import examples
-from service.api.lists.moments import Moment
+from service.api.lists.query_times import Moment
 from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel
 from service.domain import DEFAULT_PROJECT

@@ -92,7 +92,7 @@ def recommend(
     proxy_job = job if path is not None and path.is_file() and trial is None else None
     if sum(asked is not None for asked in (name, fingerprint, job)) - (proxy_job is not None) != 1:
         raise typer.BadParameter("give either a name, or --fingerprint, or --job", param_hint="NAME")
-    from service.cli.answers import best_by_fingerprint, best_by_name, say_untuned
+    from service.cli.reading.recommended import best_by_fingerprint, best_by_name, say_untuned
 
     if path is not None and path.is_file():
         if batch_size is None or num_steps is None:

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from service.api.dependencies import CallerDependency
 from service.store.repositories import RecommendationQuery
-from service.use_cases.answers import NamedField
+from service.use_cases.found_recommendations import NamedField
 from trainers.config import MAX_COUNT
 
 PATH = "/recommendations"

@@ -27,7 +27,7 @@ from service.store.repositories import (
     TrialColumnsRepository,
 )
 from service.store.session import Session
-from service.use_cases.answers import MAX_VALUES, field_named, find_answers, values_elsewhere
+from service.use_cases.found_recommendations import MAX_VALUES, field_named, find_answers, values_elsewhere
 
 PER_PAGE = 20
 """Recommendations, by judgement: about a screen full."""

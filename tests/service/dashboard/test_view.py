@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from service.dashboard import moments
+from service.dashboard import times
 from service.dashboard.job import view
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
@@ -65,7 +65,7 @@ def _answer(
     [(-5, "just now"), (59, "just now"), (61, "1 min ago"), (7300, "2 h ago"), (200_000, "2 d ago")],
 )
 def test_moments_are_told_in_one_unit(seconds: float, text: str) -> None:
-    assert moments.ago(NOW - timedelta(seconds=seconds), NOW) == text
+    assert times.ago(NOW - timedelta(seconds=seconds), NOW) == text
 
 
 def test_a_bar_is_as_long_as_the_trials_that_have_begun() -> None:

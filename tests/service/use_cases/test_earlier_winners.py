@@ -37,7 +37,7 @@ SPACE = SearchSpace(
 
 
 MLP = StoredIdentity("mlp", "digits", {"device": "cpu", "device_name": None, "world_size": 1, "versions": {}})
-"""Of all jobs here; `test_answers.py` has models that differ."""
+"""Of all jobs here; `test_found_recommendations.py` has models that differ."""
 
 
 def resolved(database: Database, **fields: Any) -> JobSpecification:

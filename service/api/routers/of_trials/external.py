@@ -15,7 +15,6 @@ from fastapi.concurrency import run_in_threadpool
 
 from service.access.audit import record_deed
 from service.api import problems
-from service.api.answers import Answers
 from service.api.dependencies import (
     CallerDependency,
     DatabaseDependency,
@@ -27,6 +26,7 @@ from service.api.dependencies import (
     TurnsDependency,
     address_of,
 )
+from service.api.run_answers import Answers
 from service.api.schemas.external import DecisionRead, EndCreate, ReportCreate, SuggestionCreate, SuggestionRead
 from service.api.strict_json import refuse_repeated_names
 from service.domain import JobState

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Query
 from search_spaces.nearest import did_you_mean
 from service.api import problems
 from service.api.dependencies import JobId, ReadSession, TrialNumber
-from service.api.lists.moments import Moment
+from service.api.lists.query_times import Moment
 from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT

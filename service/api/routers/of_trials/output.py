@@ -16,7 +16,7 @@ from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 from service.api import examples, media_types, problems
 from service.api.dependencies import JobId, ReadSession, TrialNumber
 from service.api.events import HEARTBEAT_SECONDS, RETRY_MS, Accept, EventStream, LastEventId, Reader, StreamReader
-from service.api.lists.moments import Moment
+from service.api.lists.query_times import Moment
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_BIGINT, LARGEST_INT
 from service.api.schemas.trials import OutputPage, OutputRead

@@ -1,4 +1,4 @@
-// Keeps "3 min ago" and "running for 42 s" true in an open page; the same words as service/dashboard/moments.py and
+// Keeps "3 min ago" and "running for 42 s" true in an open page; the same words as service/dashboard/times.py and
 // `duration` of service/evidence/in_words/wording.py.
 
 const UNITS = [["d", 86400], ["h", 3600], ["min", 60]];

@@ -22,7 +22,7 @@ from service.store.repositories import (
     VersionFilter,
 )
 from service.store.session import Database
-from service.use_cases.answers import field_named, find_answers, values_elsewhere
+from service.use_cases.found_recommendations import field_named, find_answers, values_elsewhere
 from service.use_cases.run import finish_job
 from tests.support.service.identities import built_identity
 from tests.support.service.live import finished_job
