@@ -1,4 +1,4 @@
-"""The waiting for answers of jobs' runs: one reader of a process asks the database for all requests that wait there."""
+"""The wait for the answers of jobs' runs: one reader in each process asks the database for all requests that wait."""
 
 from __future__ import annotations
 

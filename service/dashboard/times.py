@@ -1,4 +1,4 @@
-"""Moments in words; `static/shared/times.js` says the same in an open page."""
+"""Times as pages show them; `static/shared/times.js` says the same in an open page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers to whoever asks for a config: recommendations that hold for a model, a workload, or a fingerprint."""
+"""The recommendations that hold for a model, a workload or a fingerprint; and where there are none, what has some."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The answer to `recommend NAME`: a name is tried as a model's, then as a workload's."""
+"""The recommendation that `recommend` prints: by name, tried as a model's and then as a workload's, by fingerprint, or
+for a model that was never tuned."""
 
 from __future__ import annotations
 

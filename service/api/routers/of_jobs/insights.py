@@ -1,5 +1,5 @@
-"""Insights of a job, which its trials give into its hyperparameters, with their charts, and the health of the job: what
-a reader should know before relying on its answer."""
+"""Insights into a job's hyperparameters, with their charts, and the health of its search: what a reader should know
+before relying on its answer."""
 
 from __future__ import annotations
 
