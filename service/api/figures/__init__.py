@@ -1,4 +1,4 @@
-"""Figures of a job as Plotly JSON: pure functions of plain rows.
+"""Figures of a job as Plotly JSON: pure functions of plain rows. Never a query, and never a route.
 
 Colours hold on light and dark grounds; background, font and grid are left to whoever draws.
 """

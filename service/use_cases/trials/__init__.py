@@ -1,1 +1,1 @@
-"""Readings of one trial: its curve, its output, its config to paste. Never a change of it."""
+"""One trial as it is looked at: its curve, its config to paste, and what its ranks print. Never a move of its state."""
