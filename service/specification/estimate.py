@@ -102,6 +102,8 @@ class Estimate(DescribedModel):
     """Trials by phase."""
     num_baseline_trials: Mapping[Side, int] = Field(default_factory=dict)
     """The trials of each baseline, by its optimizer's name."""
+    num_left_over: int = 0
+    """Trials of `budget.num_trials` that no side gets, because sides with equal shares get equally many."""
     num_steps: int
     """Steps of a full trial; where batch sizes are searched, of the longest."""
     num_examples: int | None = None

@@ -20,6 +20,9 @@ def estimate_lines(estimate: Estimate) -> list[str]:
     if estimate.num_examples is not None:
         length = f"{counted(estimate.num_examples, 'example')} in {length}"
     lines = [f"{trials} of {length}, {counted(estimate.max_steps, 'step')} in all if none are pruned."]
+    if estimate.num_left_over:
+        left = f"{counted(estimate.num_left_over, 'trial')} {'is' if estimate.num_left_over == 1 else 'are'} left over"
+        lines.append(f"{left} of the budget, so that search and baselines get equally many.")
     if num := estimate.num_trials.get(Phase.CONFIRMATION):
         lines.append(
             f"{num} of them, {estimate.confirmation_share:.0%}, train the best configs again with new seeds, to their "

@@ -113,7 +113,8 @@ class Constraint(StrictModel):
 
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
-    """Trials of search and baselines together; those of the confirmation come on top."""
+    """Trials of search and baselines together, at most: sides with equal shares get equally many, so that with one
+    baseline one of an odd number is left over. Those of the confirmation come on top."""
     extra_search_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
     """Trials of the search beside those of `num_trials`: each one that a user proposes adds one."""
     wall_clock_seconds: float | None = Field(default=None, gt=0)
@@ -282,9 +283,3 @@ class JobSpecification(StrictModel):
             one = {**one, "extra_trials": extra} if isinstance(one, dict) else one
         changed["baselines"] = [] if one is None else [one]
         return changed
-
-    @property
-    def num_searched(self) -> int:
-        """Trials of search and baselines, the extra ones included."""
-        extra = self.budget.extra_search_trials + sum(baseline.extra_trials for baseline in self.baselines)
-        return self.budget.num_trials + extra

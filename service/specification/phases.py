@@ -149,12 +149,38 @@ def allot_sides(specification: JobSpecification) -> dict[Side, int]:
     return dict(zip(fields_of(specification), _allot_sides(specification), strict=True))
 
 
+def num_searched(specification: JobSpecification) -> int:
+    """Trials of search and baselines, the extra ones included.
+
+    Raises:
+        InvalidInput: as `allot`.
+    """
+    return sum(_allot_sides(specification))
+
+
+def num_left_over(specification: JobSpecification) -> int:
+    """Trials of `budget.num_trials` that no side gets, because sides with equal shares get equally many.
+
+    Raises:
+        InvalidInput: as `allot`.
+    """
+    return specification.budget.num_trials - sum(_allot_budget(specification))
+
+
 def _allot_sides(specification: JobSpecification) -> list[int]:
     """The trials of the search, and of each baseline."""
-    budget, baselines = specification.budget, specification.baselines
-    allotted = _allotted(budget.num_trials, tuple(baseline.budget_share for baseline in baselines))
-    extra = [budget.extra_search_trials, *(baseline.extra_trials for baseline in baselines)]
-    return [own + more for own, more in zip(allotted, extra, strict=True)]
+    extra = [
+        specification.budget.extra_search_trials,
+        *(baseline.extra_trials for baseline in specification.baselines),
+    ]
+    return [own + more for own, more in zip(_allot_budget(specification), extra, strict=True)]
+
+
+def _allot_budget(specification: JobSpecification) -> tuple[int, ...]:
+    """The same without the extra ones."""
+    return _allotted(
+        specification.budget.num_trials, tuple(baseline.budget_share for baseline in specification.baselines)
+    )
 
 
 @lru_cache(maxsize=256)
@@ -184,16 +210,21 @@ def _allotted(num_trials: int, given: tuple[float | None, ...]) -> tuple[int, ..
 
 
 def _divided(num_trials: int, shares: tuple[Fraction, ...]) -> tuple[int, ...]:
-    """`num_trials` divided by `shares`, at least one each; of equal claims the first named has it.
+    """`num_trials` divided by `shares`, at least one each; of equal shares each gets as many.
 
     The method of Webster and Sainte-Laguë: of two sides it rounds to the nearest, and more trials to divide are never
-    fewer for anyone.
+    fewer for anyone. It gives a trial that equal shares cannot divide to the first named; here nobody has it, so that
+    a budget may have a few trials left over. A comparison of sides that were promised the same is worth more than
+    that one trial.
     """
     found = [1] * len(shares)
     for _ in range(num_trials - len(shares)):
         claims = [share / (2 * own + 1) for share, own in zip(shares, found, strict=True)]
         found[claims.index(max(claims))] += 1
-    return tuple(found)
+    fewest: dict[Fraction, int] = {}
+    for share, own in zip(shares, found, strict=True):
+        fewest[share] = min(own, fewest.get(share, own))
+    return tuple(fewest[share] for share in shares)
 
 
 def confirmation_of(specification: JobSpecification) -> ConfirmationSizes | None:

@@ -11,7 +11,7 @@ from service.domain import Phase
 from service.errors import InvalidInput
 from service.evidence.in_words.wording import counted
 from service.specification.job import Budget, JobSpecification
-from service.specification.phases import allot
+from service.specification.phases import allot, num_searched
 from service.specification.price import Price
 from service.store.models import Job
 
@@ -82,7 +82,7 @@ def why_spent(specification: JobSpecification, spent: Spent, *, num_trials: int 
     if all(spent.trials.get(phase, 0) >= num for phase, num in allot(specification).items()):
         # The confirmation's trials come on top of the budget's.
         searched = sum(num for phase, num in spent.trials.items() if phase is not Phase.CONFIRMATION)
-        return _raise("num_trials", specification.num_searched, str(searched))
+        return _raise("num_trials", num_searched(specification), str(searched))
     if sum(spent.trials.values()) >= num_trials:
         return (
             f"raise budget.num_trials first: it ended with {counted(num_trials, 'trial')}, and nothing was left to try"

@@ -14,7 +14,7 @@ from service.evidence.recommended import Ranks, RecommendedConfig
 from service.evidence.transfers import MovedStart
 from service.specification.job import MovedConfig, PinnedEntry
 from service.specification.length import currency_of
-from service.specification.phases import confirmation_of, spaces_of
+from service.specification.phases import confirmation_of, num_searched, spaces_of
 from service.specification.planning import confirmation_seeds
 from service.store.models import Job, RecommendationRow, Trial
 from service.store.repositories import EventRepository, RecommendationRepository
@@ -32,7 +32,7 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
     recommendation = recommend(
         [_finished(trial) for trial in trials],
         objectives=job.objectives,
-        num_planned=job.specification.num_searched,
+        num_planned=num_searched(job.specification),
         seeds=confirmation_seeds(job.specification),
         top_k=1 if sizes is None else sizes.top_k,
         num_baselines=len(job.specification.baselines),

@@ -19,6 +19,7 @@ from service.errors import NotFound, RunAskedToEnd
 from service.evidence.insights import JobInsights
 from service.places import NodePlace
 from service.specification.identity import StoredIdentity
+from service.specification.phases import num_searched
 from service.store.models import ClusterShare, Job, Trial
 from service.store.repositories import (
     ClusterShareRepository,
@@ -329,7 +330,7 @@ def finish_job(
 
 def _time_nearly_over(job: Job, trials: Sequence[Trial]) -> str:
     num_begun = sum(trial.phase is not Phase.CONFIRMATION for trial in trials)
-    return f"its time was nearly over, so that it began {num_begun} of {job.specification.num_searched} trials"
+    return f"its time was nearly over, so that it began {num_begun} of {num_searched(job.specification)} trials"
 
 
 def _no_recommendation(job: Job, trials: Sequence[Trial], cut_off: str | None) -> str:

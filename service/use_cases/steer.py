@@ -136,13 +136,12 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
         return job
     check_cost(budget, job.price)
     changed = specification.model_copy(update={"budget": budget})
-    allotted = _allot(changed)
+    before, allotted = allot(specification), _allot(changed)
     for phase, begun in _spent(session, job, now=now).trials.items():
-        # After an extension other configs may be the best, and be confirmed beside those that were.
-        if phase is not Phase.CONFIRMATION and begun > allotted.get(phase, 0):
-            message = (
-                f"{budget.num_trials} would leave {allotted.get(phase, 0)} for the {phase}, which has begun {begun}"
-            )
+        # After an extension other configs may be the best, and be confirmed beside those that were. A job of before
+        # sides had equally many may have begun one more than it is allotted today.
+        if phase is not Phase.CONFIRMATION and begun > allotted[phase] and allotted[phase] < before[phase]:
+            message = f"{budget.num_trials} would leave {allotted[phase]} for the {phase}, which has begun {begun}"
             raise InvalidInput("budget.num_trials", message)
     job.specification = changed
     job.num_trials = sum(allotted.values())

@@ -185,6 +185,7 @@ JOB: dict[str, Any] = {
 JOB_ESTIMATE: dict[str, Any] = {
     "num_trials": {"search": 10, "baseline": 10, "confirmation": 16},
     "num_baseline_trials": {"adamw": 10},
+    "num_left_over": 0,
     "num_steps": 200,
     "num_examples": None,
     "smallest_batch": None,

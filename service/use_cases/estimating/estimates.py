@@ -16,6 +16,7 @@ from service.domain import Phase, Side, TrialState
 from service.specification.estimate import EarlierMeasurements, Estimate, MemoryEstimate, StartUp
 from service.specification.identity import ModelOfJob
 from service.specification.job import EarlierWinner, JobSpecification
+from service.specification.phases import num_left_over
 from service.specification.planning import JobPlan
 from service.specification.price import Price
 from service.store.models import Job, Trial
@@ -79,6 +80,7 @@ def estimate_job(
     return Estimate(
         num_trials=dict(plan.allotments),
         num_baseline_trials={side: plan.side_allotments[side] for side in plan.baselines},
+        num_left_over=num_left_over(specification),
         num_steps=plan.num_steps,
         num_examples=plan.length.num_examples,
         smallest_batch=None if plan.length.num_examples is None else plan.length.smallest_batch,

@@ -81,5 +81,5 @@ def test_a_demo_wants_a_new_directory(tmp_path: Path) -> None:
 def test_the_demos_job_is_possible_however_small_it_is(num_trials: int, num_seeds: int) -> None:
     job = demo_job("digits-mlp", num_trials=num_trials, num_seeds=num_seeds)
     plan = plan_job(JobSpecification.model_validate(job))
-    assert plan.allotments[Phase.SEARCH] + plan.allotments[Phase.BASELINE] == num_trials
+    assert plan.allotments[Phase.SEARCH] == plan.allotments[Phase.BASELINE] == num_trials // 2
     assert (Phase.CONFIRMATION in plan.allotments) == (num_seeds > 0)

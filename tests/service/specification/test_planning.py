@@ -13,6 +13,7 @@ from search_spaces import preset
 from service.domain import Phase
 from service.errors import InvalidInput
 from service.specification.job import JobSpecification
+from service.specification.phases import num_searched
 from service.specification.planning import plan_job
 from tests.support.service.scenarios import (
     specification,
@@ -79,7 +80,7 @@ def test_a_sampler_and_a_pruner_are_chosen_to_go_together(fields: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("num_trials", "share", "baseline"), [(20, 0.25, 5), (2, 0.25, 1), (3, 0.5, 1), (3, 0.9, 2), (100, 0.001, 1)]
+    ("num_trials", "share", "baseline"), [(20, 0.25, 5), (2, 0.25, 1), (3, 0.4, 1), (3, 0.9, 2), (100, 0.001, 1)]
 )
 def test_the_budget_is_split_so_that_both_phases_get_trials(num_trials: int, share: float, baseline: int) -> None:
     plan = plan_job(specification(budget={"num_trials": num_trials}, baseline={"budget_share": share}))
@@ -90,8 +91,10 @@ def test_the_budget_is_split_so_that_both_phases_get_trials(num_trials: int, sha
     ("num_trials", "shares", "allotted"),
     [
         (3, (None, None), (1, 1, 1)),
-        (20, (None, None), (7, 7, 6)),
-        (30, (None, None, None), (8, 8, 7, 7)),
+        (15, (None,), (7, 7)),
+        (15, (0.5,), (7, 7)),
+        (20, (None, None), (6, 6, 6)),
+        (30, (None, None, None), (7, 7, 7, 7)),
         (40, (0.25, None), (15, 10, 15)),
         (40, (0.5, 0.25), (10, 20, 10)),
     ],
@@ -135,7 +138,7 @@ def test_a_stored_job_of_the_time_of_one_baseline_is_read_with_its_own() -> None
     }
     read = JobSpecification.model_validate(stored)
     assert plan_job(read).side_allotments == {"search": 7, "sgd": 4}
-    assert (read.num_searched, JobSpecification.model_validate(read.model_dump(mode="json"))) == (11, read)
+    assert (num_searched(read), JobSpecification.model_validate(read.model_dump(mode="json"))) == (11, read)
     without = {**stored, "budget": {"num_trials": 8, "extra_baseline_trials": 0}, "baseline": None}
     assert JobSpecification.model_validate(without).baselines == []
 
@@ -151,7 +154,7 @@ def test_several_baselines_choose_one_of_them_even_with_a_config_each() -> None:
     [
         ({"budget": {"num_trials": 20}, "baseline": {}}, (10, 10, 16)),
         ({"budget": {"num_trials": 16}, "baseline": {}}, (8, 8, 16)),
-        ({"budget": {"num_trials": 15}, "baseline": {}}, (8, 7)),
+        ({"budget": {"num_trials": 15}, "baseline": {}}, (7, 7)),
         ({"budget": {"num_trials": 8}, "baseline": None}, (8, 8)),
         ({"budget": {"num_trials": 20}, "baseline": {}, "confirmation": None}, (10, 10)),
         ({"budget": {"num_trials": 20}, "baseline": {}, "pruner": {"name": "pbt"}}, (10, 10)),

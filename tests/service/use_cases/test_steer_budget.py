@@ -94,6 +94,17 @@ def test_the_budget_cannot_fall_below_what_has_begun_in_any_phase(database: Data
     assert change(database, lease.job_id, num_trials=7).num_trials == 7
 
 
+def test_a_job_whose_search_began_one_trial_more_than_it_is_allotted_today_takes_another_limit(
+    database: Database,
+) -> None:
+    lease = claimed_job(database, budget={"num_trials": 5}, baseline={})  # 2 and 2
+    for number in range(3):
+        begin_trial(database, lease, number)
+    assert change(database, lease.job_id, wall_clock_seconds=60.0).specification.budget.wall_clock_seconds == 60.0
+    with pytest.raises(InvalidInput, match="3 would leave 1 for the search, which has begun 3"):
+        change(database, lease.job_id, num_trials=3)
+
+
 def test_an_extended_job_may_confirm_more_configs_than_it_was_to(database: Database) -> None:
     lease = claimed_job(database, baseline=None, confirmation={"top_k": 1, "num_seeds": 2})
     run_trial(database, lease, 0, 0.5)

@@ -76,6 +76,17 @@ def test_the_share_of_the_confirmation_is_told_before_anything_is_trained(databa
     assert "Nothing is trained again with new seeds: the answer will be provisional." in without
 
 
+def test_trials_that_do_not_divide_are_left_over_and_told(database: Database) -> None:
+    estimate = _estimate(database, budget={"num_trials": 20}, baselines=[{}, {"search_space": "muon"}])
+    assert (sum(estimate.num_baseline_trials.values()), estimate.num_trials[Phase.SEARCH]) == (12, 6)
+    assert estimate.num_left_over == 2
+    told = "2 trials are left over of the budget, so that search and baselines get equally many."
+    assert told in estimate_lines(estimate)
+    even = _estimate(database, budget={"num_trials": 20}, baseline={})
+    assert even.num_left_over == 0
+    assert "left over" not in "\n".join(estimate_lines(even))
+
+
 def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(database: Database) -> None:
     lease = claimed_job(database, training={"num_steps": 40, "evaluate_every": 10, "seed": 7})
     for number, seconds in enumerate([0.1, 0.3, 0.2]):
