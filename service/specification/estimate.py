@@ -122,14 +122,21 @@ class Estimate(DescribedModel):
     was measured, scaled: the optimizer's share of a step stays, and the rest is divided among the ranks. Where another
     batch was measured, at most so many: those of a larger one, or in proportion those of a smaller one. Null:
     unknown."""
+    side_step_seconds: Mapping[Side, float] = Field(default_factory=dict)
+    """Seconds of a step of each side at most, which `max_seconds` and `max_device_hours` go by: of the slowest completed
+    trial with its optimizer in the newest job that had one, scaled likewise. Empty: unknown."""
+    unmeasured_sides: Sequence[Side] = Field(default_factory=list)
+    """The sides whose optimizer no earlier job like this one has trained: their steps are counted as those of the
+    slowest other one."""
     start_up: StartUp | None = None
     """Before the first step."""
     max_seconds: float | None = None
-    """Seconds from the start of the run to the end: the start-up, `max_steps` and the trials' overhead, with
+    """Seconds from the start of the run to the end: the start-up, `max_steps`, each side's at its `side_step_seconds`,
+    and the trials' overhead, with
     `resources.parallel_trials` at once (null: one); or the budget's `wall_clock_seconds` if they are less; null:
     unknown."""
     max_device_hours: float | None
-    """The device-hours of `max_steps` at `step_seconds`, or what the budget's `device_hours` and `cost` allow if they
+    """The device-hours of `max_steps` at `side_step_seconds`, or what the budget's `device_hours` and `cost` allow if they
     are less; null: unknown."""
     max_cost: float | None = None
     """The cost of those device-hours; null: they are unknown, or have no price."""

@@ -34,6 +34,7 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         lines.append("No earlier job like this one has completed a trial here, so its time is unknown.")
     else:
         lines.extend(_measured_lines(estimate.measured, estimate.step_seconds, estimate.smallest_batch))
+        lines.extend(_side_lines(estimate))
     if estimate.start_up is not None:
         lines.append(_start_up_line(estimate.start_up))
     if estimate.memory is not None:
@@ -77,6 +78,17 @@ def _measured_lines(measured: EarlierMeasurements, step_seconds: float | None, s
         lines.append(
             f"Its ranks needed up to {mebibytes(measured.peak_memory_bytes)}, activations and process included."
         )
+    return lines
+
+
+def _side_lines(estimate: Estimate) -> list[str]:
+    """The steps of each side that the bound goes by."""
+    known = {side: own for side, own in estimate.side_step_seconds.items() if side not in estimate.unmeasured_sides}
+    told = ", ".join(f"of the {_side(side)} {seconds:.3g} s" for side, seconds in known.items())
+    lines = [f"The slowest trial's step counts for each side: {told}."] if told else []
+    if estimate.unmeasured_sides:
+        sides = " and ".join(_side(side) for side in estimate.unmeasured_sides)
+        lines.append(f"How long a step of the {sides} takes is not known: it counts as long as the slowest other one.")
     return lines
 
 

@@ -202,6 +202,8 @@ JOB_ESTIMATE: dict[str, Any] = {
         "peak_memory_bytes": 512753664.0,
     },
     "step_seconds": 0.0095,
+    "side_step_seconds": {"search": 0.012, "adamw": 0.0041},
+    "unmeasured_sides": [],
     "start_up": {"seconds": 14.2, "job_id": JOB_ID},
     "max_seconds": 60.2,
     "max_device_hours": 0.0106,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,10 +72,11 @@ def estimate_job(
     hours = [allowed_device_hours(specification.budget, price)]
     seconds = [specification.budget.wall_clock_seconds]
     if found is not None:
-        hours.append(device_hours(specification, max_steps * found.step_seconds))
+        training = plan.num_steps * _seconds_of_a_step_each(plan, found.side_step_seconds)
+        hours.append(device_hours(specification, training))
         overhead = plan.num_trials * (found.measured.trial_overhead_seconds or 0.0)
         at_once = min(specification.resources.parallel_trials or 1, plan.num_trials)
-        seconds.append(start_up.seconds + (max_steps * found.step_seconds + overhead) / at_once)
+        seconds.append(start_up.seconds + (training + overhead) / at_once)
     max_hours = min((limit for limit in hours if limit is not None), default=None)
     return Estimate(
         num_trials=dict(plan.allotments),
@@ -88,6 +89,8 @@ def estimate_job(
         confirmation_share=plan.allotments.get(Phase.CONFIRMATION, 0) / plan.num_trials,
         measured=None if found is None else found.measured,
         step_seconds=None if found is None else found.step_seconds,
+        side_step_seconds={} if found is None else found.side_step_seconds,
+        unmeasured_sides=[] if found is None else found.unmeasured_sides,
         start_up=start_up,
         max_seconds=min((limit for limit in seconds if limit is not None), default=None),
         max_device_hours=max_hours,
@@ -119,6 +122,54 @@ class _Speed:
     measured: EarlierMeasurements
     step_seconds: float
     """With its own number of ranks."""
+    side_step_seconds: Mapping[Side, float]
+    """Likewise of the slowest trial with the optimizer of each side; where there is none, of the slowest of all."""
+    unmeasured_sides: Sequence[Side]
+    """Those of which there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MeasuredJob:
+    """An earlier job with trials that have measured the speed of the one to be estimated."""
+
+    job: Job
+    batch_size: int
+    trials: Sequence[Trial]
+    """Those with that batch size."""
+    all_trials: Sequence[Trial]
+    """Those of all batch sizes."""
+
+    def scaled(self, step_seconds: float, optimizer_share: float, plan: JobPlan) -> float:
+        """A step of these trials as one of the smallest batch of `plan` on its ranks.
+
+        The optimizer works on whole parameters, whatever a rank's share of the batch.
+        """
+        ranks = self.job.specification.resources.workers_per_trial
+        of_batch = max(1.0, plan.length.smallest_batch / self.batch_size)
+        wanted = plan.specification.resources.workers_per_trial
+        return step_seconds * of_batch * (optimizer_share + (1 - optimizer_share) * ranks / wanted)
+
+    def slowest(self, plan: JobPlan) -> dict[str, float]:
+        """The slowest of the steps with each optimizer, scaled."""
+        found: dict[str, float] = {}
+        for trial in self.trials:
+            metrics, optimizer = trial.metrics, trial.stored_config.optimizer
+            seconds = self.scaled(float(metrics["step_seconds"]), float(metrics.get("optimizer_share") or 0.0), plan)
+            found[optimizer] = max(seconds, found.get(optimizer, 0.0))
+        return found
+
+
+def _seconds_of_a_step_each(plan: JobPlan, of_sides: Mapping[Side, float]) -> float:
+    """The seconds of one step of every trial of the plan, added up.
+
+    Which baseline the comparing seeds of a confirmation train is not known: here it is the slowest.
+    """
+    seconds = sum(num * of_sides[side] for side, num in plan.side_allotments.items())
+    if (sizes := plan.confirmation) is not None:
+        slowest = max((of_sides[side] for side in plan.baselines), default=0.0)
+        seconds += sizes.top_k * sizes.num_choosing * sum(of_sides[side] for side in plan.spaces)
+        seconds += sizes.num_comparing * (of_sides[Phase.SEARCH.value] + slowest)
+    return seconds
 
 
 def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
@@ -128,6 +179,41 @@ def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
     Where batch sizes are searched, the steps are those of the smallest, and if no trial had that, of the nearest: a
     smaller batch takes a step at most as long, and a larger one a step that is longer at most in proportion.
     """
+    wanted, newest = {space.optimizer for space in plan.spaces.values()}, None
+    slowest: dict[str, float] = {}
+    for found in _measured_jobs(session, plan, project):
+        newest = newest or found
+        slowest = found.slowest(plan) | slowest
+        if wanted <= slowest.keys():
+            break
+    if newest is None:
+        return None
+    # Of a job that has trials of several batch sizes, those of all of them take memory and time beside their steps.
+    alike = newest.trials if plan.length.num_examples is None else newest.all_trials
+    metrics = [trial.metrics for trial in newest.trials]
+    measured_with = newest.job.specification.resources.workers_per_trial
+    are_as_many = measured_with == plan.specification.resources.workers_per_trial
+    step_seconds = statistics.median(_values(metrics, "step_seconds"))
+    optimizer_share = statistics.median(list(_values(metrics, "optimizer_share")) or [0.0])
+    return _Speed(
+        EarlierMeasurements(
+            job_id=newest.job.id,
+            num_trials=len(newest.trials),
+            workers_per_trial=measured_with,
+            batch_size=newest.batch_size,
+            step_seconds=step_seconds,
+            trial_overhead_seconds=_overhead_seconds(alike),
+            optimizer_state_bytes=_largest(alike, "optimizer_state_bytes") if are_as_many else None,
+            peak_memory_bytes=_largest(alike, "peak_memory_bytes") if are_as_many else None,
+        ),
+        newest.scaled(step_seconds, optimizer_share, plan),
+        {side: slowest.get(space.optimizer, max(slowest.values())) for side, space in plan.spaces.items()},
+        [side for side, space in plan.spaces.items() if space.optimizer not in slowest],
+    )
+
+
+def _measured_jobs(session: Session, plan: JobPlan, project: str) -> Iterator[_MeasuredJob]:
+    """The jobs like that of `plan` that have measured its speed, those with as many ranks first, then the newest."""
     wanted, num_ranks = _kind(plan.specification), plan.specification.resources.workers_per_trial
     alike = [job for job in _jobs_of(session, project, plan.workload.name) if _kind(job.specification) == wanted]
     for job in sorted(alike, key=lambda job: job.specification.resources.workers_per_trial != num_ranks):
@@ -138,33 +224,8 @@ def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
         ]
         batch_size = _nearest_batch(plan, measured)
         trials = [trial for trial in measured if trial.stored_config.batch_size == batch_size]
-        if batch_size is None or not trials:
-            continue
-        # Of a job that has trials of several batch sizes, those of all of them take memory and time beside their steps.
-        alike_trials = trials if plan.length.num_examples is None else measured
-        metrics = [trial.metrics for trial in trials]
-        speeds = list(_values(metrics, "step_seconds"))
-        measured_with = job.specification.resources.workers_per_trial
-        are_as_many = measured_with == num_ranks
-        step_seconds = statistics.median(speeds)
-        # The optimizer works on whole parameters, whatever a rank's share of the batch.
-        fixed = statistics.median(list(_values(metrics, "optimizer_share")) or [0.0])
-        return _Speed(
-            EarlierMeasurements(
-                job_id=job.id,
-                num_trials=len(speeds),
-                workers_per_trial=measured_with,
-                batch_size=batch_size,
-                step_seconds=step_seconds,
-                trial_overhead_seconds=_overhead_seconds(alike_trials),
-                optimizer_state_bytes=_largest(alike_trials, "optimizer_state_bytes") if are_as_many else None,
-                peak_memory_bytes=_largest(alike_trials, "peak_memory_bytes") if are_as_many else None,
-            ),
-            step_seconds
-            * max(1.0, plan.length.smallest_batch / batch_size)
-            * (fixed + (1 - fixed) * measured_with / num_ranks),
-        )
-    return None
+        if batch_size is not None and trials:
+            yield _MeasuredJob(job, batch_size, trials, measured)
 
 
 def _nearest_batch(plan: JobPlan, measured: Sequence[Trial]) -> int | None:

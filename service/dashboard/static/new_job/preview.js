@@ -30,7 +30,9 @@ const sideName = (side) => (side === "search" ? "search" : `baseline ${optimizer
 function figures(found) {
   const phases = Object.entries(found.num_trials);
   const trials = phases.reduce((sum, [, number]) => sum + number, 0);
-  const rows = [["Trials", whole.format(trials), phases.map(([phase, number]) => `${phase} ${number}`).join(", ")]];
+  const told = phases.map(([phase, number]) => `${phase} ${number}`);
+  if (found.num_left_over) told.push(`${found.num_left_over} left over`);
+  const rows = [["Trials", whole.format(trials), told.join(", ")]];
   rows.push(["Steps", whole.format(found.max_steps), `up to ${whole.format(found.num_steps)} a trial`]);
   const unknown = "not known: no job like it has run here";
   rows.push(["Time", found.max_seconds === null ? "–" : duration(found.max_seconds), found.max_seconds === null ? unknown : "start-up included"]);

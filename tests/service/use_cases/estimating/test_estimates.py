@@ -31,6 +31,7 @@ def _run(
     step_seconds: float,
     state: TrialState,
     *,
+    phase: Phase = Phase.SEARCH,
     began: float = 0.0,
     overhead: float = 0.0,
     batch_size: int | None = None,
@@ -38,7 +39,7 @@ def _run(
     """A trial that began and was measured some seconds after the job, and trained for less than it took."""
     trained = 40 * step_seconds
     values = None if batch_size is None else {"training.batch_size": batch_size}
-    begin_trial(database, lease, number, values=values, now=NOW + timedelta(seconds=began))
+    begin_trial(database, lease, number, phase, values=values, now=NOW + timedelta(seconds=began))
     now = NOW + timedelta(seconds=began + trained + overhead)
     metrics = {
         "validation_loss": 0.5,
@@ -104,9 +105,29 @@ def test_the_completed_trials_of_the_newest_job_like_it_tell_times_and_bytes(dat
     assert measured is not None
     assert (measured.job_id, measured.num_trials, measured.step_seconds) == (lease.job_id, 3, 0.2)
     assert (measured.peak_memory_bytes, measured.optimizer_state_bytes) == (1002.0, 100.0)
-    assert estimate.max_device_hours == pytest.approx(10 * 40 * 0.2 / 3600)
+    assert estimate.max_device_hours == pytest.approx(10 * 40 * 0.3 / 3600)  # by the slowest: it is a bound
     limited = _estimate(database, budget={"num_trials": 10, "device_hours": 0.001})
     assert limited.max_device_hours == 0.001
+
+
+def test_each_side_is_counted_with_the_slowest_step_of_its_own_optimizer(database: Database) -> None:
+    earlier = claimed_job(database)
+    _run(database, earlier, 0, 0.05, TrialState.COMPLETED, phase=Phase.BASELINE)
+    lease = claimed_job(database)
+    for number, seconds in enumerate([0.2, 0.4]):
+        _run(database, lease, number, seconds, TrialState.COMPLETED)
+    even: dict[str, Any] = {"budget": {"num_trials": 20}, "baseline": {}}
+    estimate = _estimate(database, **even)
+    assert estimate.measured is not None
+    assert (estimate.measured.job_id, estimate.measured.step_seconds) == (lease.job_id, pytest.approx(0.3))
+    assert estimate.side_step_seconds == {"search": 0.4, "adamw": 0.05}
+    num_each = 10 + 2 * 1 + 6  # searched, trained to choose, trained to compare
+    assert estimate.max_device_hours == pytest.approx(num_each * 40 * (0.4 + 0.05) / 3600)
+    told = "\n".join(estimate_lines(estimate))
+    assert "The slowest trial's step counts for each side: of the search 0.4 s, of the baseline AdamW 0.05 s." in told
+    other = _estimate(database, budget={"num_trials": 30}, baselines=[{}, {"search_space": "muon"}])
+    assert (other.side_step_seconds["muon"], other.unmeasured_sides) == (0.4, ["muon"])
+    assert "How long a step of the baseline Muon takes is not known" in "\n".join(estimate_lines(other))
 
 
 SEARCHED_BATCH: dict[str, Any] = {
