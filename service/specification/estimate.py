@@ -123,8 +123,8 @@ class Estimate(DescribedModel):
     batch was measured, at most so many: those of a larger one, or in proportion those of a smaller one. Null:
     unknown."""
     side_step_seconds: Mapping[Side, float] = Field(default_factory=dict)
-    """Seconds of a step of each side at most, which `max_seconds` and `max_device_hours` go by: of the slowest completed
-    trial with its optimizer in the newest job that had one, scaled likewise. Empty: unknown."""
+    """Seconds of a step of each side at most, which `max_seconds` and `max_device_hours` go by: of the slowest
+    completed trial with its optimizer in the newest job that had one, scaled likewise. Empty: unknown."""
     unmeasured_sides: Sequence[Side] = Field(default_factory=list)
     """The sides whose optimizer no earlier job like this one has trained: their steps are counted as those of the
     slowest other one."""
@@ -136,8 +136,8 @@ class Estimate(DescribedModel):
     `resources.parallel_trials` at once (null: one); or the budget's `wall_clock_seconds` if they are less; null:
     unknown."""
     max_device_hours: float | None
-    """The device-hours of `max_steps` at `side_step_seconds`, or what the budget's `device_hours` and `cost` allow if they
-    are less; null: unknown."""
+    """The device-hours of `max_steps` at `side_step_seconds`, or what the budget's `device_hours` and `cost` allow if
+    they are less; null: unknown."""
     max_cost: float | None = None
     """The cost of those device-hours; null: they are unknown, or have no price."""
     currency: str | None = None
