@@ -29,6 +29,7 @@ from service.evidence.in_words.wording import (
     spread,
     time_left,
 )
+from service.evidence.in_words.luck import less_probable_words
 from service.evidence.in_words.words import alternative_words, branches_words
 
 SITE = (
@@ -103,6 +104,7 @@ def _environment() -> jinja2.Environment:
         time_left=time_left,
         alternative_words=alternative_words,
         branches_words=branches_words,
+        less_probable_words=less_probable_words,
         chance=chance,
         signed_share=signed_share,
         optimizer_title=optimizer_title,

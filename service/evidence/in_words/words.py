@@ -15,7 +15,7 @@ from service.evidence.best_values import BestTrial, best_of, compare
 from service.evidence.branches import Branches
 from service.evidence.comparison.missed_target import TIMES_TO_TARGET
 from service.evidence.comparison.paired import SURE_SEEDS
-from service.evidence.in_words.luck import luck_words
+from service.evidence.in_words.luck import luck_words, probability_lines
 from service.evidence.in_words.speed import break_even_words, but_on_the_clock, speed_words
 from service.evidence.in_words.wording import (
     DASH,
@@ -286,7 +286,7 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     lines += [] if evidence.branches is None else [branches_words(evidence.branches)]
     bests = [best_of(evidence.confirmation, winner) for winner in (best, baseline) if winner is not None]
     lines += [PLUS_MINUS] if any(found.standard_deviation is not None for found in bests) else []
-    lines += [*_probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
+    lines += [*probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
     lines += [words for words in (speed_words(evidence), break_even_words(evidence)) if words is not None]
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
     lines += transfer_lines(evidence.transfers)
@@ -307,16 +307,6 @@ def transfer_lines(transfers: Sequence[TransferResult]) -> list[str]:
             came = f"reached {number(one.value)}{gap}"
         found.append(f"Trial {one.number}, moved from {one.source} ({one.distance:.1f} octaves away), {came}.")
     return found
-
-
-def _probability_lines(evidence: Evidence) -> list[str]:
-    """Says how probably each of the search's configs is the best; nothing if that is unknown, or there is one."""
-    configs = [] if evidence.confirmation is None else evidence.confirmation.candidates
-    known = [(config.number, config.probability_best) for config in configs]
-    told = [f"that of trial {number} ({chance(value)})" for number, value in known if value is not None]
-    if len(told) < 2:
-        return []
-    return [f"Which of the configs trained again is the best, by the seeds and the search: {', '.join(told)}."]
 
 
 def branches_words(branches: Branches) -> str:

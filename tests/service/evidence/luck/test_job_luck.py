@@ -146,6 +146,29 @@ def test_the_evidence_says_how_far_the_luck_of_a_search_goes_and_which_config_is
     assert recommendation_from_json(json.loads(json.dumps(found.to_json()))) == found
 
 
+@pytest.mark.parametrize(
+    ("of_recommended", "of_other", "is_told"), [(0.3, 0.7, True), (0.48, 0.52, False), (0.7, 0.3, False)]
+)
+def test_a_recommended_config_that_is_less_probably_the_best_is_told_with_the_reason(
+    of_recommended: float, of_other: float, is_told: bool
+) -> None:
+    evidence = answered(a_job()).evidence
+    assert evidence.confirmation is not None
+    candidates = [
+        dataclasses.replace(config, probability_best=probability)
+        for config, probability in zip(evidence.confirmation.candidates, (of_recommended, of_other), strict=True)
+    ]
+    changed = dataclasses.replace(
+        evidence, confirmation=dataclasses.replace(evidence.confirmation, candidates=candidates)
+    )
+    told = [line for line in evidence_lines(changed) if "is more probably the best" in line]
+    assert bool(told) == is_told
+    if told:
+        assert told[0].startswith(
+            "The config of trial 1 is more probably the best (about 70%) than the recommended one (about 30%)"
+        )
+
+
 def test_what_is_to_be_large_gives_the_same_luck() -> None:
     smaller, larger = (
         answered(a_job(sign=sign), directions=[direction]).evidence
