@@ -16,6 +16,7 @@ from starlette.templating import Jinja2Templates
 from service.dashboard import times
 from service.dashboard.assets import PLOTLY_FILE, PLOTLY_PATH
 from service.dashboard.cells import asked, parameter, parameter_cells
+from service.evidence.in_words.luck import less_probable_words
 from service.evidence.in_words.wording import (
     chance,
     cost_words,
@@ -29,7 +30,6 @@ from service.evidence.in_words.wording import (
     spread,
     time_left,
 )
-from service.evidence.in_words.luck import less_probable_words
 from service.evidence.in_words.words import alternative_words, branches_words
 
 SITE = (
