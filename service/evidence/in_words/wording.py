@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 DASH = "–"
+FAR_SHARE = 10.0
+"""Share beyond which a figure is no longer told: a reader takes "-1313.0%" for a slip."""
 OPTIMIZER_TITLES = {
     "shampoo": "Shampoo",
     "adamw": "AdamW",
@@ -46,7 +48,9 @@ def share(value: float) -> str:
 
 
 def signed_share(value: float) -> str:
-    """A share with its sign, in percent."""
+    """A share with its sign, in percent; as far as `FAR_SHARE`, beyond which no figure says more."""
+    if abs(value) > FAR_SHARE:
+        return f"{'above' if value > 0 else 'below'} {math.copysign(FAR_SHARE, value):+,.0%}"
     return f"{value:+.1%}"
 
 

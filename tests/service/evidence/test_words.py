@@ -62,6 +62,11 @@ def test_the_time_left_is_no_more_exact_than_an_estimate(seconds: float, text: s
 
 def test_shares_ratios_and_device_hours_are_rounded_in_one_way() -> None:
     assert (share(-0.2149), signed_share(-0.2149), signed_share(0.1)) == ("21.5%", "-21.5%", "+10.0%")
+    assert (signed_share(-13.13), signed_share(10.01), signed_share(-10.0)) == (
+        "below -1,000%",
+        "above +1,000%",
+        "-1000.0%",
+    )
     assert (times(200 / 110), times(1.0)) == ("1.8×", "1×")
     assert device_hours(0.123456, 2.0) == "0.123 of 2 device-hours"
     assert (device_time(12.345), device_time(0.01)) == ("12.3 device-hours", "36 s of one device")
@@ -76,11 +81,12 @@ def test_what_is_counted_is_one_thing_or_several() -> None:
     [
         ((-0.07, 0.214), "it lies between -7.0% and +21.4%."),
         ((-18.249, 11.429), "there are too few trials to say: the next search may as well find the opposite."),
-        ((-0.3, 1.5), "it lies between -30.0% and more than +100.0%."),
-        ((-1.001, 0.2), "it lies between less than -100.0% and +20.0%."),
+        ((-0.3, 1.5), "it lies between -30.0% and far better (above +100.0%)."),
+        ((-1.001, 0.2), "it lies between far worse (below -100.0%) and +20.0%."),
         ((-1.0, 1.0), "it lies between -100.0% and +100.0%."),
         ((1.5, 4.0), "it lies between +150.0% and +400.0%."),  # an accuracy can be five times the baseline's
         ((-4.0, -1.5), "it lies between -400.0% and -150.0%."),
+        ((-13.13, -0.05), "it lies between below -1,000% and -5.0%."),
     ],
 )
 def test_an_interval_that_says_nothing_is_told_in_words(interval: tuple[float, float], told: str) -> None:
