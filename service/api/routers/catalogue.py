@@ -7,12 +7,13 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 
 from search_spaces import presets
+from search_spaces.nearest import nearest_first
 from service.api import problems
 from service.api.conditional import UNCHANGEABLE, TaggedDependency
 from service.api.one_thread import OneThreadRoute
 from service.api.preparation import PreparationsDependency
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
-from service.errors import NotFound
+from service.errors import UnknownName
 from service.specification.workloads import known_workloads
 
 router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=OneThreadRoute)
@@ -52,8 +53,8 @@ def read_search_space(
     tagged: TaggedDependency,
     name: Annotated[str, Path(description="The name of the preset.", examples=["shampoo"])],
 ) -> Response:
-    """A preset with its ranges, and why they are what they are."""
+    """A preset with its ranges, and why they are what they are; of a name that none has, 404 with those there are."""
     space = presets().get(name)
     if space is None:
-        raise NotFound("search space", name)
+        raise UnknownName("search space", name, nearest_first(name, presets()))
     return tagged.answer(SearchSpaceRead.of(name, space))

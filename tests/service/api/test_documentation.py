@@ -175,6 +175,10 @@ def test_the_catalogue_tells_workloads_and_spaces_that_a_job_can_use(sqlite_http
     space = sqlite_http.get("/v1/search-spaces/shampoo").json()
     body = {"workload": {"name": "digits-mlp"}, "search_space": space["space"]}
     assert sqlite_http.post("/v1/jobs", json=body).status_code == 201
+    unknown = sqlite_http.get("/v1/search-spaces/shampo")
+    assert (unknown.status_code, unknown.json()["errors"][0]["field"]) == (404, "search space")
+    assert "known: shampoo, shampoo-sgd" in unknown.json()["detail"]
+    assert "did you mean 'shampoo'?" in unknown.json()["detail"]
 
 
 @pytest.mark.slow
