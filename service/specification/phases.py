@@ -269,23 +269,22 @@ def check_workload_options(
     """Each option that the space assigns is the workload's, and not one that the job holds fixed.
 
     Raises:
-        InvalidInput: names the parameter; `field` is where the space stands.
+        InvalidInput: names every such parameter; `field` is where the space stands.
     """
+    faults = Faults()
     named = {f"parameters[{index}].name": parameter.name for index, parameter in enumerate(space.parameters)}
     named.update({f"fixed.{name}": name for name in space.fixed})
     for where, name in named.items():
         section, option = sectioned(name)
         if section == "workload" and option not in workload.options:
             known = ", ".join(sorted(workload.options)) or "none"
-            raise InvalidInput(
-                f"{field}.{where}",
-                f"workload {workload.name!r} has no option {option!r} (it has: {known})"
-                f"{did_you_mean(option, workload.options)}",
-            )
+            hint = did_you_mean(option, workload.options)
+            message = f"workload {workload.name!r} has no option {option!r} (it has: {known}){hint}"
+            faults.note(InvalidInput(f"{field}.{where}", message))
         if section == "workload" and option in given:
-            raise InvalidInput(
-                f"{field}.{where}", f"workload.options holds {option!r} at {given[option]!r}: leave one of them out"
-            )
+            message = f"workload.options holds {option!r} at {given[option]!r}: leave one of them out"
+            faults.note(InvalidInput(f"{field}.{where}", message))
+    faults.tell()
 
 
 def _space(field: str, given: str | dict[str, JsonValue], num_steps: int | None = None) -> SearchSpace:

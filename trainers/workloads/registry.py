@@ -7,7 +7,7 @@ is imported by `load`, where training happens.
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint
 from typing import Any, cast
@@ -136,19 +136,25 @@ def check_options(description: WorkloadDescription, options: Mapping[str, Json])
     """Checks the names of workload options, and that those required are there.
 
     Raises:
-        InvalidConfig: an option the workload does not have, or one that is missing; the message names it.
+        InvalidConfig: the first of `refused_options`.
     """
+    for refused in refused_options(description, options):
+        raise refused
+
+
+def refused_options(description: WorkloadDescription, options: Mapping[str, Json]) -> Iterator[InvalidConfig]:
+    """Each option that the workload does not have, and each required one that is missing; the message names it."""
     for name, value in options.items():
         if name not in description.options:
             known = ", ".join(sorted(description.options)) or "none"
-            raise InvalidConfig(
+            yield InvalidConfig(
                 f"workload_options.{name}",
                 f"unknown option of {description.name} (known: {known}), got {value!r}"
                 f"{did_you_mean(name, description.options)}",
             )
     for name, option in description.options.items():
         if option.required and options.get(name) is None:
-            raise InvalidConfig(f"workload_options.{name}", f"is required by {description.name}: {option.description}")
+            yield InvalidConfig(f"workload_options.{name}", f"is required by {description.name}: {option.description}")
 
 
 def load(name: str, options: Mapping[str, Json], *, data_roots: DataRoots | None = None) -> Workload:

@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from service.errors import InvalidInput
+from service.faults import one_of
 from service.specification.external.trials import EXTERNAL
 from service.specification.job import JobSpecification, SamplerReference
 from service.specification.phases import pinned_of, spaces_of
-from trainers.config import SUMMARY_PREFIXES, InvalidConfig
+from trainers.config import SUMMARY_PREFIXES
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import is_reference
 from trainers.workloads import registry
@@ -70,8 +71,10 @@ def check_shards(specification: JobSpecification) -> None:
 
 
 def check_options(workload: WorkloadDescription, options: Mapping[str, JsonValue]) -> None:
-    """Checks the options that are given to a workload."""
-    try:
-        registry.check_options(workload, options)
-    except InvalidConfig as error:
-        raise InvalidInput(error.field.replace("workload_options", "workload.options"), error.message) from error
+    """Checks the options that are given to a workload; all that it refuses are named."""
+    refused = [
+        InvalidInput(error.field.replace("workload_options", "workload.options"), error.message)
+        for error in registry.refused_options(workload, options)
+    ]
+    if refused:
+        raise one_of(refused)

@@ -204,6 +204,27 @@ def test_all_faulty_fields_are_told_at_once_each_with_a_pointer(sqlite_http: htt
             {"/budget/num_trial": "num_trials", "/objectives/0/metric": "validation_loss"},
         ),
         (
+            {"workload": {"name": "digits-mlp", "options": {"hiden_sizes": [8], "droput": 0.1, "label_smoothin": 0.1}}},
+            {
+                "/workload/options/hiden_sizes": "hidden_sizes",
+                "/workload/options/droput": "dropout",
+                "/workload/options/label_smoothin": "label_smoothing",
+            },
+        ),
+        (
+            {
+                **WORKLOAD,
+                "search_space": {
+                    "optimizer": "shampoo",
+                    "fixed": {"workload.droput": 0.1, "workload.label_smoothin": 0.1},
+                },
+            },
+            {
+                "/search_space/fixed/workload.droput": "dropout",
+                "/search_space/fixed/workload.label_smoothin": "label_smoothing",
+            },
+        ),
+        (
             {"wrkload": {"name": "digits-mlp"}, "search_space": "shampo"},
             {"/wrkload": "workload", "/search_space": "shampoo"},
         ),
