@@ -41,8 +41,13 @@ def find_answers(session: Session, query: RecommendationQuery, *, limit: int, of
 
 def values_elsewhere(session: Session, query: RecommendationQuery) -> list[KnownValues]:
     """Values for a query that found nothing: of each of its filters, those that answers with its names have;
-    none of these where there is no answer at all."""
-    return RecommendationRepository(session).known_values(query, limit=MAX_VALUES)
+    none of these where there is no answer at all. Where no answer has all of its names, of each name those that answers
+    with the others have."""
+    recommendations = RecommendationRepository(session)
+    return [
+        *recommendations.known_names(query, limit=MAX_VALUES),
+        *recommendations.known_values(query, limit=MAX_VALUES),
+    ]
 
 
 def field_named(session: Session, name: str, *, project: str | None) -> NamedField:

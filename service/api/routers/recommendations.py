@@ -88,7 +88,8 @@ def list_recommendations(
     An answer is replaced by a newer one of the same model, data, batch size, steps, precision and objective, unless
     that is less well confirmed. A name that nothing has is answered with 404 and the names there are. The list is empty
     if the name is known and no answer holds for the rest: `elsewhere` says which values of `device` and the other
-    filters have answers.
+    filters have answers; where `model` and `workload` have none in common, which workloads the model has some for, and
+    which models the workload.
     """
     query = RecommendationQuery(
         project=caller.sees,

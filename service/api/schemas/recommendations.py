@@ -115,4 +115,5 @@ class RecommendationList(ReadModel):
     """The best first."""
     elsewhere: list[KnownValuesRead] = Field(default_factory=list)
     """If nothing was found: of each filter that was asked for beside the names, the values that answers with these
-    names have. No values: there is no answer yet."""
+    names have. No values: there is no answer yet. Where no answer has all of several names, such as `model` and
+    `workload`: of each name, too, the values that answers with the other ones have."""

@@ -52,6 +52,8 @@ class RecommendationQuery:
     includes_superseded: bool = False
 
 
+NAMES = ("model", "workload", "fingerprint")
+"""The columns that say whose a recommendation is."""
 FILTERS = (*KEY[1:], "device", "world_size")
 """The columns whose values are asked for beside a name."""
 
@@ -159,11 +161,7 @@ class RecommendationRepository:
     ) -> list[KnownValues]:
         """Of each filter that a query sets, or of all filters, up to `limit` values of the recommendations with the
         query's names."""
-        names = [
-            getattr(RecommendationRow, name) == wanted
-            for name in ("project", "workload", "model", "fingerprint")
-            if (wanted := getattr(query, name)) is not None
-        ]
+        names = _with_names(query)
         fields = [field for field in FILTERS if of_all_filters or getattr(query, field) is not None]
         columns = [getattr(RecommendationRow, field) for field in fields]
         rows = list(self._session.execute(select(*columns).where(*names).distinct())) if fields else []
@@ -179,6 +177,20 @@ class RecommendationRepository:
             known.append(KnownValues("version", sorted(found, key=str)[:limit]))
         return known
 
+    def known_names(self, query: RecommendationQuery, *, limit: int) -> list[KnownValues]:
+        """Where no recommendation has all of a query's several names: of each, up to `limit` values of those with the
+        other names."""
+        asked = [name for name in NAMES if getattr(query, name) is not None]
+        joint = select(RecommendationRow.id).where(*_with_names(query)).limit(1)
+        if len(asked) < 2 or self._session.scalar(joint) is not None:
+            return []
+        found = []
+        for name in asked:
+            column, others = getattr(RecommendationRow, name), _with_names(query, but=name)
+            values = self._session.scalars(select(column).where(column.is_not(None), *others).distinct())
+            found.append(KnownValues(name, sorted(values)[:limit]))
+        return found
+
     def fingerprints(self, *, project: str | None, limit: int) -> list[str]:
         """The fingerprints of the newest recommendations; `project` None: of any."""
         statement = select(RecommendationRow.fingerprint).where(RecommendationRow.fingerprint.is_not(None))
@@ -186,6 +198,15 @@ class RecommendationRepository:
             statement = statement.where(RecommendationRow.project == project)
         found = self._session.scalars(statement.order_by(RecommendationRow.id.desc()).limit(10 * limit))
         return [name for name in dict.fromkeys(found) if name is not None][:limit]
+
+
+def _with_names(query: RecommendationQuery, *, but: str | None = None) -> list[ColumnElement[bool]]:
+    """The conditions that rows have a query's names, but for one."""
+    return [
+        getattr(RecommendationRow, name) == wanted
+        for name in ("project", *NAMES)
+        if name != but and (wanted := getattr(query, name)) is not None
+    ]
 
 
 def _version_of(package: str) -> ColumnElement[str]:

@@ -156,11 +156,21 @@ def test_answers_are_found_by_the_versions_they_were_found_with(database: Databa
 
 def test_filters_that_leave_nothing_are_answered_with_the_values_there_are(database: Database) -> None:
     finished_job(database, identity=built_identity(specification()), model="my-gpt")
+    finished_job(database, model="my-vit", workload={"name": "digits-convnet"})
     submit(database, model="queued-yet")
     for asked, known in (
+        (
+            {"model": "my-gpt", "workload": "digits-convnet"},
+            [KnownValues("model", ["my-vit"]), KnownValues("workload", ["digits-mlp"])],
+        ),
+        (
+            {"model": "queued-yet", "workload": "digits-mlp", "device": "cpu"},
+            [KnownValues("model", ["my-gpt"]), KnownValues("workload", []), KnownValues("device", [])],
+        ),
+        ({"model": "my-gpt", "workload": "digits-mlp", "device": "cuda"}, [KnownValues("device", ["cpu"])]),
         ({"model": "my-gpt", "device": "cuda"}, [KnownValues("device", ["cpu"])]),
         (
-            {"batch_size": 64, "world_size": 2, "precision": "bfloat16"},
+            {"workload": "digits-mlp", "batch_size": 64, "world_size": 2, "precision": "bfloat16"},
             [
                 KnownValues("batch_size", [128]),
                 KnownValues("precision", ["float32"]),
