@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal, TypeAlias
 
 from search_spaces.nearest import nearest_first
-from service.errors import UnknownName
+from service.errors import InvalidInput, UnknownName
 from service.specification.workloads import known_workloads
 from service.store.repositories import (
     JobRepository,
@@ -13,6 +14,7 @@ from service.store.repositories import (
     RecommendationQuery,
     RecommendationRepository,
     StoredAnswer,
+    VersionFilter,
 )
 from service.store.session import Session
 
@@ -22,6 +24,9 @@ MAX_FINGERPRINTS = 5
 """Named to whoever asks for one that is not known."""
 MAX_VALUES = 20
 """Of each filter, named to whoever asks for another."""
+MAX_VERSIONS_ASKED = 10
+"""Packages whose versions one question may name, by judgement."""
+_VERSION = re.compile(r"([^=\"\\\0]{1,100})=([^\0]{1,100})")
 
 
 def find_answers(session: Session, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[StoredAnswer]:
@@ -48,6 +53,18 @@ def values_elsewhere(session: Session, query: RecommendationQuery) -> list[Known
         *recommendations.known_names(query, limit=MAX_VALUES),
         *recommendations.known_values(query, limit=MAX_VALUES),
     ]
+
+
+def version_asked(given: str) -> VersionFilter:
+    """The package and the version that `package=version` asks for.
+
+    Raises:
+        InvalidInput: it is no such text.
+    """
+    found = _VERSION.fullmatch(given)
+    if found is None:
+        raise InvalidInput("version", f"{given[:80]!r} must be `package=version`, e.g. `torch=2.13`")
+    return VersionFilter(*found.groups())
 
 
 def field_named(session: Session, name: str, *, project: str | None) -> NamedField:

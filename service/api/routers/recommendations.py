@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Path, Query, Response
@@ -14,19 +13,16 @@ from service.api.one_thread import OneThreadRoute
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
 from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
 from service.api.strict_json import refuse_repeated_names
-from service.errors import InvalidInput, NotFound
+from service.errors import NotFound
 from service.evidence.formats.written import Format, Written, written
 from service.evidence.recommended import recommendation_from_json
-from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository, VersionFilter
-from service.use_cases.found_recommendations import find_answers, values_elsewhere
+from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
+from service.use_cases.found_recommendations import MAX_VERSIONS_ASKED, find_answers, values_elsewhere, version_asked
 from service.use_cases.transferring import configs_for
 from trainers.config import MAX_COUNT
 
 router = APIRouter(prefix="/v1", tags=["recommendations"], route_class=OneThreadRoute)
 
-MAX_VERSIONS_ASKED = 10
-"""Packages whose versions one question may name, by judgement."""
-_VERSION = re.compile(r"([^=\"\\\0]{1,100})=([^\0]{1,100})")
 Name = Query(min_length=1, max_length=200)
 Digest = Query(min_length=1, max_length=64)
 Count = Query(ge=1, le=MAX_COUNT)
@@ -103,7 +99,7 @@ def list_recommendations(
         objective=objective,
         device=device,
         world_size=world_size,
-        versions=[_version(given) for given in version],
+        versions=[version_asked(given) for given in version],
         wants_nearest=match == "nearest",
         includes_superseded=include == "superseded",
     )
@@ -183,10 +179,3 @@ def read_recommendation(session: ReadSession, tagged: TaggedDependency, job_id: 
         raise NotFound(f"recommendation of the {job.state} job", job.id)
     is_superseded = recommendations.is_superseded(recommendation)
     return tagged.answer(RecommendationRead.of(recommendation, is_superseded=is_superseded))
-
-
-def _version(given: str) -> VersionFilter:
-    found = _VERSION.fullmatch(given)
-    if found is None:
-        raise InvalidInput("version", f"{given[:80]!r} must be `package=version`, e.g. `torch=2.13`")
-    return VersionFilter(*found.groups())

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field
 
 from service.api.dependencies import CallerDependency
 from service.store.repositories import RecommendationQuery
-from service.use_cases.found_recommendations import NamedField
+from service.use_cases.found_recommendations import MAX_VERSIONS_ASKED, NamedField, version_asked
 from trainers.config import MAX_COUNT
 
 PATH = "/recommendations"
@@ -53,6 +53,7 @@ async def _query(
     objective: Name = None,
     device: Device = None,
     world_size: Count = None,
+    version: Annotated[list[str], Query(max_length=MAX_VERSIONS_ASKED)] = [],  # noqa: B006 - FastAPI copies it
     match: Literal["all", "nearest"] = "all",
     include: Literal["", "superseded"] = "",
 ) -> RecommendationQuery:
@@ -68,6 +69,7 @@ async def _query(
         objective=objective,
         device=device,
         world_size=world_size,
+        versions=[version_asked(given.strip()) for given in version if given.strip()],
         wants_nearest=match == "nearest",
         includes_superseded=include == "superseded",
     )
@@ -86,7 +88,7 @@ class Address:
     @property
     def is_narrowed(self) -> bool:
         """True if recommendations may be left out by what was asked."""
-        return any(value and name in (*NAMES, *LABELS) for name, value in self.pairs)
+        return any(value and name in (*NAMES, *LABELS, "version") for name, value in self.pairs)
 
     def without(self, name: str) -> str:
         """The first page of what is found without a filter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from datetime import UTC, datetime, timedelta
@@ -110,6 +111,14 @@ def test_a_name_leads_to_what_it_names_and_empty_fields_ask_for_nothing(
     assert "No recommendation holds for all of that" in nothing
     assert 'href="/recommendations?model=my-gpt&amp;batch_size=128">128</a>' in nothing
     assert "There are no more" in get(f"{address}/recommendations?page=2").text
+    assert _listed(get(f"{address}/recommendations?version=torch%3D2.13").text) == [own]
+    assert set(_listed(get(f"{address}/recommendations?version=").text)) == {own, other}
+    nothing = get(f"{address}/recommendations?version=torch%3D2.12").text
+    assert "No recommendation holds for all of that" in nothing
+    assert 'name="version" maxlength="201" size="14" value="torch=2.12"' in nothing
+    assert 'href="/recommendations?version=torch%3D2.13.0">torch=2.13.0</a>' in nothing
+    refused = get(f"{address}/recommendations?version=torch")
+    assert (refused.status_code, "must be `package=version`" in html.unescape(refused.text)) == (422, True)
 
 
 @pytest.mark.slow
