@@ -178,8 +178,8 @@ class RecommendationRepository:
         return known
 
     def known_names(self, query: RecommendationQuery, *, limit: int) -> list[KnownValues]:
-        """Where no recommendation has all of a query's several names: of each, up to `limit` values of those with the
-        other names."""
+        """Of each of a query's several names up to `limit` values of the recommendations with the other ones; empty
+        where a recommendation has them all."""
         asked = [name for name in NAMES if getattr(query, name) is not None]
         joint = select(RecommendationRow.id).where(*_with_names(query)).limit(1)
         if len(asked) < 2 or self._session.scalar(joint) is not None:
