@@ -33,6 +33,12 @@ class Repeated:
         """True if it came to the same value, to the last digit."""
         return self.value == self.repeat.value
 
+    @property
+    def is_equal(self) -> bool:
+        """True if it came to a value that counts as equal."""
+        was = self.repeat.value
+        return self.value is not None and abs(self.value - was) <= EQUAL_WITHIN * abs(was)
+
 
 @dataclass(frozen=True, slots=True)
 class Band:
@@ -56,13 +62,13 @@ class Reproduction:
     trials: Sequence[Repeated]
     band: Band
     is_reproduced: bool
-    """True if every value falls in the band."""
+    """True if every value falls in the band, or equals what the same seed had, which may lie outside."""
 
 
 def reproduction(evidence: Evidence, trials: Sequence[Repeated]) -> Reproduction:
     """Judges a recommendation by the trials that were trained again."""
     band = band_of(evidence)
-    return Reproduction(evidence.metric, trials, band, all(band.holds(one.value) for one in trials))
+    return Reproduction(evidence.metric, trials, band, all(band.holds(one.value) or one.is_equal for one in trials))
 
 
 def repeats_of(evidence: Evidence) -> list[Repeat]:
@@ -108,10 +114,13 @@ def outcome_lines(found: Reproduction) -> list[str]:
     band = found.band
     num_in = sum(band.holds(one.value) for one in found.trials)
     span = f"the band {number(band.low)} to {number(band.high)}, {band.basis}"
-    if found.is_reproduced:
+    num_trials = len(found.trials)
+    if not found.is_reproduced:
+        lines.append(f"Not reproduced: {num_in} of {num_trials} in {span}.")
+    elif num_in == num_trials:
         lines.append(f"Reproduced: {'it falls' if num_in == 1 else f'all {num_in} fall'} in {span}.")
     else:
-        lines.append(f"Not reproduced: {num_in} of {len(found.trials)} in {span}.")
+        lines.append(f"Reproduced: {num_in} of {num_trials} in {span}; outside, as it was then, {num_trials - num_in}.")
     return lines
 
 

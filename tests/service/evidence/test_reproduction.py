@@ -38,6 +38,18 @@ def test_the_trials_with_new_seeds_are_trained_again_and_held_against_the_band_o
     assert outcome_lines(far)[-1].startswith("Not reproduced: 0 of 2 in the band")
 
 
+def test_a_lucky_seed_outside_the_band_is_reproduced_by_the_value_that_it_had() -> None:
+    evidence = recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]}).evidence
+    inside, other = repeats_of(evidence)
+    lucky = dataclasses.replace(other, value=0.001)
+    found = reproduction(evidence, [Repeated(inside, inside.value), Repeated(lucky, 0.001)])
+    assert not found.band.holds(0.001)
+    assert found.is_reproduced
+    assert outcome_lines(found)[-1].startswith("Reproduced: 1 of 2 in the band")
+    assert outcome_lines(found)[-1].endswith("outside, as it was then, 1.")
+    assert not reproduction(evidence, [Repeated(lucky, 0.002)]).is_reproduced
+
+
 def test_without_confirmation_what_one_seed_found_is_trained_again() -> None:
     evidence = dataclasses.replace(recommendation_of({0: [0.31, 0.33], 2: [0.41, 0.42]}).evidence, confirmation=None)
     [one] = repeats_of(evidence)
