@@ -21,7 +21,7 @@ from service.evidence.parameter_groups import OwnSettings
 from shampoo import Shampoo
 from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD
 from tests.support.service.confirmed import recommendation_with
-from tests.support.service.packages import distributed_shampoo, heavyball, scalable_shampoo
+from tests.support.service.packages import distributed_shampoo, scalable_shampoo
 from trainers.workload.description import ParameterRule
 
 SHAPE_SENTENCE = "sides longer than"
@@ -70,28 +70,28 @@ def gradients(scale: float = 1.0) -> list[dict[str, Tensor]]:
     return found
 
 
-def model() -> nn.ParameterDict:
+def model(dtype: torch.dtype) -> nn.ParameterDict:
     generator = torch.Generator().manual_seed(3)
     return nn.ParameterDict(
         {
-            name: nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64))
+            name: nn.Parameter(torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype))
             for name, shape in SHAPES.items()
         }
     )
 
 
-def changes(python: str, given: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+def changes(python: str, given: list[dict[str, Tensor]], dtype: torch.dtype = torch.float64) -> dict[str, Tensor]:
     """The change of each parameter after the pasted code has trained with these gradients."""
-    trained, start = model(), dict(model().named_parameters())
+    trained, start = model(dtype), dict(model(dtype).named_parameters())
     pasted: dict[str, Any] = {"model": trained}
     exec(compile(python, "pasted", "exec"), pasted)
     for of_step in given:
         pasted["training_step"](sum((p * of_step[name]).sum() for name, p in trained.named_parameters()))
-    return {name: (p - start[name]).detach() for name, p in trained.named_parameters()}
+    return {name: (p - start[name]).detach().double() for name, p in trained.named_parameters()}
 
 
 def both(
-    config: dict[str, Any], form: Format, optimizer: str = "shampoo"
+    config: dict[str, Any], form: Format, optimizer: str = "shampoo", *, dtype: torch.dtype = torch.float64
 ) -> tuple[list[str], dict[str, Tensor], dict[str, Tensor]]:
     """The things that the format cannot say, and the changes with our Python and with its."""
     recommended = recommendation_with(config, optimizer)
@@ -100,7 +100,7 @@ def both(
     assert theirs.text is not None
     for sentence in theirs.cannot_say:
         assert sentence[:40] in theirs.text
-    return theirs.cannot_say, changes(ours.text, gradients()), changes(theirs.text, gradients())
+    return theirs.cannot_say, changes(ours.text, gradients()), changes(theirs.text, gradients(), dtype)
 
 
 def difference(ours: Tensor, theirs: Tensor) -> float:
@@ -117,13 +117,24 @@ def packages(monkeypatch: pytest.MonkeyPatch) -> None:
     optax, optax_shampoo = ModuleType("optax"), ModuleType("scalable_shampoo.optax")
     optax.__dict__.update(chain=scalable_shampoo.chain, clip_by_global_norm=scalable_shampoo.clip_by_global_norm)
     monkeypatch.setitem(sys.modules, "distributed_shampoo", distributed_shampoo)
-    monkeypatch.setitem(sys.modules, "heavyball", heavyball)
     monkeypatch.setitem(sys.modules, "optax", optax)
     monkeypatch.setitem(sys.modules, "scalable_shampoo", ModuleType("scalable_shampoo"))
     monkeypatch.setitem(sys.modules, "scalable_shampoo.optax", optax_shampoo)
     monkeypatch.setitem(sys.modules, "scalable_shampoo.optax.distributed_shampoo", scalable_shampoo)
     monkeypatch.setitem(sys.modules, "jax", ModuleType("jax"))
     monkeypatch.setitem(sys.modules, "jax.numpy", np)  # which has all that a schedule needs
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """heavyball, which otherwise compiles for minutes."""
+    import heavyball
+
+    monkeypatch.setattr(heavyball.utils, "compile_mode", None)
+
+
+heavyballs_warning = pytest.mark.filterwarnings("ignore:Learning rate changed between steps")
+"""It calls a schedule experimental where one optimizer has all parameters, as here."""
 
 
 @pytest.mark.slow
@@ -235,10 +246,12 @@ def test_muon_with_adamw_is_written_without_our_packages_optimizer() -> None:
 
 
 @pytest.mark.slow
+@heavyballs_warning
+@pytest.mark.usefixtures("uncompiled")
 def test_soap_of_others_steps_in_the_direction_of_ours_and_both_of_theirs_are_one() -> None:
     config = {"preconditioner": "soap", "solver": "qr", "precondition_frequency": 1, "betas": [0.8, 0.9]}
     cannot_say, ours, theirs = both(config, Format.PYTORCH_OPTIMIZER)
-    unsaid_of_heavyball, _, of_heavyball = both(config, Format.HEAVYBALL)
+    unsaid_of_heavyball, _, of_heavyball = both(config, Format.HEAVYBALL, dtype=torch.float32)  # it has no other
     for sentences in (cannot_say, unsaid_of_heavyball):
         assert "the first step: it moves nothing there" in " ".join(sentences)
         assert "squared gradients" in " ".join(sentences)
@@ -249,6 +262,8 @@ def test_soap_of_others_steps_in_the_direction_of_ours_and_both_of_theirs_are_on
             assert difference(theirs[name], of_heavyball[name]) < 0.01, name
 
 
+@heavyballs_warning
+@pytest.mark.usefixtures("uncompiled")
 @pytest.mark.parametrize("adjust_lr_fn", ["match_rms_adamw", "original"])
 @pytest.mark.parametrize("beta3", [None, 0.81])
 def test_muon_of_heavyball_steps_as_far_as_ours_in_the_same_direction(
@@ -269,6 +284,8 @@ def test_muon_of_heavyball_steps_as_far_as_ours_in_the_same_direction(
         assert difference(ours["vector"], theirs["vector"]) < EXACT
 
 
+@heavyballs_warning
+@pytest.mark.usefixtures("uncompiled")
 def test_muon_of_heavyball_decays_as_ours_in_groups_with_settings_of_their_own_too() -> None:
     groups = [OwnSettings("tall ones", {"lr": 0.1, "weight_decay": 0.7}, [ParameterRule(name_parts=("tall",))])]
     recommended = recommendation_with({"preconditioner": "spectral", "weight_decay": 0.4})
