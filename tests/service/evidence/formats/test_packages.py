@@ -70,7 +70,7 @@ def gradients(scale: float = 1.0) -> list[dict[str, Tensor]]:
     return found
 
 
-def model(dtype: torch.dtype) -> nn.ParameterDict:
+def model(dtype: torch.dtype = torch.float64) -> nn.ParameterDict:
     generator = torch.Generator().manual_seed(3)
     return nn.ParameterDict(
         {
