@@ -19,6 +19,8 @@ ADAPTER_WORD = "lora_"
 it."""
 NOT_TRAINED = ("running_mean", "running_var", "num_batches_tracked", "inv_freq", "position_ids")
 """Last parts of the names of buffers, which state dicts hold beside parameters."""
+MIN_MASK_SIDE = 32
+"""Positions of the shortest causal mask."""
 
 
 def shape_of_safetensors(path: Path) -> ModelShape:
@@ -57,9 +59,15 @@ def shape_of_named(parameters: Iterable[tuple[str, tuple[int, ...]]]) -> ModelSh
     counts = Counter(
         (_kind(name, shape), shape)
         for name, shape in parameters
-        if name.rpartition(".")[2] not in NOT_TRAINED and 0 not in shape
+        if name.rpartition(".")[2] not in NOT_TRAINED and 0 not in shape and not _is_mask(shape)
     )
     return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
+
+
+def _is_mask(shape: tuple[int, ...]) -> bool:
+    """True of a causal mask, the buffer `attn.bias` of published GPT-2s: a square for one batch and one head. Kernels
+    of one channel are smaller."""
+    return len(shape) == 4 and shape[:2] == (1, 1) and shape[2] == shape[3] >= MIN_MASK_SIDE
 
 
 def is_of_adapter(name: str) -> bool:

@@ -67,6 +67,16 @@ def test_factors_of_low_rank_adapters_are_a_kind_of_their_own(tmp_path: Path) ->
         assert ParameterShape("linear", (10, 12), 1) in shape.parameters
 
 
+def test_causal_masks_that_published_models_keep_are_no_parameters(tmp_path: Path) -> None:
+    weights = {"wte.weight": torch.ones(9, 4), "h.0.attn.c_attn.weight": torch.ones(4, 12)}
+    kernel = {"blur.weight": torch.ones(1, 1, 3, 3)}
+    save_file({**weights, **kernel, "h.0.attn.bias": torch.ones(1, 1, 64, 64)}, tmp_path / "gpt2.safetensors")
+    save_file({**weights, **kernel}, tmp_path / "plain.safetensors")
+    found, plain = (shape_of_safetensors(tmp_path / f"{name}.safetensors") for name in ("gpt2", "plain"))
+    assert found == plain
+    assert ParameterShape("convolution", (1, 1, 3, 3), 1) in found.parameters
+
+
 def test_no_code_of_a_file_runs(tmp_path: Path) -> None:
     torch.save(Net(), tmp_path / "whole.pt")
     with pytest.raises(ValueError, match="is no state dict that"):
