@@ -23,7 +23,7 @@ from trainers.identity.model import model_digest
 from trainers.identity.shape import model_shape, shape_of_state_dict
 from trainers.identity.values import Fingerprint, ModelShape, fingerprint_of_workload
 from trainers.workload.user_workload import explain, is_reference
-from trainers.workloads.registry import describe, load
+from trainers.workloads.registry import UnknownWorkload, describe, load
 
 
 def fingerprint_of(name: str, options: Mapping[str, Json]) -> Fingerprint:
@@ -44,7 +44,10 @@ def fingerprint_of(name: str, options: Mapping[str, Json]) -> Fingerprint:
         found = _imported(name)
         if not hasattr(found, "build_model"):
             return Fingerprint(_shape(name, _built(name, found, options)), name + given)
-    description = describe(name)
+    try:
+        description = describe(name)
+    except UnknownWorkload as error:
+        raise InvalidConfig("name", f"no file {name!r} is here, and {error.message}") from error
     workload = load(name, options)
     with torch.device("meta"):
         model = workload.build_model()

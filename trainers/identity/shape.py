@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -40,7 +41,12 @@ def shape_of_state_dict(path: Path) -> ModelShape:
     """
     try:
         content = torch.load(path, map_location="meta", weights_only=True)
-    except Exception as error:  # torch raises what the format gives rise to: UnpicklingError, RuntimeError, EOFError...
+    except pickle.UnpicklingError as error:  # of which torch's own words advise to let the file's code run
+        raise ValueError(
+            f"{path} is no state dict: it holds objects that only code of the file could make, as a whole model does, "
+            "or is another kind of file; save model.state_dict(), or name the class as module:Class"
+        ) from error
+    except Exception as error:  # torch raises what the format gives rise to: RuntimeError, EOFError...
         raise ValueError(f"{path} is no state dict that torch.load reads with weights_only=True: {error}") from error
     named = max(_dicts_of_tensors(content), key=len, default={})
     if not named:

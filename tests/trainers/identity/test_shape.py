@@ -79,8 +79,9 @@ def test_causal_masks_that_published_models_keep_are_no_parameters(tmp_path: Pat
 
 def test_no_code_of_a_file_runs(tmp_path: Path) -> None:
     torch.save(Net(), tmp_path / "whole.pt")
-    with pytest.raises(ValueError, match="is no state dict that"):
+    with pytest.raises(ValueError, match="is no state dict: it holds objects") as refused:
         shape_of_state_dict(tmp_path / "whole.pt")
+    assert "weights_only" not in str(refused.value)
 
 
 def with_header(text: bytes) -> bytes:
@@ -141,6 +142,7 @@ def test_a_workloads_fingerprint_knows_its_options() -> None:
         (f"{__name__}:built_net", {"width": 4}, "which is built, got width"),
         (f"{__name__}:SHAPE_OF_NET", {}, "is no module"),
         ("digits-mlpp", {}, "unknown workload 'digits-mlpp'"),
+        ("absent.pt", {}, "no file 'absent.pt' is here, and unknown workload"),
     ],
 )
 def test_what_has_no_fingerprint_says_why(name: str, options: dict[str, object], message: str) -> None:
