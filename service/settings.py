@@ -136,10 +136,11 @@ class Settings(BaseSettings):
     requests_per_second: float = Field(default=50.0, ge=0, allow_inf_nan=False)
     """Of each token, and of each address without one, in each API process; four seconds' worth may come at once.
     Further ones are refused with 429. 0: no limit; nor is there one where anybody on this machine alone is let in."""
-    warm_after_seconds: float = Field(default=20.0, ge=0, le=LONGEST_SECONDS)
-    """So long after its start the API starts the process, with torch in its memory, whose copies answer dry runs and
-    describe workloads of your own in a second; sooner if somebody asks, who then waits some seconds for it. By default
-    after the worker, which has more use for the processor, has started."""
+    warm_after_seconds: float | None = Field(default=None, ge=0, le=LONGEST_SECONDS)
+    """So long after it first answers the API starts the process, with torch in its memory, whose copies answer dry runs
+    and describe workloads of your own in a second; sooner if somebody looks at what jobs are made of, or asks it, who
+    then waits some seconds for it. None: at once, or where a worker starts beside it, which has more use for the
+    processor, after the seconds that this imports for."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, cast
 
 from anyio import CapacityLimiter, to_thread
-from fastapi import Depends, Query, Request
+from fastapi import BackgroundTasks, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 
 from service.access.caller import Caller
@@ -48,6 +48,7 @@ from service.use_cases.budgets import check_cost
 from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory, is_known_to_build
 from service.use_cases.estimating.model_fingerprint import field_with_winners, model_for_winners
 from service.use_cases.keeping.code import unknown_code
+from trainers.processes.starting import warm_up
 from trainers.workload.description import WorkloadDescription
 from trainers.workloads.registry import BUILT_IN
 
@@ -150,6 +151,12 @@ async def _preparations(request: Request) -> Preparations:
 
 
 PreparationsDependency = Annotated[Preparations, Depends(_preparations)]
+
+
+async def job_expected(background: BackgroundTasks) -> None:
+    """Has the process that a dry run is asked of start with the answer: whoever looks at what jobs are made of is about
+    to ask for one."""
+    background.add_task(warm_up)
 
 
 class CodeReader:

@@ -25,7 +25,7 @@ from service.api import events, problems
 from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
-from service.api.preparation import Preparations
+from service.api.preparation import Preparations, job_expected
 from service.api.routers import access, catalogue, code, health, metrics, recommendations, webhooks
 from service.api.routers.of_jobs import export, insights, jobs, kept_jobs, plots, weights
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
@@ -182,7 +182,9 @@ def _routes() -> tuple[BaseRoute, ...]:
     router.include_router(health.router, dependencies=strict)
     for of_page in routes.ROUTERS:
         router.include_router(of_page)
-    router.add_api_route("/docs", _read_documentation, methods=["GET"], include_in_schema=False)
+    router.add_api_route(
+        "/docs", _read_documentation, methods=["GET"], include_in_schema=False, dependencies=[Depends(job_expected)]
+    )
     return tuple(router.routes)
 
 

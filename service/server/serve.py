@@ -30,7 +30,7 @@ from service.settings import ENV_PREFIX, Access, Settings
 from service.store.migrate import current_revision, migrate, why_not_migrated
 from service.store.repositories import TokenRepository
 from service.store.session import DATABASE_ERRORS, Database, why_not_supported
-from trainers.processes.starting import kept_warm
+from trainers.processes.starting import kept_warm, warm_up
 from trainers.workloads.describe import environment_of_children
 
 WORKER_COMMAND = (sys.executable, "-m", "service", "worker", "--stop-with-stdin")
@@ -42,6 +42,9 @@ FIRST_BACKOFF_SECONDS = 1.0
 """Until a worker that died is started again; doubled each time, by judgement."""
 LONGEST_BACKOFF_SECONDS = 30.0
 """Up to which it is doubled, by judgement: jobs wait no longer for a fault that has gone."""
+WARM_BESIDE_WORKER_SECONDS = 6.0
+"""The warm process starts so long after a worker beside the API, which imports Ray and torch before it can run a job:
+by judgement."""
 STABLE_SECONDS = 60.0
 """A worker that lived so long is started again without a growing pause."""
 
@@ -73,7 +76,7 @@ def serve(settings: Settings, *, with_worker: bool, tell: Callable[[str], None])
             logger.warning(not_migrated)
         else:
             close_doors(settings, database)
-        with kept_warm(environment_of_children(), after_seconds=settings.warm_after_seconds):
+        with kept_warm(environment_of_children()):
             asyncio.run(_run(settings, database, listener, with_worker=with_worker, tell=tell))
 
 
@@ -261,6 +264,10 @@ async def _run(
         if settings.is_bound_to_all_addresses:
             host = "::1" if ":" in host else "127.0.0.1"  # no client can ask for all of them
         tell(f"http://{host_and_port(host, port)}")
+        warm_after = settings.warm_after_seconds
+        if warm_after is None:
+            warm_after = WARM_BESIDE_WORKER_SECONDS if with_worker else 0.0
+        loop.call_later(warm_after, loop.run_in_executor, None, warm_up)
         if supervisor is not None:
             tasks.create_task(supervisor.run())
         elif not_migrated := await asyncio.to_thread(why_not_migrated, database):

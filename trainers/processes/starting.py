@@ -70,27 +70,29 @@ def start(module: str, arguments: Sequence[str], streams: Streams, *, environmen
 
 
 @contextmanager
-def kept_warm(environment: Mapping[str, str], *, after_seconds: float) -> Iterator[None]:
-    """While it is open, `start` forks a warm process; one for all threads of this process.
+def kept_warm(environment: Mapping[str, str]) -> Iterator[None]:
+    """While it is open, `start` forks a warm process; one for all threads of this process. It starts when it is first
+    asked for, or with `warm_up`.
 
     Args:
         environment: of the warm process.
-        after_seconds: when it starts, if nobody has asked for it before. It imports for two or three seconds, which
-            a service that has just started has other uses for.
     """
     if sys.platform != "linux" or importlib.util.find_spec("torch") is None:
         yield
         return
     warm = WarmProcess(environment)
-    timer = threading.Timer(after_seconds, warm.warm_up)
-    timer.daemon = True
-    timer.start()
     try:
         with forked_from(warm):
             yield
     finally:
-        timer.cancel()
         warm.close()
+
+
+def warm_up() -> None:
+    """Starts the warm process, where one is kept and has not started: it imports for two or three seconds, while this
+    one goes on."""
+    if (warm := _kept) is not None:
+        warm.warm_up()
 
 
 @contextmanager

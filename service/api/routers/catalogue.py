@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Response
+from fastapi import APIRouter, Depends, Path, Response
 
 from search_spaces import presets
 from search_spaces.nearest import nearest_first
 from service.api import problems
 from service.api.conditional import UNCHANGEABLE, TaggedDependency
 from service.api.one_thread import OneThreadRoute
-from service.api.preparation import PreparationsDependency
+from service.api.preparation import PreparationsDependency, job_expected
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.errors import UnknownName
 from service.specification.workloads import known_workloads
 
-router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=OneThreadRoute)
+router = APIRouter(prefix="/v1", tags=["catalogue"], route_class=OneThreadRoute, dependencies=[Depends(job_expected)])
 
 
 @router.get(

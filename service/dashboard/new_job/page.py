@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import HTMLResponse
 
@@ -17,7 +17,7 @@ from service.api.dependencies import (
     SettingsDependency,
     TurnsDependency,
 )
-from service.api.preparation import PreparationsDependency
+from service.api.preparation import PreparationsDependency, job_expected
 from service.dashboard.new_job.fields import FormField
 from service.dashboard.new_job.form import first_workload, job_defaults, job_form, search_space, without_code
 from service.dashboard.new_job.options import OPTIONS, workload_form
@@ -40,7 +40,7 @@ FREE_OPTIONS = FormField(
 router = APIRouter()
 
 
-@router.get("/jobs/new", include_in_schema=False)
+@router.get("/jobs/new", include_in_schema=False, dependencies=[Depends(job_expected)])
 async def new_job_page(
     request: Request,
     caller: CallerDependency,

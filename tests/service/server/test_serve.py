@@ -20,6 +20,7 @@ import pytest
 from service.client import Client
 from service.server.serve import WORKER_STOP_SECONDS
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
+from trainers.processes.starting import TEMPLATE_MODULE
 
 pytestmark = pytest.mark.services
 
@@ -139,5 +140,30 @@ def test_the_api_alone_leaves_the_database_to_migrate_and_says_to_which_hosts_it
         subprocess.run([sys.executable, "-m", "service", "migrate"], env=environment, check=True, capture_output=True)
         ready = httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS)
         assert (ready.status_code, ready.json()["num_workers"]) == (200, 0)
+        process.terminate()
+        assert process.wait(PATIENCE_SECONDS) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seen", [None, "/jobs/new", "/v1/search-spaces"])
+def test_what_answers_dry_runs_starts_with_the_api_or_when_somebody_looks_at_what_jobs_are_made_of(
+    tmp_path: Path, seen: str | None
+) -> None:
+    environment = {**os.environ, "SHAMPOO_TUNER_DATA_DIR": str(tmp_path), "SHAMPOO_TUNER_PORT": "0"}
+    if seen is None:
+        del environment["SHAMPOO_TUNER_WARM_AFTER_SECONDS"]
+    subprocess.run([sys.executable, "-m", "service", "migrate"], env=environment, check=True, capture_output=True)
+    with started([sys.executable, "-m", "service", "api"], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[3]
+
+        def has_started() -> bool:
+            return any(TEMPLATE_MODULE in _arguments(child) for child in psutil.Process(process.pid).children())
+
+        if seen is not None:
+            assert httpx.get(f"{url}/v1/jobs", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
+            assert not has_started()
+            assert httpx.get(url + seen, trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
+        wait_until(has_started, "what answers dry runs")
         process.terminate()
         assert process.wait(PATIENCE_SECONDS) == 0

@@ -19,7 +19,7 @@ from service.specification.planning import plan_job
 from service.use_cases.estimating.memory_estimates import estimate_memory
 from tests.support.service.scenarios import specification
 from tests.support.waiting import LONG_PATIENCE_SECONDS, wait_until
-from trainers.processes.starting import TEMPLATE_MODULE, Started, Streams, kept_warm, start
+from trainers.processes.starting import TEMPLATE_MODULE, Started, Streams, kept_warm, start, warm_up
 from trainers.workloads.describe import environment_of_children
 
 pytestmark = pytest.mark.processes
@@ -49,7 +49,8 @@ def _warm(modules: Path) -> Iterator[None]:
     environment = environment_of_children()
     environment["PYTHONPATH"] = os.pathsep.join([str(modules), environment["PYTHONPATH"]])
     _of_others.update(_templates())
-    with kept_warm(environment, after_seconds=0.0):
+    with kept_warm(environment):
+        warm_up()
         yield
     assert not _templates()
 
