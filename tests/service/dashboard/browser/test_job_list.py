@@ -127,13 +127,16 @@ def test_list_and_form_are_for_everybody_at_all_widths(lenient_page: Page) -> No
             assert_accessible(page)
 
 
-def test_the_last_column_is_in_sight_at_1280_pixels(page: Page, confirmed: Story, sqlite_database: Database) -> None:
+def test_all_of_a_job_is_in_sight_at_every_width(page: Page, confirmed: Story, sqlite_database: Database) -> None:
     Story(sqlite_database, now=datetime.now(UTC) - timedelta(days=12)).finish()
     Story(sqlite_database, now=datetime.now(UTC), budget={"num_trials": 10_000}).crowd(range(10_000))
     page.goto("/")
     expect(page.locator(f"#{confirmed.job_id}")).to_contain_text("±")
     region = page.get_by_role("region", name="Jobs", exact=True)
-    assert region.evaluate("(region) => region.scrollWidth <= region.clientWidth")
+    for width in (390, 641, 700, 900, 1199, 1200, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert region.evaluate("(region) => region.scrollWidth <= region.clientWidth"), width
+        expect(page.get_by_label("Choose all jobs of this page")).to_be_visible()
 
 
 @pytest.mark.usefixtures("address")
