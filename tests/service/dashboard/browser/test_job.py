@@ -240,6 +240,17 @@ def test_no_page_scrolls_sideways_on_a_phone(page: Page, finished: Story) -> Non
     assert_nothing_is_wider(page, 390)
 
 
+def test_on_a_phone_the_figures_of_the_answer_come_before_the_words_on_them(page: Page, confirmed: Story) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    open_page(page, confirmed)
+    figures, words = (page.locator(f"#answer {part}").bounding_box() for part in (".figures", ".detail"))
+    assert figures is not None
+    assert words is not None
+    assert figures["y"] + figures["height"] <= words["y"]
+    assert figures["y"] < 500, "a wall of prose stands in front of them"
+    expect(page.locator("#answer .speed").first).to_be_visible()
+
+
 @pytest.mark.usefixtures("address")
 def test_an_unknown_address_is_a_page_that_leads_back_and_does_not_scroll_sideways(
     lenient_page: Page,
