@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from http import HTTPStatus
+from urllib.parse import urlencode
 
 from fastapi import Request
 from starlette.responses import Response
@@ -10,6 +12,8 @@ from starlette.responses import Response
 from service.api import problems
 from service.api.media_types import JSON, weights_of
 from service.api.schemas.common import Problem
+from service.dashboard.job_list.address import ListAddress
+from service.dashboard.job_list.view import ORDERS
 from service.dashboard.rendering import page
 from service.errors import NotFound
 
@@ -34,10 +38,24 @@ def problem_page(request: Request, problem: Problem, headers: Mapping[str, str])
     """
     if not wants_page(request):
         return None
-    context = {"problem": problem, "wait": headers.get("Retry-After")}
+    path, asked = request.scope["path"], request.query_params.multi_items()
+    valid = [(name, value) for name, value in asked if not _is_refused(name, problem)]
+    context = {
+        "problem": problem,
+        "wait": headers.get("Retry-After"),
+        "without": None if len(valid) == len(asked) else f"{path}?{urlencode(valid)}".removesuffix("?"),
+        "address": ListAddress(valid),
+        "has_search": path == "/" and problem.status == HTTPStatus.UNPROCESSABLE_ENTITY,
+        "orders": ORDERS,
+    }
     response = page(request, "problem.html", context, status_code=problem.status)
     response.headers.update(headers)
     return response
+
+
+def _is_refused(name: str, problem: Problem) -> bool:
+    """True if the problem is about this parameter of the address, or one of its values: `state[0]`."""
+    return any(error.field == name or error.field.startswith(f"{name}[") for error in problem.errors)
 
 
 async def unknown_address(request: Request, error: Exception) -> Response:

@@ -25,10 +25,9 @@ class ListAddress:
         tags = [pair for pair in self.asked if pair[0] == "tag"][1:]
         return self._without(*PLACES, *OWN_FIELDS) + tags
 
-    @property
-    def first_tag(self) -> str:
-        """Of those that are asked for, the one in the search form."""
-        return next((value for name, value in self.asked if name == "tag"), "")
+    def sent(self, name: str) -> str:
+        """The value of a field of the search form, the first of several; empty: none was sent."""
+        return next((value for asked, value in self.asked if asked == name), "")
 
     @property
     def is_narrowed(self) -> bool:

@@ -48,7 +48,7 @@ def test_addresses_keep_what_was_asked_and_begin_anew_where_that_changes() -> No
     assert address.first() == "/?state=failed&tag=a%3D1&tag=b&text=x&workload=w"
     assert address.with_state(None) == "/?tag=a%3D1&tag=b&text=x&workload=w"
     assert address.others == [("state", "failed"), ("workload", "w"), ("tag", "b")]
-    assert address.first_tag == "a=1"
+    assert address.sent("tag") == "a=1"
     for narrows, pairs in (
         (True, [("owner", "me")]),
         (True, [("archived", "true")]),
@@ -91,6 +91,19 @@ def test_pages_lead_forth_and_back(address: str, sqlite_database: Database) -> N
         refused = get(f"{address}/?{wrong}", headers={"Accept": "text/html"})
         assert refused.status_code == 422
         assert f"<code>{wrong.partition('=')[0]}</code>" in refused.text
+
+
+def test_a_refused_address_has_the_form_with_what_was_not_refused(address: str) -> None:
+    asked = {"order_by": "best", "state": "asleep", "text": "my gpt", "tag": "team=vision", "archived": "all"}
+    refused = get(f"{address}/", params=asked, headers={"Accept": "text/html"})
+    assert refused.status_code == 422
+    for sent in ('name="text" maxlength="200" value="my gpt"', 'value="team=vision"', '<option value="all" selected>'):
+        assert sent in refused.text
+    assert 'value="asleep"' not in refused.text
+    assert 'href="/?text=my+gpt&amp;tag=team%3Dvision&amp;archived=all"' in refused.text
+    elsewhere = get(f"{address}/recommendations?batch_size=0&precision=bf16", headers={"Accept": "text/html"})
+    assert 'href="/recommendations?precision=bf16"' in elsewhere.text
+    assert 'role="search"' not in elsewhere.text
 
 
 def test_a_row_says_how_the_search_compares_as_the_jobs_page_does(address: str, sqlite_database: Database) -> None:
