@@ -14,7 +14,7 @@ from service.dashboard.recommendations import page as recommendations
 from service.dashboard.recommendations import untuned
 from service.dashboard.report import page as report
 from service.dashboard.settings_page import page as settings_page
-from service.dashboard.trial import output
+from service.dashboard.trial import output, prediction
 from service.dashboard.trial import page as trial
 
 ROUTERS = (
@@ -26,6 +26,7 @@ ROUTERS = (
     trial.router,
     job_trials.router,
     output.router,
+    prediction.router,
     untuned.router,  # before a recommendation's page, as its address could be one
     recommendations.router,
     compare.router,

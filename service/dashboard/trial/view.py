@@ -11,7 +11,9 @@ from search_spaces import SearchSpace
 from search_spaces.edges import edges
 from search_spaces.parameters import Categorical, Parameter, is_same
 from service.dashboard.cells import parameter as short
-from service.evidence.in_words.wording import DASH, mebibytes, seconds_words
+from service.evidence.in_words.wording import DASH, counted, mebibytes, seconds_words
+from service.use_cases.estimating.estimates import EarlierStep
+from service.use_cases.estimating.memory_estimates import PredictedMemory
 
 Scale = Literal["linear", "log", "reverse_log", "choices"]
 SCALES = {"log": "logarithmic", "reverse_log": "logarithmic in 1 - x", "linear": "linear", "choices": ""}
@@ -158,6 +160,59 @@ def cost_rows(
             )
         )
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionRow:
+    """A cost of a trial as it was to be, beside what was measured."""
+
+    title: str
+    predicted: str
+    measured: str
+    basis: str
+    """The ground of the prediction and what it leaves out, or why there is none."""
+    earlier_job: str | None = None
+    """The id of the job that it is told from."""
+
+
+def prediction_rows(
+    memory: PredictedMemory, earlier: EarlierStep | None, *, step_seconds: float | None, peak_bytes: float | None
+) -> list[PredictionRow]:
+    """Memory and step time as predicted.
+
+    Args:
+        earlier: what was known of a step before the job; None: nothing.
+        step_seconds: as measured last; None: it was not.
+        peak_bytes: likewise.
+    """
+    parts = {
+        "weights, gradients and optimizer": memory.kept_bytes,
+        "activations of a step": memory.activation_bytes,
+    }
+    known = {name: num_bytes for name, num_bytes in parts.items() if num_bytes is not None}
+    basis = [f"{name} {mebibytes(num_bytes)}" for name, num_bytes in known.items()]
+    basis += [] if memory.problem is None else [memory.problem]
+    basis += ["libraries, data and the process itself come on top"] if known else []
+    step_basis = (
+        "no earlier job with such steps has completed a trial of this optimizer and batch size"
+        if earlier is None
+        else f"median of {counted(earlier.num_trials, 'trial')} of an earlier job"
+    )
+    return [
+        PredictionRow(
+            "Memory of a rank, at least",
+            mebibytes(sum(known.values())) if known else DASH,
+            _bytes_words(peak_bytes),
+            "; ".join(basis),
+        ),
+        PredictionRow(
+            "A step",
+            seconds_words(None if earlier is None else earlier.step_seconds),
+            seconds_words(step_seconds),
+            step_basis,
+            None if earlier is None else earlier.job_id,
+        ),
+    ]
 
 
 def _median(measured: Sequence[Mapping[str, Any]], metric: str) -> float | None:

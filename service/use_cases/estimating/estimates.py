@@ -20,7 +20,14 @@ from service.specification.phases import num_left_over
 from service.specification.planning import JobPlan
 from service.specification.price import Price
 from service.store.models import Job, Trial
-from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+from service.store.repositories import (
+    Archived,
+    JobListRepository,
+    JobQuery,
+    JobRepository,
+    MeasurementRepository,
+    TrialRepository,
+)
 from service.store.session import Session
 from service.use_cases.budgets import allowed_device_hours, cost_of, device_hours
 from service.use_cases.earlier_winners import resolve_winners
@@ -113,6 +120,36 @@ def _winners(
         for side, pinned, found in zip(plan.spaces, asked, resolved, strict=True)
         if "winners" in pinned
     }
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierStep:
+    """The time of a step, as trials of an earlier job measured it."""
+
+    job_id: str
+    num_trials: int
+    step_seconds: float
+    """Their median."""
+
+
+def earlier_step(session: Session, job: Job, *, optimizer: str, batch_size: int) -> EarlierStep | None:
+    """The step time that was known before a job began: of the newest one before it with steps like its own and as many
+    ranks, by its completed trials of an optimizer and a batch size; None: there was none."""
+    wanted, resources = _kind(job.specification), job.specification.resources
+    before = JobQuery(sees=job.project, workload=job.workload, created_before=job.created_at, archived=Archived.ALL)
+    for earlier in JobListRepository(session).page(before, limit=JOBS_LOOKED_AT):
+        has_as_many = earlier.specification.resources.workers_per_trial == resources.workers_per_trial
+        if not has_as_many or _kind(earlier.specification) != wanted:
+            continue
+        trials = TrialRepository(session).page(earlier.id, states=(TrialState.COMPLETED,))
+        alike = [
+            trial.metrics
+            for trial in trials
+            if trial.stored_config.optimizer == optimizer and trial.stored_config.batch_size == batch_size
+        ]
+        if speeds := list(_values(alike, "step_seconds")):
+            return EarlierStep(earlier.id, len(speeds), statistics.median(speeds))
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import chain
 
 from search_spaces import Scalar, SearchSpace, presets
@@ -30,7 +31,7 @@ from service.use_cases.estimating.memory_predictor import (
     WorkloadRefused,
 )
 from service.use_cases.estimating.option_values import argument_choices, option_values, place_of
-from trainers.config import FOR_ADAPTERS
+from trainers.config import FOR_ADAPTERS, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.workloads.registry import BUILT_IN
 
@@ -46,6 +47,8 @@ STEP_SECONDS = 6.0
 """For the steps of all spaces in which activations are measured."""
 START_SECONDS = 20.0
 """For a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
+PREDICTED_WITHIN_SECONDS = 15.0
+"""For a single trial: with `STEP_SECONDS`, less than whoever asks over HTTP waits."""
 MARGIN = 3.0
 """A value of an option is tried while there is this many times what the slowest before it took: a process that is given
 up has no answer about memory, either."""
@@ -106,6 +109,29 @@ def estimate_memory(
     except NotPredictable as error:
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
     return MemoryEstimate(limit, spaces, activations_problem=activations_problem, kept_weights_bytes=kept)
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedMemory:
+    """The memory of a rank that one trial was to need, told from its config and not from what it measured."""
+
+    kept_bytes: int | None = None
+    """Weights, gradients, optimizer and averages; None: `problem` says why."""
+    activation_bytes: int | None = None
+    """Its activations in a step; None: `problem` says why."""
+    problem: str | None = None
+
+
+def predict_trial(plan: JobPlan, config: TrialConfig, *, data_roots: DataRoots | None = None) -> PredictedMemory:
+    """Predicts the memory of one trial of a job, in a process that takes seconds: not inside a transaction."""
+    kept = None
+    try:
+        with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
+            kept = predictor.predict(config, timeout_seconds=PREDICTED_WITHIN_SECONDS)
+            activations = predictor.activations(config, timeout_seconds=STEP_SECONDS)
+    except NotPredictable as error:
+        return PredictedMemory(kept, problem=str(error))
+    return PredictedMemory(kept, activations)
 
 
 def check_workload(plan: JobPlan, *, data_roots: DataRoots | None = None, start_seconds: float = START_SECONDS) -> None:

@@ -10,6 +10,7 @@ import { keepTimes } from "../shared/times.js";
 import { checkpoints } from "./checkpoints.js";
 import { controls } from "./controls.js";
 import { lines } from "./lines.js";
+import { prediction } from "./prediction.js";
 
 const CHOICES = ["metric", "x", "scale"];
 const number = Number(document.getElementById("job").dataset.number);
@@ -102,5 +103,6 @@ document.addEventListener("visibilitychange", () => {
 copyOnClick();
 keepTimes();
 lines(() => {});
+prediction(`${location.pathname}/prediction`);
 Promise.all([curve.load(), saved.load()]).catch(complain);
 keepLive();

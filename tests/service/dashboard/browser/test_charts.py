@@ -99,7 +99,7 @@ def test_the_timeline_and_the_trials_page_tell_where_each_stretch_trained(
     )
     expect(table.get_by_role("row").nth(1).get_by_role("cell").nth(1)).to_have_text(f"{node}, CPU")
     page.goto(f"/jobs/{running.job_id}/trials/1")
-    expect(page.locator("#costs")).to_contain_text(f"{node}, GPUs 0 and 2")
+    expect(page.locator("#taken")).to_contain_text(f"{node}, GPUs 0 and 2")
 
 
 def test_a_bar_of_the_timeline_is_named_under_the_pointer_and_follows_the_zoom(page: Page, finished: Story) -> None:

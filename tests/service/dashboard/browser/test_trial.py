@@ -86,6 +86,32 @@ def test_the_best_trial_is_looked_at_from_all_sides(page: Page, story: Story) ->
     expect(page.locator("h1")).to_have_text("Trial 6")
 
 
+def test_what_was_predicted_stands_beside_what_was_measured(page: Page, sqlite_database: Database) -> None:
+    earlier, later = (
+        Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=hours), name=f"{hours} h ago")
+        for hours in (2, 1)
+    )
+    for story in (earlier, later):
+        story.begin(0)
+        measure_all(story, 0, until=200)
+        story.end(0, TrialState.COMPLETED)
+    open_trial(page, later, 0)
+    page.wait_for_load_state()
+    page.get_by_text("As predicted from the model").click()
+    rows = page.locator("#predicted tbody tr")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(0)).to_have_text(re.compile(r"Memory of a rank, at least\s*[\d.]+ MiB\s*431 MiB"))
+    expect(rows.nth(1)).to_have_text(re.compile(r"A step\s*12\.\d ms\s*12\.\d ms"))
+    expect(page.locator("#predicted")).to_contain_text("weights, gradients and optimizer")
+    expect(page.locator("#predicted")).to_contain_text("activations of a step")
+    expect(page.locator("#predicted a")).to_have_attribute("href", f"/jobs/{earlier.job_id}")
+    page.goto(f"/jobs/{earlier.job_id}/trials/0")
+    page.wait_for_load_state()
+    page.get_by_text("As predicted from the model").click()
+    expect(rows.nth(1)).to_contain_text("–")
+    expect(page.locator("#predicted")).to_contain_text("no earlier job with such steps")
+
+
 def test_a_diverged_trial_says_where_it_began_and_is_tried_again(
     page: Page, story: Story, sqlite_database: Database
 ) -> None:

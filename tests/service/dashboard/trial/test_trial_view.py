@@ -8,9 +8,10 @@ from typing import Any
 
 from search_spaces import preset
 from service.dashboard.trial.metrics import MetricGroup, group_of, spark_lines, tile_groups
-from service.dashboard.trial.view import cost_rows, edge_words, parameter_rows
+from service.dashboard.trial.view import cost_rows, edge_words, parameter_rows, prediction_rows
 from service.store.packing import pack
 from service.store.repositories.of_trials.measurements import StoredMeasurement
+from service.use_cases.estimating.memory_estimates import PredictedMemory
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -83,3 +84,15 @@ def test_what_it_took_stands_beside_what_is_usual() -> None:
         ("Memory of a rank, at most", "1,024 MiB", "–", "–", "2,048 MiB"),
     ]
     assert cost_rows({}, usual, usual, memory_limit=None) == []
+
+
+def test_a_prediction_says_what_it_leaves_out_and_why_there_is_none() -> None:
+    whole = PredictedMemory(kept_bytes=3 * 2**20, activation_bytes=2**20)
+    memory, step = prediction_rows(whole, None, step_seconds=0.02, peak_bytes=500 * 2**20)
+    assert (memory.predicted, memory.measured) == ("4 MiB", "500 MiB")
+    assert "weights, gradients and optimizer 3 MiB; activations of a step 1 MiB; libraries" in memory.basis
+    assert (step.predicted, step.measured, step.earlier_job) == ("–", "20 ms", None)
+    assert "no earlier job" in step.basis
+    refused = PredictedMemory(problem="torch is not installed here")
+    memory, _ = prediction_rows(refused, None, step_seconds=None, peak_bytes=None)
+    assert (memory.predicted, memory.measured, memory.basis) == ("–", "–", "torch is not installed here")
