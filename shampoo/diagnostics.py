@@ -15,6 +15,7 @@ from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.state.block_state import BlockState, LeadingSubspace, Side
 from shampoo.state.buckets import Bucket, Chunk
 from shampoo.state.timing import step_scalars
+from shampoo.step.autocast import own_precision
 from shampoo.step.block_step import block_direction
 
 
@@ -96,11 +97,12 @@ def measure(
     }
     for bucket in buckets:
         _measure_bucket(bucket, h, found)
-        for squared_norms, grafts in _of_bucket(bucket, h, state, norms):
-            for param, squared in squared_norms.items():
-                found[param].squared_direction += squared.item()
-            for param, ratios in grafts:
-                found[param].grafting_ratios.extend(ratios.tolist())
+        with own_precision([bucket.like]):
+            for squared_norms, grafts in _of_bucket(bucket, h, state, norms):
+                for param, squared in squared_norms.items():
+                    found[param].squared_direction += squared.item()
+                for param, ratios in grafts:
+                    found[param].grafting_ratios.extend(ratios.tolist())
     return found
 
 

@@ -14,6 +14,7 @@ from shampoo.linalg.per_matrix import per_matrix
 from shampoo.lora.factor_step import precondition, unmagnify
 from shampoo.lora.hyperparameters import LoraRiteHyperparameters
 from shampoo.state.buckets import state_dtype
+from shampoo.step.autocast import own_precision
 from shampoo.torch_internals import foreach_add_, foreach_copy_
 
 MOMENTS = ("momentum", "second_moment", "escaped_mass", "weights")
@@ -88,18 +89,17 @@ class FactorStack:
     def __init__(self, factors: Sequence[Factor]) -> None:
         self._factors = factors
         self._dtype = state_dtype(factors[0].param.dtype)
-        (
-            self._basis,
-            self._inverse,
-            self._unmagnified,
-            self.squared_norms,
-            self._is_finite,
-            self._has_begun,
-        ) = per_matrix(
-            unmagnify,
-            torch.stack([factor.other_matrix for factor in factors]).to(self._dtype),
-            torch.stack([factor.gradient for factor in factors]).to(self._dtype),
-        )
+        others = torch.stack([factor.other_matrix for factor in factors]).to(self._dtype)
+        gradients = torch.stack([factor.gradient for factor in factors]).to(self._dtype)
+        with own_precision([others]):
+            (
+                self._basis,
+                self._inverse,
+                self._unmagnified,
+                self.squared_norms,
+                self._is_finite,
+                self._has_begun,
+            ) = per_matrix(unmagnify, others, gradients)
 
     def step(self, state: Mapping[Tensor, dict[str, Any]], h: LoraRiteHyperparameters, *, clip: Tensor | None) -> None:
         """Moves the factors and their states.
@@ -112,13 +112,14 @@ class FactorStack:
             self._unmagnified.mul_(clip.to(self._unmagnified))
         states = [state[factor.param] for factor in self._factors]
         old = [torch.stack([kept[name] for kept in states]) for name in ("basis", *MOMENTS)]
-        *moments, direction = per_matrix(
-            functools.partial(precondition, betas=h.betas, eps=h.eps),
-            self._unmagnified,
-            self._basis,
-            self._inverse,
-            *old,
-        )
+        with own_precision(old):
+            *moments, direction = per_matrix(
+                functools.partial(precondition, betas=h.betas, eps=h.eps),
+                self._unmagnified,
+                self._basis,
+                self._inverse,
+                *old,
+            )
         for name, before, after in zip(("basis", *MOMENTS), old, (self._basis, *moments), strict=True):
             kept = after.where(_rows(self._has_begun, after), before)
             foreach_copy_([one[name] for one in states], list(kept.unbind()))

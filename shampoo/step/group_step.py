@@ -11,6 +11,7 @@ from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.state.buckets import Bucket, scratch_elements
+from shampoo.step.autocast import own_precision
 from shampoo.step.block_step import Scratch, Solved, block_direction, update_gram_factors
 from shampoo.step.chunk_schedule import ChunkStep, chunk_steps, step_chunks
 from shampoo.step.failures import RefreshFailures
@@ -74,7 +75,8 @@ class GroupStep:
                     spare = [x for x in scratch if x is not P][:2]
                     weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
 
-        step_chunks(work, h, update, step)
+        with own_precision(bucket.like for bucket in buckets):
+            step_chunks(work, h, update, step)
         for item in work:
             self._note_refreshes(item, h)
         weights.write_back()

@@ -229,6 +229,29 @@ def test_gradient_scaling_skips_a_step_that_overflows_and_leaves_the_state_untou
     assert not any(int(optimizer.state[param]["num_skipped"]) for param in model.parameters())
 
 
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+@pytest.mark.parametrize("num_threads", [1, 2])
+def test_a_step_under_autocast_is_the_same_step(name: str, num_threads: int) -> None:
+    model, other = _model(), _model()
+    under, plain = Shampoo(model.parameters(), **member(name)), Shampoo(other.parameters(), **member(name))
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        for step in range(6):
+            for net, optimizer in ((model, under), (other, plain)):
+                optimizer.zero_grad()
+                _loss(net, step).backward()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                measured = under.diagnostics()
+                under.step()
+                assert torch.is_autocast_enabled("cpu")
+            assert measured == plain.diagnostics()
+            plain.step()
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(_weights(model), _weights(other), strict=True))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("backend", "names"),

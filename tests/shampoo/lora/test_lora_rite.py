@@ -144,6 +144,24 @@ def test_low_precision_factors_have_a_float32_state_and_train(dtype: torch.dtype
     assert last < 0.7 * first
 
 
+def test_a_step_under_autocast_is_the_same_step() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # others would know nothing of it
+    try:
+        given, expected = (pairs(*SHAPES, dtype=torch.float32, zero=False) for _ in range(2))
+        for these, enabled in ((given, True), (expected, False)):
+            optimizer = _rite(flat(these))
+            for step in range(4):
+                generator = torch.Generator().manual_seed(step)
+                for param in flat(these):
+                    param.grad = torch.randn(param.shape, generator=generator).to(param)
+                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+                    optimizer.step()
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(a, b) for a, b in zip(flat(given), flat(expected), strict=True))
+
+
 def test_other_parameters_take_the_steps_of_adamw() -> None:
     ours, theirs = (nn.Linear(6, 5).double() for _ in range(2))
     theirs.load_state_dict(ours.state_dict())

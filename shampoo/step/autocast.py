@@ -1,0 +1,20 @@
+"""The precision of a step: that of its tensors, also where a whole training step is under `torch.autocast`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import torch
+from torch import Tensor
+
+
+@contextlib.contextmanager
+def own_precision(tensors: Iterable[Tensor]) -> Iterator[None]:
+    """Switches autocast off on the devices of these tensors: its products would be in bfloat16, or refused beside
+    float32 ones, and the threads of a step, which know nothing of it, would compute otherwise than the caller's."""
+    with contextlib.ExitStack() as stack:
+        for device_type in {tensor.device.type for tensor in tensors}:
+            if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+                stack.enter_context(torch.autocast(device_type, enabled=False))
+        yield
