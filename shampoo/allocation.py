@@ -61,6 +61,7 @@ class Allocation:
         self.positions: dict[Tensor, int] = {}
         """By tensor that is stepped, the position of its parameter among all of the optimizer's."""
         self._positions_of_all: dict[Tensor, int] = {}
+        self._group_sizes: list[int] = []
         self._made_for: dict[Tensor, tuple[torch.Size, torch.dtype, torch.device]] = {}
         """The shapes, dtypes and devices of parameters when their state was made."""
         self._shares: dict[int, list[RankShare]] = {}
@@ -77,17 +78,21 @@ class Allocation:
 
     def register(self, params: Sequence[Tensor], state: States) -> None:
         """Takes in the parameters of a group, in the order of the optimizer."""
+        self._group_sizes.append(len(params))
         for param in params:
             self._positions_of_all[param] = len(self._positions_of_all)
             # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
             state[param] = {}
 
-    def has_all(self, groups: Iterable[Mapping[str, Any]]) -> bool:
-        """True if the parameters of all groups have been registered."""
-        params, known = [param for group in groups for param in group["params"]], self._positions_of_all
+    def is_of(self, groups: Sequence[Mapping[str, Any]], state: States) -> bool:
+        """True if groups hold the registered parameters, each its own, and `state` has an entry for every one."""
+        params = [param for group in groups for param in group["params"]]
         # Each step asks, and to compare what is the same takes less than to hash tensors.
-        is_same = len(params) == len(known) and all(map(operator.is_, params, known))
-        return is_same or known.keys() >= set(params)
+        return (
+            [len(group["params"]) for group in groups] == self._group_sizes
+            and all(map(operator.is_, params, self._positions_of_all))
+            and len(state) >= len(params)
+        )
 
     def require_as_made(self) -> None:
         """Checks that parameters are what their state was made for.

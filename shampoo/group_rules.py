@@ -196,7 +196,7 @@ def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) 
 
 
 def require_no_steps(states: Iterable[Mapping[str, Any]]) -> None:
-    """Checks that no parameter has been stepped, before groups that hold other parameters get a new state.
+    """Checks that no parameter has been stepped, before groups that are not what they were get a new state.
 
     Raises:
         RuntimeError: one has.
@@ -204,8 +204,9 @@ def require_no_steps(states: Iterable[Mapping[str, Any]]) -> None:
     num_steps = max((held.get("step", 0) for held in states), default=0)
     if num_steps > 0:
         raise RuntimeError(
-            "param_groups hold parameters that the optimizer was not built with, and it has taken steps, up to "
-            f"{num_steps} of one parameter: add parameters with add_param_group, and replace them before the first step"
+            "param_groups do not hold the parameters that the optimizer was built with, in their order, or it has lost "
+            f"the state of some, and it has taken steps, up to {num_steps} of one parameter: add parameters with "
+            "add_param_group, replace, move or remove them before the first step, and freeze those that are to stay"
         )
 
 

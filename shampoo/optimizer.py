@@ -260,8 +260,8 @@ class Shampoo(Optimizer):
             warn_of_sharing_nothing(self._all_members())
 
     def _follow_parameters(self) -> None:
-        """Makes a new state if groups hold other parameters, as Accelerate puts FSDP2's there, before any step."""
-        if self._allocation.has_all(self.param_groups):
+        """Makes a new state if it was emptied, or before any step if groups hold others, as Accelerate puts there."""
+        if self._allocation.is_of(self.param_groups, self.state):
             return
         require_no_steps(self.state.values())
         self.state.clear()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import operator
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from shampoo import LoraRite, Shampoo
 from shampoo.hyperparameters import DEFAULTS
@@ -186,12 +188,51 @@ def test_parameters_that_take_the_place_of_others_before_the_first_step_are_trai
         assert set(optimizer.state) == set(ours)
 
 
-def test_parameters_that_take_the_place_of_others_later_are_refused_and_nothing_moves() -> None:
-    params, others = parameters(SHAPES), parameters(SHAPES)
+REFUSED_LATER: dict[str, Callable[[Shampoo, Tensor], object]] = {
+    "another in its place": lambda optimizer, other: operator.setitem(optimizer.param_groups[0]["params"], 1, other),
+    "one removed": lambda optimizer, _: optimizer.param_groups[0]["params"].pop(),
+    "a group removed": lambda optimizer, _: optimizer.param_groups.pop(),
+    "groups in another order": lambda optimizer, _: optimizer.param_groups.reverse(),
+    "one moved to another group": lambda optimizer, _: optimizer.param_groups[1]["params"].insert(
+        0, optimizer.param_groups[0]["params"].pop()
+    ),
+    "without the state of one": lambda optimizer, _: optimizer.state.popitem(),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED_LATER)
+def test_groups_that_are_not_what_they_were_are_refused_after_a_step_and_nothing_moves(case: str) -> None:
+    params, more, (other,) = parameters(SHAPES), parameters(SHAPES), parameters(SHAPES[1:2])
+    # Two groups alike but for the learning rate, which a parameter would take from a place in the list.
+    groups: list[dict[str, Any]] = [{"params": params}, {"params": more, "lr": 0.1}]
+    optimizer = Shampoo(groups)
+    train(optimizer, [*params, *more], range(2))
+    REFUSED_LATER[case](optimizer, other)
+    before = [param.detach().clone() for param in (*params, *more, other)]
+    with pytest.raises(RuntimeError, match=r"built with, .* up to 2 of one parameter: add .* add_param_group"):
+        train(optimizer, [*params, *more, other], range(2, 3))
+    assert all(torch.equal(a, b) for a, b in zip(before, (*params, *more, other), strict=True))
+
+
+def test_a_parameter_that_is_removed_before_the_first_step_stays() -> None:
+    params = parameters(SHAPES)
     optimizer = Shampoo(params)
+    removed = optimizer.param_groups[0]["params"].pop()
+    before = removed.detach().clone()
     train(optimizer, params, range(2))
-    optimizer.param_groups[0]["params"] = [params[0], others[1]]
-    before = [param.detach().clone() for param in (*params, *others)]
-    with pytest.raises(RuntimeError, match=r"not built with, .* up to 2 of one parameter: add .* add_param_group"):
-        train(optimizer, [params[0], others[1]], range(2, 3))
-    assert all(torch.equal(a, b) for a, b in zip(before, (*params, *others), strict=True))
+    assert torch.equal(removed, before)
+    assert set(optimizer.state) == set(params[:-1])
+
+
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_an_optimizer_whose_state_is_emptied_begins_anew(name: str) -> None:
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, **member(name))
+    train(optimizer, params, range(3))
+    theirs = [nn.Parameter(param.detach().clone()) for param in params]
+    fresh = Shampoo(theirs, **member(name))
+    optimizer.state.clear()
+    train(optimizer, params, range(3, 6))
+    train(fresh, theirs, range(3, 6))
+    assert all(torch.equal(a, b) for a, b in zip(params, theirs, strict=True))
+    assert len(optimizer.state_dict()["state"]) == len(SHAPES)
