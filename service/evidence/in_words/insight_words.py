@@ -41,7 +41,7 @@ def too_few_words(num_trials: int) -> str:
 
 
 def not_computed_words(num_trials: int) -> str:
-    """The reason why nothing is said of trials that are enough; a run that is cancelled may never say it."""
+    """The reason why nothing is said although there are enough trials; where a run is cancelled it may stay so."""
     return (
         f"{counted(num_trials, 'trial')} have ended, and what mattered is not computed: the job's run does that now "
         "and then, and when it comes to its end."
