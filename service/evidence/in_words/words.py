@@ -52,6 +52,7 @@ SEARCH_VALUES = "By the values of the search, each the luckiest of its side: the
 NOT_CONFIRMED = "Nothing was trained again with new seeds, so by how much is not known."
 ONLY_SEEDS = "That covers the luck of seeds, not that of a search: another one as short may find other configs."
 BOTH_MISSED = "Which of them would have reached it sooner is not known."
+MEASURED_TOO_LATE = "One of them had measured nothing yet when the other one ended."
 NO_SHARE = "A training that missed the target has no time to it: by how much one is sooner is not known."
 NOT_WORTH_IT = "Not worth it for this model"
 PLUS_MINUS = "± is the standard deviation over these seeds (of the sample, not an interval of the mean)."
@@ -153,8 +154,7 @@ def _compared(evidence: Evidence, baseline: Winner) -> Answer:
     at_equal = AT_EQUAL[evidence.currency]
     compared = next(iter(evidence.comparisons), None)
     if compared is not None and compared.value is None:
-        why = "One of them had measured nothing yet when the other one ended."
-        return Answer("open", f"{ours} and {theirs} could not be compared {at_equal}", why)
+        return Answer("open", f"{ours} and {theirs} could not be compared {at_equal}", MEASURED_TOO_LATE)
     values = _compared_values(evidence, baseline)
     if compared is not None and values != (evidence.best.value, baseline.value):
         detail = f"After {spending(compared)}: {number(values[0])} against {number(values[1])}. {detail}"
@@ -206,7 +206,7 @@ def spending(comparison: CurrencyComparison) -> str:
 def _other_currency(comparison: CurrencyComparison, first: CurrencyComparison) -> str:
     where = AT_EQUAL[comparison.currency].capitalize()
     if comparison.value is None:
-        return f"{where}: not known."
+        return f"{where}: not known. {MEASURED_TOO_LATE}"
     if (comparison.value, comparison.baseline_value) == (first.value, first.baseline_value):
         return f"{where}: the same values and verdict."
     low, high = comparison.improvement_low, comparison.improvement_high

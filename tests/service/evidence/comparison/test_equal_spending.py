@@ -197,7 +197,9 @@ def test_what_was_never_measured_in_time_is_told_as_not_compared() -> None:
     assert answer is not None
     assert (answer.kind, evidence.verdict) == ("open", Verdict.UNDECIDED)
     assert answer.headline == "Shampoo and AdamW could not be compared in equal training time"
-    assert currency_lines(recommended(Currency.STEPS, our_seconds=99.0).evidence)[0].endswith(": not known.")
+    assert currency_lines(recommended(Currency.STEPS, our_seconds=99.0).evidence)[0].endswith(
+        ": not known. One of them had measured nothing yet when the other one ended."
+    )
 
 
 def test_tokens_that_nobody_counted_are_told_and_examples_stand_in() -> None:
