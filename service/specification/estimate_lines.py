@@ -21,8 +21,7 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         length = f"{counted(estimate.num_examples, 'example')} in {length}"
     lines = [f"{trials} of {length}, {counted(estimate.max_steps, 'step')} in all if none are pruned."]
     if estimate.num_left_over:
-        left = f"{counted(estimate.num_left_over, 'trial')} {'is' if estimate.num_left_over == 1 else 'are'} left over"
-        lines.append(f"{left} of the budget, so that search and baselines get equally many.")
+        lines.append(left_over_words(estimate.num_left_over))
     if num := estimate.num_trials.get(Phase.CONFIRMATION):
         lines.append(
             f"{num} of them, {estimate.confirmation_share:.0%}, train the best configs again with new seeds, to their "
@@ -55,6 +54,12 @@ def estimate_lines(estimate: Estimate) -> list[str]:
         )
         lines.append(f"The {_side(side)} begins with winners of earlier jobs: {'; '.join(told)}.")
     return lines
+
+
+def left_over_words(num_left_over: int) -> str:
+    """Says that some trials of the budget are nobody's, and why."""
+    left = f"{counted(num_left_over, 'trial')} of the budget {'is' if num_left_over == 1 else 'are'} left over"
+    return f"{left}, so that search and baselines get equally many."
 
 
 def _measured_lines(measured: EarlierMeasurements, step_seconds: float | None, smallest_batch: int | None) -> list[str]:

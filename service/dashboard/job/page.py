@@ -30,7 +30,8 @@ from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import currency_lines, status_words
 from service.evidence.recommended import recommendation_from_json, weights_links
-from service.specification.phases import spaces_of
+from service.specification.estimate_lines import left_over_words
+from service.specification.phases import num_left_over, spaces_of
 from service.store.repositories import (
     EventRepository,
     InsightsRepository,
@@ -103,6 +104,7 @@ def job_page(
         "may_steer": caller.may(Scope.SUBMIT),
         "may_run_again": may_have_run(specification.workload, specification.sampler, settings, caller=caller),
         "budget": specification.budget,
+        "left_over": left_over_words(left) if (left := num_left_over(specification)) else None,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,
         "has_baseline": has_baseline,

@@ -140,6 +140,13 @@ def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database
         assert "Waiting:" not in get(address + path).text
 
 
+def test_a_job_page_says_which_of_the_budgets_trials_are_left_over(address: str, sqlite_database: Database) -> None:
+    odd, even = (submit(sqlite_database, budget={"num_trials": num}, baseline={}) for num in (15, 16))
+    told = "1 trial of the budget is left over, so that search and baselines get equally many."
+    assert told in get(f"{address}/jobs/{odd}").text
+    assert "left over" not in get(f"{address}/jobs/{even}").text
+
+
 def test_a_job_page_says_what_its_newest_completed_trial_remarked_of_the_data(
     address: str, sqlite_database: Database
 ) -> None:

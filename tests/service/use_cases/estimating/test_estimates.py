@@ -81,7 +81,7 @@ def test_trials_that_do_not_divide_are_left_over_and_told(database: Database) ->
     estimate = _estimate(database, budget={"num_trials": 20}, baselines=[{}, {"search_space": "muon"}])
     assert (sum(estimate.num_baseline_trials.values()), estimate.num_trials[Phase.SEARCH]) == (12, 6)
     assert estimate.num_left_over == 2
-    told = "2 trials are left over of the budget, so that search and baselines get equally many."
+    told = "2 trials of the budget are left over, so that search and baselines get equally many."
     assert told in estimate_lines(estimate)
     even = _estimate(database, budget={"num_trials": 20}, baseline={})
     assert even.num_left_over == 0
@@ -119,7 +119,8 @@ def test_each_side_is_counted_with_the_slowest_step_of_its_own_optimizer(databas
     even: dict[str, Any] = {"budget": {"num_trials": 20}, "baseline": {}}
     estimate = _estimate(database, **even)
     assert estimate.measured is not None
-    assert (estimate.measured.job_id, estimate.measured.step_seconds) == (lease.job_id, pytest.approx(0.3))
+    assert estimate.measured.job_id == lease.job_id
+    assert estimate.measured.step_seconds == pytest.approx(0.3)
     assert estimate.side_step_seconds == {"search": 0.4, "adamw": 0.05}
     num_each = 10 + 2 * 1 + 6  # searched, trained to choose, trained to compare
     assert estimate.max_device_hours == pytest.approx(num_each * 40 * (0.4 + 0.05) / 3600)
