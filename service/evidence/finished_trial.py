@@ -62,3 +62,7 @@ class FinishedTrial:
     def ending(self) -> str:
         """Its state, and in brackets why it failed."""
         return f"{self.state.value} ({self.reason.value})" if self.reason else self.state.value
+
+
+Pair = tuple[FinishedTrial, FinishedTrial]
+"""Our trial and the baseline's with one seed."""

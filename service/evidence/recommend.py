@@ -15,10 +15,10 @@ from service.evidence.caveats import general
 from service.evidence.caveats.setbacks import setback_caveats
 from service.evidence.comparison.alternatives import alternatives_of
 from service.evidence.comparison.confirm import confirm, split_seeds
-from service.evidence.comparison.equal_spending import Pair, compare_at_equal_spending
+from service.evidence.comparison.equal_spending import compare_at_equal_spending
 from service.evidence.comparison.missed_target import has_no_share, is_open
 from service.evidence.comparison.reached import reached_baseline
-from service.evidence.finished_trial import FinishedTrial
+from service.evidence.finished_trial import FinishedTrial, Pair
 from service.evidence.lineage import caveat_of_lineage, lineage_of
 from service.evidence.luck.job_branches import branches_of
 from service.evidence.luck.job_luck import sides_of, with_luck

@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from service.domain import Currency, Direction
 from service.evidence.best_values import compare, improvement_over
 from service.evidence.comparison.confirm import verdict_of
+from service.evidence.comparison.missed_target import TIMES_TO_TARGET
 from service.evidence.comparison.paired import MIN_SEEDS, interval_of
-from service.evidence.finished_trial import FinishedTrial
+from service.evidence.finished_trial import FinishedTrial, Pair
 from service.evidence.types import CurrencyComparison, Verdict
-
-Pair = tuple[FinishedTrial, FinishedTrial]
-"""Our trial and the baseline's with one seed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -29,6 +27,8 @@ class _Meeting:
     spent: float
     ours: float
     theirs: float
+    is_open: bool
+    """True if the objective is how soon a target is reached, and neither had reached it there."""
 
 
 def compare_at_equal_spending(
@@ -56,7 +56,7 @@ def compare_by(pairs: Sequence[Pair], metric: str, direction: Direction, currenc
 
     Returns:
         One without values, `undecided`, where a trial measured nothing before the other one had ended, or did not count
-        the currency.
+        the currency; an `undecided` one where neither had reached the target whose time is the objective.
     """
     met = [_meeting(pair, metric, currency) for pair in pairs]
     meetings = [meeting for meeting in met if meeting is not None]
@@ -74,13 +74,15 @@ def compare_by(pairs: Sequence[Pair], metric: str, direction: Direction, currenc
         baseline_value=theirs,
         improvement=improvement_over(theirs, ours, direction),
     )
+    is_open = any(meeting.is_open for meeting in meetings)
     if len(meetings) < MIN_SEEDS:
-        return found
+        return dataclasses.replace(found, verdict=Verdict.UNDECIDED) if is_open else found
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
     interval = interval_of([sign * (meeting.theirs - meeting.ours) for meeting in meetings])
     share = abs(theirs)
     low, high = (interval.low / share, interval.high / share) if share else (None, None)
-    return dataclasses.replace(found, verdict=verdict_of(interval, theirs), improvement_low=low, improvement_high=high)
+    verdict = Verdict.UNDECIDED if is_open else verdict_of(interval, theirs)
+    return dataclasses.replace(found, verdict=verdict, improvement_low=low, improvement_high=high)
 
 
 def _meeting(pair: Pair, metric: str, currency: Currency) -> _Meeting | None:
@@ -92,11 +94,23 @@ def _meeting(pair: Pair, metric: str, currency: Currency) -> _Meeting | None:
     # The last batch of a trial may go beyond the examples that it was to see.
     is_counted = currency in (Currency.EXAMPLES, Currency.TOKENS)
     slack = max(_per_step(trial, currency) or 0.0 for trial in pair) if is_counted else 0.0
-    if abs(ends[0] - ends[1]) <= slack:
-        return _Meeting(min(ends), ours[-1][1], theirs[-1][1])
     spent = min(ends)
+    if abs(ends[0] - ends[1]) <= slack:
+        return _Meeting(spent, ours[-1][1], theirs[-1][1], _is_open(pair, metric, currency, max(ends)))
     own, other = (_value_at(curve, spent) for curve in curves)
-    return None if own is None or other is None else _Meeting(spent, own, other)
+    if own is None or other is None:
+        return None
+    return _Meeting(spent, own, other, _is_open(pair, metric, currency, spent))
+
+
+def _is_open(pair: Pair, metric: str, currency: Currency, spent: float) -> bool:
+    return metric in TIMES_TO_TARGET and all(_has_missed(trial, currency, spent) for trial in pair)
+
+
+def _has_missed(trial: FinishedTrial, currency: Currency, spent: float) -> bool:
+    """True if the trial had not reached its target by then; of one that does not measure that there is no telling."""
+    measured = _curve(trial, "target_reached", currency)
+    return bool(measured) and not any(reached and at <= spent for at, reached in measured)
 
 
 def _curve(trial: FinishedTrial, metric: str, currency: Currency) -> list[tuple[float, float]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from service.evidence.comparison.equal_spending import Pair
-from service.evidence.finished_trial import FinishedTrial
+from service.evidence.finished_trial import FinishedTrial, Pair
 
 TIMES_TO_TARGET = ("steps_to_target", "seconds_to_target")
 

@@ -30,9 +30,9 @@ from pathlib import Path
 from service.domain import Currency, Direction, FailureReason, Phase, TrialState
 from service.evidence.comparison import student_t
 from service.evidence.comparison.confirm import confirm, differences_of, further_seed, split_seeds
-from service.evidence.comparison.equal_spending import Pair, compare_by
+from service.evidence.comparison.equal_spending import compare_by
 from service.evidence.comparison.paired import CONFIDENCE
-from service.evidence.finished_trial import FinishedTrial
+from service.evidence.finished_trial import FinishedTrial, Pair
 from service.evidence.types import ConfirmationResult, Verdict
 from service.scheduler.policy.confirmation import Confirmation
 from tests.benchmarks.report import Cell, report

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import pytest
@@ -85,6 +86,29 @@ def test_where_a_value_was_not_finite_the_line_passes_it_by() -> None:
     gap = trial(0, Phase.SEARCH, [0.8, None, 0.2], seconds=2.0)
     found = compare_by(pair(gap, THEIRS), METRIC, MINIMIZE, Currency.SECONDS)
     assert found.value == pytest.approx(0.8 - 0.6 * 1 / 4)
+
+
+@pytest.mark.parametrize(
+    ("theirs_reach_at", "by_steps", "by_seconds"),
+    [(20, Verdict.WORSE, Verdict.WORSE), (None, Verdict.BETTER, Verdict.UNDECIDED)],
+)
+def test_where_neither_had_reached_the_target_when_the_first_one_ended_who_is_sooner_is_open(
+    theirs_reach_at: int | None, by_steps: Verdict, by_seconds: Verdict
+) -> None:
+    metric = "steps_to_target"
+
+    def reaching(trial: FinishedTrial, step_reached: int | None) -> FinishedTrial:
+        curve = []
+        for step, seconds, _ in trial.curve:
+            has_reached = step_reached is not None and step_reached <= step
+            value = float(step_reached) if has_reached and step_reached is not None else 40.0 - 0.1 * step
+            curve.append((step, seconds, {metric: value, "target_reached": float(has_reached)}))
+        return dataclasses.replace(trial, curve=curve)
+
+    both = pair(reaching(OURS, 30), reaching(THEIRS, theirs_reach_at))  # ours takes twice the time
+    found = [compare_by(both, metric, MINIMIZE, currency) for currency in (Currency.STEPS, Currency.SECONDS)]
+    assert [one.verdict for one in found] == [by_steps, by_seconds]
+    assert compare_by(both * 6, metric, MINIMIZE, Currency.SECONDS).verdict is by_seconds
 
 
 @pytest.mark.parametrize("currency", [Currency.EXAMPLES, Currency.TOKENS])
