@@ -338,8 +338,8 @@ def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:
 def alternative_words(alternative: Alternative, recommended: int) -> str:
     """Another config that confirmed alike, and what speaks for either."""
     words = (
-        f"The config of trial {alternative.number} confirmed alike: {number(alternative.mean)}, where the recommended "
-        f"one had {number(alternative.recommended_mean)} with the same seeds."
+        f"New seeds do not tell the config of trial {alternative.number} from the recommended one: to choose, it had "
+        f"{number(alternative.mean)} and that one {number(alternative.recommended_mean)}, no farther apart than noise."
     )
     for whose, reasons in (
         ("it", alternative.speaks_for_it),
