@@ -97,18 +97,23 @@ class ShippedMember:
         """Its best config."""
         best, space = self.best, preset(self.preset)
         assigned = space.assign(space.check(dict(best.parameters)))
-        options = "".join(f" {name}={value}" for name, value in self.options.items())
         return TransferCandidate(
             TunedConfig(assigned.optimizer, assigned.optimizer_arguments, {"decay": "cosine", **assigned.schedule}),
             Source(
                 SourceKind.SHIPPED,
-                f"{self.workload}{options}, batch size {self.situation.batch_size}",
+                source_name(self.workload, self.options, self.situation.batch_size),
                 metric=self.metric,
                 value=best.value,
                 num_trials=len(self.trials),
             ),
             self.situation,
         )
+
+
+def source_name(model: str, options: Mapping[str, Any], batch_size: int) -> str:
+    """The name of a tuned model for a person: those of one workload differ in its options."""
+    given = "".join(f" {name}={json.dumps(value)}" for name, value in options.items())
+    return f"{model}{given}, batch size {batch_size}"
 
 
 @cache

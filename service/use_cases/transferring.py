@@ -11,7 +11,7 @@ from service.evidence.recommended import recommendation_from_json
 from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
 from service.store.session import Session
-from service.transfer.candidates import Source, SourceKind, TransferCandidate
+from service.transfer.candidates import Source, SourceKind, TransferCandidate, source_name
 from service.transfer.ranking import rank, rank_proxy
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import ConfigsWanted, Situation, distance
@@ -92,7 +92,7 @@ def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines:
     evidence = recommended.evidence
     source = Source(
         SourceKind.STORE,
-        f"{row.model or row.workload}, batch size {row.batch_size}",
+        source_name(row.model or row.workload, recommended.workload_options, situation.batch_size),
         recommendation_id=row.id,
         job_id=row.job_id,
         status=row.status.value,

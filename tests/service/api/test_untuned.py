@@ -65,6 +65,17 @@ def test_a_wider_model_gets_the_tuned_ones_config_moved(database: Database) -> N
     assert {one.name for one in first.intervals} >= {"lr"}
 
 
+def test_a_source_of_the_store_is_named_with_the_options_of_its_workload(database: Database) -> None:
+    workload = {"name": "digits-mlp", "options": {"width": 32}}
+    wider = finished_job(database, identity=IDENTITY, workload=workload)
+    plain = finished_job(database, identity=IDENTITY)
+    asked: dict[str, Any] = {"fingerprint": Fingerprint(WIDE, "wide"), "batch_size": 32, "num_steps": 100}
+    with running(database) as url, Client(url) as client:
+        of_wider, of_plain = (client.recommend(**asked, proxy_job=job_id).items[0].origin for job_id in (wider, plain))
+    assert of_wider.name.startswith("digits-mlp width=32, batch size ")
+    assert of_plain.name.startswith("digits-mlp, batch size ")
+
+
 def test_the_answer_of_a_proxy_job_alone_is_moved(database: Database) -> None:
     job_id, nearer = finished_job(database, identity=IDENTITY), finished_job(database, identity=IDENTITY)
     shapeless = finished_job(database)
