@@ -26,6 +26,11 @@ class Edge:
     bound: float
     side: Literal["lower", "upper"]
 
+    @property
+    def is_beyond(self) -> bool:
+        """True if the value lies outside of the range."""
+        return self.value < self.bound if self.side == "lower" else self.value > self.bound
+
 
 def edges(space: SearchSpace, values: Mapping[str, Scalar]) -> list[Edge]:
     """The values at an edge of their ranges, in the order of the space.

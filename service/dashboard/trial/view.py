@@ -42,6 +42,8 @@ class ParameterRow:
     differs_from_default: bool
     at_edge: str
     """`upper` or `lower`; empty: at none."""
+    is_beyond: bool
+    """True of a value beyond that edge, which somebody tried."""
 
 
 def parameter_rows(
@@ -55,13 +57,14 @@ def parameter_rows(
     """
     own = {parameter.name: parameter for parameter in space.active(parameters)} if space is not None else {}
     of_best = {parameter.name: parameter for parameter in space.active(best or {})} if space is not None else {}
-    at_edge = {edge.name: edge.side for edge in edges(space, parameters)} if space is not None else {}
+    at_edge = {edge.name: edge for edge in edges(space, parameters)} if space is not None else {}
     rows = []
     for name in dict.fromkeys([*parameters, *(best or {})]):
         declared = own.get(name) or of_best.get(name)
         value, is_missing = parameters.get(name), name not in parameters
         best_has_it = best is not None and name in best
         default = None if declared is None else declared.default
+        edge = at_edge.get(name)
         rows.append(
             ParameterRow(
                 name=name,
@@ -78,19 +81,21 @@ def parameter_rows(
                 differs_from_best=best is not None
                 and (is_missing or not best_has_it or not is_same(value, best.get(name))),
                 differs_from_default=declared is not None and not is_missing and not is_same(value, default),
-                at_edge=at_edge.get(name, ""),
+                at_edge="" if edge is None else edge.side,
+                is_beyond=edge is not None and edge.is_beyond,
             )
         )
     return rows
 
 
 def edge_words(rows: Sequence[ParameterRow]) -> list[str]:
-    """Sentences on the values, but for defaults, that lie at an end of their range, beside those of the best trial."""
+    """Sentences on the values, but for defaults, that lie at an end of their range or beyond, beside those of the best trial."""
     found = []
     for row in rows:
         if row.at_edge and row.differs_from_default:
             best = f"; the best trial has {short(row.best)}" if row.best_has_it and row.differs_from_best else ""
-            found.append(f"{row.name} = {short(row.value)} is at the {row.at_edge} end of {row.range_words}{best}.")
+            where = f"{'beyond' if row.is_beyond else 'at'} the {row.at_edge} end of {row.range_words}"
+            found.append(f"{row.name} = {short(row.value)} is {where}{best}.")
     return found
 
 

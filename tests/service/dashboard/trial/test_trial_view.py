@@ -36,6 +36,9 @@ def test_parameters_stand_beside_the_best_and_the_default_with_their_place_in_th
     assert edge_words(list(rows.values())) == [
         f"lr = {lowest:.3g} is at the lower end of {lr.range_words}; the best trial has {defaults['lr']:.3g}."
     ]
+    assert not lr.is_beyond
+    beyond = parameter_rows({**defaults, "lr": 1e30}, None, space)
+    assert edge_words(beyond) == [f"lr = 1e+30 is beyond the upper end of {lr.range_words}."]
     others = [row for name, row in rows.items() if name != "lr"]
     assert not any(row.differs_from_best or row.differs_from_default for row in others)
 
