@@ -19,7 +19,8 @@ export function controls({ trial, send, complain, forgetProblem }, shown) {
   async function act(action) {
     forgetProblem();
     try {
-      if ((await action()) !== false) await shown();
+      await action();
+      await shown();
     } catch (error) {
       complain(error);
     }
@@ -41,14 +42,25 @@ export function controls({ trial, send, complain, forgetProblem }, shown) {
     };
     const response = await send("POST", "/trials", "The variation was refused", asked);
     location.assign(`${location.pathname.replace(/\d+$/, "")}${(await response.json()).number}`);
-    return false;
   }
+
+  // The dialog stays until its trial is there: what was typed, and is refused, is to be corrected.
+  const refused = document.getElementById("vary-refused");
+  document.querySelector("#vary-dialog form")?.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    refused.hidden = true;
+    try {
+      await vary();
+    } catch (error) {
+      refused.textContent = error.message;
+      refused.hidden = false;
+    }
+  });
 
   const note = document.querySelector("#note-dialog textarea");
   afterDialog("note-dialog", "change", () => send("PATCH", trial, "The note was not kept", { note: note.value }));
   afterDialog("stop-dialog", "stop", () => send("POST", `${trial}/stop`, "The trial was not stopped"));
   afterDialog("retry-dialog", "retry", () => send("POST", `${trial}/retry`, "The trial is not tried again"));
-  afterDialog("vary-dialog", "try", vary);
 
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button");

@@ -240,9 +240,15 @@ def test_a_refused_variation_and_search_say_why(lenient_page: Page, story: Story
     told = "Not all of it was looked through: others wait already. Ask again in a few seconds."
     expect(page.locator("#found")).to_have_text(told)
     page.get_by_role("button", name="Try a variation").click()
-    page.get_by_role("dialog").get_by_label("lr", exact=True).fill("77")
-    page.get_by_role("dialog").get_by_role("button", name="Try it").click()
-    expect(page.get_by_role("alert")).to_contain_text("lr")
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("lr", exact=True).fill("77")
+    dialog.get_by_role("button", name="Try it").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("lr: must be in [0.0001, 0.1], got 77")
+    expect(dialog.get_by_label("lr", exact=True)).to_have_value("77")
+    dialog.get_by_label("values may lie beyond their ranges").check()
+    dialog.get_by_role("button", name="Try it").click()
+    expect(page.locator("h1")).to_have_text("Trial 7")
+    expect(page.locator("table.parameters")).to_contain_text("beyond its upper end")
 
 
 @pytest.mark.slow
