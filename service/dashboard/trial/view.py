@@ -89,7 +89,7 @@ def parameter_rows(
 
 
 def edge_words(rows: Sequence[ParameterRow]) -> list[str]:
-    """Sentences on the values, but for defaults, that lie at an end of their range or beyond, beside those of the best trial."""
+    """Sentences on the values, but for defaults, at an end of their range or beyond, beside those of the best trial."""
     found = []
     for row in rows:
         if row.at_edge and row.differs_from_default:
