@@ -82,7 +82,8 @@ def estimate(
     `device` is the type of the device, which decides how much is worked on at a time.
 
     Raises:
-        ValueError: an unknown or illegal hyperparameter, a negative size, or a dtype that is not real floating-point.
+        ValueError: an unknown or illegal hyperparameter, a negative size, a single shape in place of shapes, or a
+            dtype that is not real floating-point.
     """
     if not dtype.is_floating_point:
         raise ValueError(f"dtype must be real and floating-point, got {dtype}")
@@ -93,6 +94,8 @@ def estimate(
     counts: dict[tuple[int, ...], int] = {}
     num_params = num_elements = 0
     for shape in shapes:
+        if isinstance(shape, int):
+            raise ValueError(f"shapes must be one shape for each parameter, as [(1024, 1024)], got {shapes!r}")
         if any(size < 0 for size in shape):
             raise ValueError(f"shapes must have sizes >= 0, got {tuple(shape)}")
         num_params += 1

@@ -259,6 +259,16 @@ def completed(group: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: value for name, value in DEFAULTS.items() if name not in _OLDEST}, **group}
 
 
+def require_state_of_an_optimizer(state_dict: Mapping[str, Any]) -> None:
+    """Checks the outermost keys of a `state_dict()`.
+
+    Raises:
+        ValueError: it is no optimizer's, as where that stands in a checkpoint beside the model's.
+    """
+    if not {"state", "param_groups"} <= state_dict.keys():
+        raise ValueError(f"an optimizer's state has the keys 'state' and 'param_groups', got {sorted(state_dict)[:10]}")
+
+
 def saved_groups(
     state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
 ) -> list[dict[str, Any]]:
@@ -269,8 +279,7 @@ def saved_groups(
             groups have other numbers of parameters, an unknown or illegal hyperparameter, or one of another value that
             shapes the state. Which ranks step a parameter may differ.
     """
-    if not {"state", "param_groups"} <= state_dict.keys():
-        raise ValueError(f"an optimizer's state has the keys 'state' and 'param_groups', got {sorted(state_dict)[:10]}")
+    require_state_of_an_optimizer(state_dict)
     saved = [completed(group) for group in state_dict["param_groups"]]
     for group in saved:
         if "preconditioner" not in group:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 PLAIN_MODULES: tuple[type[nn.Module], ...] = (nn.Embedding, nn.EmbeddingBag)
 """Modules whose matrices are tables: only some rows of their gradient are ever non-zero, so a factor over the rows
@@ -34,8 +35,11 @@ def param_groups(
         plain_modules: modules whose matrices step plainly.
 
     Raises:
-        ValueError: no parameter requires a gradient.
+        TypeError: it is no module.
+        ValueError: no parameter requires a gradient, or one has no shape yet.
     """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"param_groups takes a model, whose modules say what is a table or a head, got {model!r:.100}")
     tables = tuple(plain_modules)
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
     apart = {
@@ -46,6 +50,8 @@ def param_groups(
     members: dict[str, list[nn.Parameter]] = {"matrices": [], "plain matrices": [], "vectors": []}
     for parameter in model.parameters():  # shared ones come once
         if parameter.requires_grad:
+            if is_lazy(parameter):
+                raise ValueError(f"a {type(parameter).__name__} has no shape yet: run a batch through the model first")
             is_matrix = sum(size != 1 for size in parameter.shape) > 1
             kind = "vectors" if not is_matrix else "plain matrices" if id(parameter) in apart else "matrices"
             members[kind].append(parameter)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from shampoo import torch_internals
-from shampoo.group_rules import is_trained
+from shampoo.group_rules import is_trained, require_state_of_an_optimizer
 from shampoo.lora.factor_step import clip_factor
 from shampoo.lora.factors import Factor, FactorStack, alike, factors_of
 from shampoo.lora.groups import refuse_arguments, require_known_keys, require_params, require_saved_groups
@@ -151,10 +151,11 @@ class LoraRite(Optimizer):
         to the parameters' dtype.
 
         Raises:
-            ValueError: it is another optimizer's; or groups, names, shapes or dtypes do not fit these parameters, or a
-                hyperparameter is illegal or unknown.
+            ValueError: it is no optimizer's, or another's; or groups, names, shapes or dtypes do not fit these
+                parameters, or a hyperparameter is illegal or unknown.
         """
         state_dict = torch_internals.before_loading(self, state_dict)
+        require_state_of_an_optimizer(state_dict)
         saved_groups: list[dict[str, Any]] = state_dict["param_groups"]
         require_saved_groups(saved_groups, self.param_groups)
         found: dict[Tensor, dict[str, Any]] = {}

@@ -329,6 +329,11 @@ def test_a_negative_size_is_named() -> None:
         estimate([(4, 4), (4, -1)])
 
 
+def test_one_shape_is_no_list_of_shapes() -> None:
+    with pytest.raises(ValueError, match=r"one shape for each parameter, as .*, got \(4, 3\)"):
+        estimate((4, 3))  # type: ignore[arg-type]
+
+
 def test_no_parameters_cost_nothing() -> None:
     assert set(dataclasses.asdict(estimate([])).values()) == {0}
 

@@ -254,6 +254,17 @@ def test_a_model_with_nothing_to_train_is_refused_by_name(model: nn.Module) -> N
         param_groups(model)
 
 
+@pytest.mark.parametrize("given", [nn.Linear(3, 3).weight, [nn.Linear(3, 3)]])
+def test_what_is_no_model_is_refused(given: Any) -> None:
+    with pytest.raises(TypeError, match=r"takes a model, .*, got (Parameter|\[Linear)"):
+        param_groups(given)
+
+
+def test_a_model_whose_parameters_have_no_shape_yet_is_told_so() -> None:
+    with pytest.raises(ValueError, match="UninitializedParameter has no shape yet: run a batch through the model"):
+        param_groups(nn.LazyLinear(3))
+
+
 @pytest.mark.parametrize(
     ("plain", "message"),
     [

@@ -248,6 +248,8 @@ def test_the_state_of_another_optimizer_or_of_other_shapes_is_refused_and_nothin
     params = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     with pytest.raises(ValueError, match="this is the state of another optimizer"):
         optimizer.load_state_dict(AdamW(params).state_dict())
+    with pytest.raises(ValueError, match=r"keys 'state' and 'param_groups', got \['model', 'optimizer'\]"):
+        optimizer.load_state_dict({"model": {}, "optimizer": before})
     with pytest.raises(ValueError, match=r"checkpoint has groups of \(parameters, paired\)"):
         optimizer.load_state_dict(LoraRite(flat(pairs((3, 3, 1)))).state_dict())
     wrong = copy.deepcopy(before)
