@@ -34,7 +34,10 @@ class Stage:
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    # Without a stage: all of them.
+    arguments = sys.argv[1:]
+    has_stage = not arguments or not arguments[0].startswith("-") or arguments[0] in ("-h", "--help")
+    options = _parser().parse_args(arguments if has_stage else ["all", *arguments])
     match options.stage:
         case "wheels":
             return _bring(options)
@@ -69,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     stages.add_parser("service", parents=[common], help="a tuning job over HTTP")
     speed = stages.add_parser("speed", parents=[common], help="the time of a step beside fused AdamW's")
     speed.add_argument("model", choices=MODELS)
-    stages.add_parser("all", parents=[common], help="these stages, one after the other")
+    stages.add_parser("all", parents=[common], help="these stages, one after the other, as with options alone")
     whole = stages.add_parser("table", help="one Markdown table of the JSON files of all stages")
     whole.add_argument("--out", type=Path, default=ROOT / "build" / "gpu", help="where the JSON files are")
     wheels = stages.add_parser("wheels", help="downloads what the machine with the GPU lacks; needs a network")

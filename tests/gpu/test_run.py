@@ -133,6 +133,12 @@ def test_when_the_time_is_up_the_file_says_what_was_left_out(tmp_path: Path) -> 
     assert "left out: steps of gpt2: soap: the time was up" in shown.stdout
 
 
+def test_options_alone_ask_for_all_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert _run_here(monkeypatch, *TINY, "--minutes", "0", out=tmp_path) == 3
+    assert {path.stem for path in tmp_path.iterdir()} == {"correct", "service", *(f"speed-{model}" for model in MODELS)}
+    assert not any(_read(path)["figures"] for path in tmp_path.iterdir())
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a CUDA device")
 def test_without_a_gpu_it_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
