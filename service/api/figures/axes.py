@@ -13,6 +13,8 @@ MAX_LOG_TICKS = 12
 """Labels that a small chart has room for, by judgement."""
 LOG_SPAN = 10.0
 """Positive values that are further apart than this factor are drawn on a logarithmic axis."""
+LEAST_SPAN = 1e-3
+"""Of the largest value, which the axis shows at least: below it values are told alike, with four digits."""
 
 
 def layout_of(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:
@@ -38,6 +40,9 @@ def value_axis(values: Sequence[float]) -> Figure:
         "type": axis_type(values),
         "exponentformat": "none" if all(1e-4 <= abs(value) < 1e6 or value == 0 for value in values) else "power",
     }
+    if values and max(values) - min(values) < LEAST_SPAN * (largest := max(map(abs, values))):
+        # Else Plotly would spread one value, or rounding, over the whole height.
+        axis["autorangeoptions"] = {"include": [min(values) - largest / 20, max(values) + largest / 20]}
     if axis["type"] == "log":
         ticks = log_ticks(min(values), max(values))
         axis |= {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}

@@ -6,6 +6,8 @@ import dataclasses
 import json
 import math
 
+import pytest
+
 from service.api.figures import (
     MAX_CURVES,
     MAX_POINTS,
@@ -23,6 +25,7 @@ from service.api.figures import (
     thin,
     trade_off,
 )
+from service.api.figures.axes import value_axis
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.specification.job import JobSpecification
 
@@ -193,6 +196,18 @@ def test_only_positive_values_far_apart_get_a_logarithmic_axis() -> None:
     assert axis_type([-1.0, 200.0]) == "linear"
     assert axis_type([0.0, 200.0]) == "linear"
     assert axis_type([]) == "linear"
+
+
+@pytest.mark.parametrize("values", [[0.25], [0.25002345, 0.25002346], [-3.0, -3.0]])
+def test_values_that_are_told_alike_are_not_spread_over_the_whole_axis(values: list[float]) -> None:
+    low, high = value_axis(values)["autorangeoptions"]["include"]
+    assert low == pytest.approx(values[0] - abs(values[0]) / 20, rel=1e-3)
+    assert high == pytest.approx(values[0] + abs(values[0]) / 20, rel=1e-3)
+
+
+@pytest.mark.parametrize("values", [[], [0.0], [0.25, 0.2504], [0.1, 2.0]])
+def test_other_values_fill_the_axis(values: list[float]) -> None:
+    assert "autorangeoptions" not in value_axis(values)
 
 
 def test_a_logarithmic_axis_names_whole_numbers_at_its_ticks() -> None:
