@@ -103,9 +103,12 @@ class Confirmation:
     def left(self) -> list[Repeats]:
         """The confirmation trials to be begun now, in order; it makes sense when all sides have ended.
 
-        Empty while the next stage waits for trials of this one to end.
+        Empty while the next stage waits for trials of this one to end; and where the search completed no trial, as
+        nothing can be recommended then.
         """
         rivals = [self._candidates(phase) for phase in _RIVALS]
+        if not rivals[0]:
+            return []
         chosen = self._missing([number for numbers in rivals for number in numbers], self._choosing)
         if chosen or any(self._is_open(number, self._choosing) for numbers in rivals for number in numbers):
             return chosen

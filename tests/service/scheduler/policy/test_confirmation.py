@@ -111,6 +111,11 @@ def test_where_all_of_a_side_fail_the_other_one_is_trained_to_its_end() -> None:
     assert _train(_confirmation(*FOUND), {2: FAILS, 3: FAILS, 4: FAILS, 1: FAILS}) == trained[:4]
 
 
+def test_where_the_search_completed_no_trial_nothing_is_trained_again() -> None:
+    assert _left(_confirmation(*(trial for trial in FOUND if trial[1] is Phase.BASELINE))) == []
+    assert _left(_confirmation(*(trial for trial in FOUND if trial[1] is Phase.SEARCH))) != []
+
+
 def test_seeds_that_contradict_each_other_end_it_early() -> None:
     ours, theirs = dict(enumerate([0.3, 0.3, 0.5, 0.3, 0.3, 0.3, 0.3], start=1)), 0.4
     confirmation = _confirmation(*FOUND, top_k=1, choosing=(), comparing=range(1, 8))
