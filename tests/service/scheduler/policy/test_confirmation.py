@@ -148,7 +148,6 @@ def test_the_order_in_which_trials_ended_does_not_matter() -> None:
 
 def test_fewer_completed_trials_than_wanted_are_all_confirmed() -> None:
     assert _train(_confirmation((7, Phase.SEARCH, 0.5), top_k=5), {7: 0.5}) == [(7, 1), (7, 2), (7, 3)]
-    assert _train(_confirmation((7, Phase.BASELINE, 0.5)), {7: 0.5}) == [(7, 1), (7, 2), (7, 3)]
     assert _left(_confirmation()) == []
 
 
