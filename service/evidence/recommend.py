@@ -138,7 +138,7 @@ def recommend(
         verdict=verdict,
         equal_within=EQUAL_WITHIN,
         improvement=improvement,
-        reached_baseline=reached_baseline(pairs, metric, direction),
+        reached_baseline=None if has_no_share(pairs, metric) else reached_baseline(pairs, metric, direction),
         num_trials=_num_trials(trials),
         seeds=over_seeds.seeds if over_seeds else sorted({w.stored_config.seed for w in (best, baseline) if w}),
         caveats=[

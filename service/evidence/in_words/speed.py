@@ -9,6 +9,7 @@ import math
 from enum import StrEnum
 
 from service.domain import Currency
+from service.evidence.comparison.missed_target import TIMES_TO_TARGET
 from service.evidence.in_words.wording import counted, device_time, duration, share, times
 from service.evidence.types import Evidence, ReachedBaseline, Verdict, Winner
 
@@ -128,6 +129,8 @@ def speed_words(evidence: Evidence) -> str | None:
     baseline, reached = evidence.baseline, evidence.reached_baseline
     if baseline is None:
         return None
+    if reached is None and evidence.metric in TIMES_TO_TARGET and evidence.improvement is None:
+        return None  # a training that missed its target has no time at which it was as good
     if reached is None:
         return _never_words(evidence, baseline) if evidence.comparisons else None
     has_time = reached.seconds_ratio is not None

@@ -95,6 +95,7 @@ def test_a_target_that_was_missed_is_told_and_by_both_leaves_open_who_is_sooner(
     assert (answer.headline == "Undecided: Shampoo and AdamW both missed the target") == (verdict is Verdict.UNDECIDED)
     assert len(evidence.verdict_caveats) == num_told
     assert (evidence.improvement is None) == (num_told > 0)
+    assert (evidence.reached_baseline is None, answer.speed is None) == (num_told > 0, num_told > 0)
     told = " ".join([answer.headline, answer.detail, *currency_lines(evidence)])
     assert ("%" in told) == (num_seeds > 0 and num_told == 0)
     if num_told:
