@@ -215,6 +215,7 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
     assert estimate == {
         "num_trials": {"search": 4, "baseline": 4},
         "num_baseline_trials": {"adamw": 4},
+        "num_left_over": 0,
         "num_steps": 100,
         "num_examples": None,
         "smallest_batch": None,
@@ -222,6 +223,8 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
         "confirmation_share": 0.0,
         "measured": None,
         "step_seconds": None,
+        "side_step_seconds": {},
+        "unmeasured_sides": [],
         "start_up": {"seconds": ASSUMED_START_UP_SECONDS, "job_id": None},
         "max_seconds": None,
         "max_device_hours": None,
