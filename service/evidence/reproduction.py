@@ -120,7 +120,9 @@ def outcome_lines(found: Reproduction) -> list[str]:
     elif num_in == num_trials:
         lines.append(f"Reproduced: {'it falls' if num_in == 1 else f'all {num_in} fall'} in {span}.")
     else:
-        lines.append(f"Reproduced: {num_in} of {num_trials} in {span}; outside, as it was then, {num_trials - num_in}.")
+        inside = "" if num_trials == 1 else f"{num_in} of {num_trials} in the band, and "
+        outside = "its" if num_trials == 1 else "the rest at their"
+        lines.append(f"Reproduced: {inside}{outside} old value, outside of {span}.")
     return lines
 
 
