@@ -116,6 +116,8 @@ def recommend(
     asked_of_file = {"--batch-size": batch_size, "--num-steps": num_steps, "--trials": trials}
     if without_file := [option for option, given in asked_of_file.items() if given is not None]:
         hint = "; one trial's config: --job JOB --trial NUMBER" if without_file == ["--trials"] else ""
+        if path is not None:
+            hint = f", and no file {str(path)!r} is here: `shampoo-tuner fingerprint MODEL > FILE` writes one"
         raise typer.BadParameter(f"needs --fingerprint FILE{hint}", param_hint=", ".join(without_file))
     with client_at(url, token) as client:
         if job is not None and trial is not None:

@@ -63,6 +63,13 @@ def test_what_is_asked_of_a_model_that_was_never_tuned_needs_its_file() -> None:
     assert "--job JOB --trial NUMBER" in words
 
 
+def test_a_model_in_place_of_its_file_is_told_how_to_write_one() -> None:
+    result = run("recommend", "--fingerprint", "my_model:Net", "--batch-size", "64", "--num-steps", "100")
+    assert result.exit_code == 2
+    words = " ".join(result.stderr.replace("│", " ").split())
+    assert "no file 'my_model:Net' is here: `shampoo-tuner fingerprint MODEL > FILE` writes one" in words
+
+
 def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlite_database: Database) -> None:
     path = weights.with_name("net.json")
     path.write_text(run("fingerprint", str(weights)).stdout)
