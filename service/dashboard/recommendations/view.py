@@ -16,7 +16,7 @@ from service.evidence.types import Evidence
 from service.store.models import RecommendationRow
 from service.store.repositories import KnownValues, RecommendationQuery, StoredAnswer
 
-NOT_COMPARED = Answer("open", "There was no baseline to compare it with", "")
+NOT_COMPARED = Answer("open", "No trial of a baseline completed: there is nothing to compare it with", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,7 +61,7 @@ def of_trials(
     of_baselines = Counter(trial.optimizer for trial in found if trial.phase is Phase.BASELINE)
     num_search = sum(trial.phase is Phase.SEARCH for trial in found)
     if baseline is None:
-        why = "none of its trials completed" if of_baselines else "the job had none"
+        why = "none of its trials completed" if of_baselines else "no trial of one was trained"
         caveats.append(f"There is no baseline to compare with: {why}.")
         return caveats
     for optimizer, num in of_baselines.items():

@@ -206,7 +206,8 @@ def test_without_a_completed_baseline_there_is_no_comparison(with_pruned_one: bo
     evidence = _recommend(_trial(0, Phase.SEARCH, [0.9, 0.5]), *others).evidence
     assert evidence.verdict is Verdict.NO_BASELINE
     assert (evidence.baseline, evidence.improvement, evidence.reached_baseline) == (None, None, None)
-    assert any("no baseline" in caveat for caveat in evidence.caveats)
+    why = "none of its trials completed" if with_pruned_one else "no trial of one was trained"  # the job may have one
+    assert f"There is no baseline to compare with: {why}." in evidence.caveats
     assert any("repeat the winner with fresh seeds" in caveat for caveat in evidence.caveats)
 
 
