@@ -139,7 +139,7 @@ def speed_words(evidence: Evidence) -> str | None:
         for seconds in (reached.seconds, reached.baseline_seconds)
     )
     words = (
-        f"It was as good as the baseline's best at {step_words(reached)}{own}. The baseline was so at step "
+        f"The config was as good as the baseline's best at {step_words(reached)}{own}. The baseline was so at step "
         f"{reached.baseline_step:.0f}{other}: {', '.join(ratios_words(reached))}."
     )
     return f"{words}{_worth_words(evidence, baseline)}"
@@ -147,7 +147,7 @@ def speed_words(evidence: Evidence) -> str | None:
 
 def _never_words(evidence: Evidence, baseline: Winner) -> str:
     has_seeds = evidence.confirmation is not None and len(evidence.confirmation.seeds) > 1
-    words = f"It {'was not with every seed' if has_seeds else 'never was'} as good as the baseline's best."
+    words = f"The config {'was not with every seed' if has_seeds else 'never was'} as good as the baseline's best."
     ratio = step_time_ratio(evidence.best, baseline)
     if ratio is not None and ratio >= TELLING_STEP_RATIO:
         words += f" A step of it takes {times(ratio)} as long as the baseline's."

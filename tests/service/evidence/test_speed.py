@@ -68,8 +68,8 @@ def test_fewer_steps_that_take_longer_are_told_in_the_headline_as_no_gain(num_se
     told = speed_words(evidence)
     assert told is not None
     assert told.startswith(
-        "It was as good as the baseline's best at step 20, after 4 min 00 s of training. The baseline was so at step "
-        "40, after 40 s of training: 2× as many steps"
+        "The config was as good as the baseline's best at step 20, after 4 min 00 s of training. The baseline was so "
+        "at step 40, after 40 s of training: 2× as many steps"
     )
     assert told.endswith("A step of it takes 12× as long as the baseline's, so that fewer steps are no gain.")
     assert told == answer.speed
@@ -113,7 +113,8 @@ def test_what_never_was_as_good_says_so() -> None:
     answer = answered(evidence_of(SLOW, FAST, step_seconds=3.0))
     assert answer.kind == "worse"
     assert (
-        answer.speed == "It never was as good as the baseline's best. A step of it takes 3× as long as the baseline's."
+        answer.speed
+        == "The config never was as good as the baseline's best. A step of it takes 3× as long as the baseline's."
     )
 
 
