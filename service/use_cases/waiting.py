@@ -19,6 +19,7 @@ from service.store.repositories import (
 from service.store.session import Session
 
 FIRST_MEASUREMENT = "its first measurement; ranks start, read the data and train up to it"
+WORKER_LOST = "its worker has fallen silent; the next free one takes it, and `shampoo-tuner worker` starts one"
 NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 
@@ -58,7 +59,11 @@ def waiting_of(
     """
     found: dict[str, Waiting | None] = dict.fromkeys(job.id for job in jobs)
     for job in jobs:
-        if job.state is JobState.RUNNING and job.waiting_for is not None:
+        if job.state is not JobState.RUNNING:
+            continue
+        if not job.is_external and job.lease_expires_at is not None and job.lease_expires_at < now:
+            found[job.id] = Waiting(job.lease_expires_at, WORKER_LOST)
+        elif job.waiting_for is not None:
             found[job.id] = Waiting(job.waiting_since or now, job.waiting_for)
     served = [job for job in jobs if job.is_external and job.state is JobState.RUNNING]
     if served:

@@ -14,7 +14,7 @@ from service.store.session import Database
 from service.use_cases.leases import Lease, beat, release_job
 from service.use_cases.run import ShareReport, report_share
 from service.use_cases.steer import change_job, pause_job, resume_job
-from service.use_cases.waiting import FIRST_MEASUREMENT, Waiting, Workers, waiting_of, why_queued
+from service.use_cases.waiting import FIRST_MEASUREMENT, WORKER_LOST, Waiting, Workers, waiting_of, why_queued
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, measure, submit
 
 CLUSTER = "10.0.0.1:6379"
@@ -62,6 +62,18 @@ def test_a_queued_job_says_what_stands_before_it(
 ) -> None:
     not_before = None if retried_after is None else NOW + timedelta(seconds=retried_after)
     assert why_queued(num_before, workers, not_before=not_before, now=NOW) == expected
+
+
+def test_a_running_job_whose_worker_is_gone_waits_for_another_from_the_end_of_its_lease(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    measure(database, lease, 0, 10, 0.5)
+    assert _waiting(database, lease.job_id) is None
+    with database.reading() as session:
+        ends = JobRepository(session).get(lease.job_id).lease_expires_at
+    assert ends is not None
+    after = (ends - NOW).total_seconds() + 1
+    assert _waiting(database, lease.job_id, after_seconds=after) == Waiting(ends, WORKER_LOST)
 
 
 def test_a_job_waits_from_its_submission_until_it_is_claimed_and_again_when_it_is_given_back(
