@@ -22,7 +22,9 @@ ADDRESS = "/recommendations/untuned"
 
 def test_the_form_is_answered_below_itself(address: str) -> None:
     assert f'href="{ADDRESS}"' in httpx.get(address + "/recommendations", trust_env=False).text
-    assert 'name="fingerprint"' in httpx.get(address + ADDRESS, trust_env=False).text
+    form = httpx.get(address + ADDRESS, trust_env=False).text
+    assert 'name="fingerprint"' in form
+    assert "run <code>shampoo-tuner fingerprint my_model:Net</code> where its code is" in form
     answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM)
     assert answer.status_code == 200
     assert "No tuned model with a known shape is stored here" in answer.text
