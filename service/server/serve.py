@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -63,13 +64,13 @@ def serve(settings: Settings, *, with_worker: bool, tell: Callable[[str], None])
         tell: is called with the service's address once it answers.
 
     Raises:
-        CannotServe: the address is taken, the data directory cannot be written, the database is out of reach, or other
-            machines could ask and nobody has a token.
+        CannotServe: the address is taken, the data directory cannot be written to, the database is out of reach, or
+            other machines could ask and nobody has a token.
     """
     listener = _listen(settings.host, settings.port)
     with contextlib.closing(listener), contextlib.closing(open_database(settings)) as database:
         if with_worker:
-            _make_directory(settings.data_dir)
+            make_directories(settings, with_checkpoints=False)  # the worker sees to theirs
             migrate_database(database)
         if not_migrated := why_not_migrated(database):
             # Served all the same: whoever migrates may be about to. Until then nobody has a token.
@@ -100,11 +101,28 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _make_directory(directory: Path) -> None:
+def make_directories(settings: Settings, *, with_checkpoints: bool) -> None:
+    """Makes the data directory, and that of checkpoints where it is a path.
+
+    Raises:
+        CannotServe: one of them cannot be made, or written to; on a full disk both can.
+    """
+    place = settings.checkpoint_place
+    _make_directory("data", settings.data_dir, f"--data-dir or {ENV_PREFIX}DATA_DIR")
+    if with_checkpoints and settings.checkpoint_directory is not None and isinstance(place, Path):
+        _make_directory("checkpoint", place, f"{ENV_PREFIX}CHECKPOINT_DIRECTORY")
+
+
+def _make_directory(kind: str, directory: Path, setting: str) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise CannotServe(f"cannot make the directory {directory}: {error.strerror or error}") from error
+        why = error.strerror or str(error)
+        raise CannotServe(f"cannot make the {kind} directory {directory}: {why}; {setting} names another") from error
+    if not os.access(directory, os.W_OK | os.X_OK):
+        is_read_only = os.statvfs(directory).f_flag & os.ST_RDONLY
+        why = os.strerror(errno.EROFS if is_read_only else errno.EACCES)
+        raise CannotServe(f"cannot write to the {kind} directory {directory}: {why}; {setting} names another")
 
 
 def open_database(settings: Settings) -> Database:

@@ -75,7 +75,7 @@ def worker(
     import os
 
     from service.private_files import keep_files_private
-    from service.server.serve import CannotServe, open_database, stop_when_stdin_ends
+    from service.server.serve import CannotServe, make_directories, open_database, stop_when_stdin_ends
     from service.store.migrate import why_not_migrated
 
     require(SERVICE_EXTRA)
@@ -86,6 +86,7 @@ def worker(
     with contextlib.closing(open_database(settings)) as database:
         if not_migrated := why_not_migrated(database):
             raise CannotServe(not_migrated)
+    make_directories(settings, with_checkpoints=True)
     os.environ.update(settings.to_environment())
     keep_files_private(settings)
     # By name: an import statement would tie this module, which the slim image has too, to Ray and torch.

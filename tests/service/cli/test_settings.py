@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,31 @@ def test_a_worker_refuses_a_database_without_tables(empty_database_url: str) -> 
     result = run("worker", "--database-url", empty_database_url)
     assert result.exit_code == 1
     assert "run `shampoo-tuner migrate`" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("variable", "said"),
+    [
+        ("DATA_DIR", "data directory /dev/null/x: Not a directory; --data-dir or SHAMPOO_TUNER_DATA_DIR"),
+        ("CHECKPOINT_DIRECTORY", "checkpoint directory /dev/null/x: Not a directory; SHAMPOO_TUNER_CHECK"),
+    ],
+)
+def test_a_worker_names_the_directory_that_cannot_be_made(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, said: str
+) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv(f"SHAMPOO_TUNER_{variable}", "/dev/null/x")
+    result = run("worker", "--database-url", sqlite_database.url)
+    assert result.exit_code == 1
+    assert f"cannot make the {said}" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(os.access("/sys", os.W_OK), reason="there is no directory at hand that cannot be written to")
+def test_a_worker_names_the_directory_that_cannot_be_written_to(sqlite_database: Database) -> None:
+    result = run("worker", "--data-dir", "/sys", "--database-url", sqlite_database.url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("shampoo-tuner: cannot write to the data directory /sys: ")
 
 
 def test_the_databases_password_is_that_of_a_secret_and_no_process_is_handed_it(tmp_path: Path) -> None:
