@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+from collections import Counter
 from typing import Any
 
 import h11
@@ -16,7 +17,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from service.api.problems import malformed_http
-from service.hosts import address_of_peer
+from service.hosts import address_of_peer, holder_of
 from service.server.body_limit import BODY_SECONDS, LARGER_BODIES
 
 HEADER_SECONDS = 15.0
@@ -25,7 +26,9 @@ GRACE_SECONDS = 5.0
 """Beyond the time of a body, which is answered; then the connection is closed, as that of an answered request whose
 body does not end."""
 UNREAD_SECONDS = 60.0
-"""In which a client takes something of an answer that is waiting for it."""
+"""In which a client takes something of an answer that is waiting for it. The system takes more of an answer only once a
+part of its own buffer is free, so who reads a few bytes now and then takes nothing. An answer as such has no limit of
+time: one may be of gigabytes, on a slow line."""
 MOST_CONNECTIONS = 1000
 """Of a process, by judgement: twice the streams that it takes."""
 SPARE_FILES = 100
@@ -60,12 +63,16 @@ class PatientProtocol(H11Protocol):
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
         self._num_unread = 0
+        self._holder: str | None = None
+        """Of its address, once it is known."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # uvicorn's own
         super().connection_made(transport)
         if self.client is not None:  # by this spelling uvicorn knows the proxies whose `X-Forwarded-For` counts
             host, port = self.client
-            self.client = (address_of_peer(host) or host, port)
+            address = address_of_peer(host)
+            self.client = (address or host, port)
+            self._holder = host if address is None else holder_of(address)
         # Uvicorn closes what it has when it begins to stop; one that it was about to accept then, it would wait for.
         if self._is_stopping or (len(self.connections) > max_connections() and not self._make_room()):
             transport.abort()
@@ -112,12 +119,19 @@ class PatientProtocol(H11Protocol):
         return isinstance(self._server_state, PatientServerState) and self._server_state.is_stopping
 
     def _make_room(self) -> bool:
-        """Closes the connection that has waited longest for a request, or else has been longest at its body, or else
-        has longest not read its answer; False: on each of them one goes on.
+        """Closes a connection on which nothing goes on; False: on each of them something does.
 
-        Else whoever opens as many as are accepted, and says or reads nothing, would keep everybody out.
+        Else whoever opens as many as are accepted, and says or reads nothing, would keep everybody out. It is one of
+        whoever has most of them, this one counted, so that nobody can take the place of all others; else anybody's.
         """
-        others = [one for one in self.connections if isinstance(one, PatientProtocol) and one is not self]
+        all_of_them = [one for one in self.connections if isinstance(one, PatientProtocol)]
+        counts = Counter(one._holder for one in all_of_them)
+        most, others = max(counts.values()), [one for one in all_of_them if one is not self]
+        return self._close_one_of([one for one in others if counts[one._holder] == most]) or self._close_one_of(others)
+
+    def _close_one_of(self, others: list[PatientProtocol]) -> bool:
+        """Closes the connection that has waited longest for a request, or else has been longest at its body, or else
+        has longest not read its answer; False: there is none such."""
         idle = {one: one._deadline for one in others if one.conn.their_state is h11.IDLE}
         sending = {one: one._deadline for one in others if one.conn.their_state is h11.SEND_BODY}
         unread = {one: one._unread for one in others}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,9 +46,10 @@ def url(sqlite_database: Database) -> Iterator[str]:
         yield url
 
 
-def _connect(url: str) -> socket.socket:
+def _connect(url: str, *, source: str = "127.0.0.1") -> socket.socket:
     parts = urlsplit(url)
-    return socket.create_connection((str(parts.hostname), int(parts.port or 0)), timeout=PATIENCE_SECONDS)
+    address = (str(parts.hostname), int(parts.port or 0))
+    return socket.create_connection(address, timeout=PATIENCE_SECONDS, source_address=(source, 0))
 
 
 def _rest(connection: socket.socket) -> bytes:
@@ -166,6 +168,36 @@ def test_connections_beyond_the_most_take_the_place_of_those_that_get_nowhere(
             asking = stack.enter_context(_connect(url))
             asking.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert asking.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+def test_whoever_has_most_connections_gives_room_first(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One address that opens many does not close those of others, though these are older."""
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 4)
+    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        quiet = [stack.enter_context(_connect(url, source=f"127.0.0.{number}")) for number in (2, 3)]
+        crowd = [stack.enter_context(_connect(url)) for _ in range(8)]
+        assert [connection.recv(1) for connection in crowd[:6]] == [b""] * 6
+        for connection in [*quiet, *crowd[6:]]:
+            connection.sendall(asked)
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.slow
+def test_a_client_that_reads_a_little_of_its_answer_again_and_again_is_left(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "UNREAD_SECONDS", 2 * SHORT)
+    whole = httpx.get(url + LARGE.split()[1].decode(), headers={"Accept-Encoding": "identity"}, trust_env=False)
+    stuck = _connect(url)
+    stuck.sendall(LARGE * 8)
+    deadline, num_read = time.monotonic() + 12 * SHORT, 0
+    with suppress(ConnectionResetError):
+        while time.monotonic() < deadline and (chunk := stuck.recv(256)):
+            num_read += len(chunk)
+            time.sleep(SHORT / 10)
+    assert num_read + len(_rest(stuck)) < 8 * len(whole.content)
 
 
 @pytest.mark.slow
