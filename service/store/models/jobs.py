@@ -49,8 +49,8 @@ class Job(Base):
     """A job that a user submitted, and its progress."""
 
     __tablename__ = "jobs"
-    # None begins with a model or a state and goes on with the id: of a frequent one, a list walks the key backwards until
-    # its page is full, and of a rare one it sorts the few that the index of it alone finds.
+    # None begins with a model or a state and goes on with the id: of a frequent one, a list walks the key backwards
+    # until its page is full, and of a rare one it sorts the few that the index of it alone finds.
     __table_args__ = (
         Index("ix_jobs_state_created_at", "state", "created_at"),
         Index("ix_jobs_project_id", "project", "id"),
@@ -204,8 +204,8 @@ class Trial(Base):
     """One config trained once."""
 
     __tablename__ = "trials"
-    # None is for an order in which a list may stand, as by the end: it sorts the trials of one job, ten thousand at most,
-    # and each trial that begins or ends would have to write to every one of them.
+    # None is for an order in which a list may stand, as by the end: it sorts the trials of one job, ten thousand at
+    # most, and each trial that begins or ends would have to write to every one of them.
     __table_args__ = (
         UniqueConstraint("job_id", "number"),
         # Nearly empty: a run looks several times a second whether anything is asked of its trials.
