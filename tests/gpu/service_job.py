@@ -1,15 +1,17 @@
-"""A small tuning job through the whole service: HTTP, worker, Ray, ranks on the device, SQLite, recommendation."""
+"""Small tuning jobs through the whole service: HTTP, worker, Ray, ranks on the device, SQLite, recommendation."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from service.cli.operating.demo import running_service
 from service.client import ApiError, Client, WaitedTooLong
-from service.domain import TrialState
+from service.domain import FailureReason, JobState, TrialState
 from service.scheduler.cluster import process_tree
 from service.settings import ENV_PREFIX, Settings
 from tests.gpu.results import TuningJob
@@ -37,25 +39,66 @@ class _Ended:
     recommended: str | None
 
 
+ENDS = (TrialState.COMPLETED.value, FailureReason.DIVERGED.value, FailureReason.INFEASIBLE.value)
+"""Of the trials of a job that loses two: what needs more memory than there is is infeasible at its second try."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrialEnds:
+    """A job of which one trial goes well, one diverges and one runs out of memory."""
+
+    state: str
+    ends: tuple[str, ...]
+    """The state of each trial, or the reason why it failed."""
+    why: str
+    """The words of the service for each that failed, with the end of the job's log."""
+    left_running: tuple[str, ...]
+
+    @property
+    def problem(self) -> str | None:
+        found = []
+        if (self.state, self.ends) != (JobState.SUCCEEDED.value, ENDS):
+            found.append(f"the job {self.state}, with trials {self.ends} in place of {ENDS}: {self.why}")
+        if self.left_running:
+            found.append("left running: " + ", ".join(self.left_running))
+        return "; ".join(found) or None
+
+    @property
+    def summary(self) -> str:
+        return f"{self.state}, with trials " + ", ".join(self.ends)
+
+
 def tasks(device: str, *, is_tiny: bool) -> list[Task]:
     """Jobs whose trials have a GPU each, and that share one; without a GPU, one of CPU ranks."""
     shares = {"a GPU for a trial": 1.0, "half a GPU for a trial": 0.5} if device == "cuda" else {"CPU ranks": 0.0}
     seconds = PATIENT_JOB_SECONDS if is_tiny else JOB_SECONDS
     limit = seconds + SERVICE_SECONDS
-    return [
+    found = [
         Task("tuning job", name, tuning_job, (gpus, is_tiny, seconds), limit_seconds=limit, is_alone=True)
         for name, gpus in shares.items()
     ]
+    gpus = max(shares.values())
+    name = "a trial that diverges and one out of memory"
+    found.append(Task("tuning job", name, failing_trials, (gpus, seconds), limit_seconds=limit, is_alone=True))
+    return found
+
+
+@contextmanager
+def _service(left_running: list[str]) -> Iterator[tuple[Client, Settings]]:
+    """A service of its own; the names of processes that outlive it end up in `left_running`."""
+    with tempfile.TemporaryDirectory(prefix="gpu-service-") as directory:
+        settings = Settings(data_dir=Path(directory), database_url=None, checkpoint_directory=None, port=0)
+        with running_service(settings) as url, Client(url) as client:
+            yield client, settings
+        left = process_tree.marked(f"{ENV_PREFIX}DATA_DIR", lambda value: value == directory)
+        left_running.extend(sorted(process.name() for process in left))
 
 
 def tuning_job(gpus_per_worker: float, is_tiny: bool, seconds: float) -> TuningJob:
     """A job of a service of its own, submitted, waited for so long, and with it what it recommends."""
-    with tempfile.TemporaryDirectory(prefix="gpu-service-") as directory:
-        settings = Settings(data_dir=Path(directory), database_url=None, checkpoint_directory=None, port=0)
-        with running_service(settings) as url, Client(url) as client:
-            found = _job(client, settings, _specification(gpus_per_worker, is_tiny=is_tiny), seconds)
-
-        left = process_tree.marked(f"{ENV_PREFIX}DATA_DIR", lambda value: value == directory)
+    left: list[str] = []
+    with _service(left) as (client, settings):
+        found = _job(client, settings, _specification(gpus_per_worker, is_tiny=is_tiny), seconds)
     return TuningJob(
         state=found.state,
         why=found.why,
@@ -65,8 +108,41 @@ def tuning_job(gpus_per_worker: float, is_tiny: bool, seconds: float) -> TuningJ
         on_gpu=found.on_gpu,
         verdict=found.verdict,
         recommended=found.recommended,
-        left_running=tuple(sorted(process.name() for process in left)),
+        left_running=tuple(left),
     )
+
+
+def failing_trials(gpus_per_worker: float, seconds: float) -> TrialEnds:
+    """A job with a learning rate and a width that no machine can take: it loses those trials, and nothing else."""
+    width, lr = "workload.width", "lr"
+    specification = {
+        "workload": {"name": "digits-mlp", "options": {"depth": 3}},
+        "search_space": {
+            "optimizer": "shampoo",
+            "parameters": [
+                {"type": "categorical", "name": lr, "choices": [0.003, 1e30]},
+                {"type": "categorical", "name": width, "choices": [64, 1_000_000]},
+            ],
+        },
+        "pinned": [{lr: 0.003, width: 64}, {lr: 1e30, width: 64}, {lr: 0.003, width: 1_000_000}],
+        "baselines": [],
+        "budget": {"num_trials": 3},
+        "confirmation": None,
+        "training": {"num_steps": 20},
+        "resources": {"gpus_per_worker": gpus_per_worker},
+    }
+    left: list[str] = []
+    with _service(left) as (client, settings):
+        job = client.submit(specification, name="gpu")
+        try:
+            job = client.wait(job.id, timeout_seconds=seconds)
+        except WaitedTooLong as error:
+            job = error.job
+        trials = sorted(client.trials(job.id), key=lambda trial: trial.number)
+        why = "; ".join(trial.detail for trial in trials if trial.detail)
+        why = f"{job.failure or why}\n{_end_of_log(settings, job.id)}"
+    ends = tuple((trial.state if trial.reason is None else trial.reason).value for trial in trials)
+    return TrialEnds(job.state.value, ends, why, tuple(left))
 
 
 def _specification(gpus_per_worker: float, *, is_tiny: bool) -> dict[str, Any]:
@@ -100,14 +176,18 @@ def _job(client: Client, settings: Settings, specification: dict[str, Any], seco
         verdict, recommended = str(recommendation.evidence.verdict), recommendation.python
     except ApiError:
         pass  # there is none; the job says why
-    log = settings.data_dir / "logs" / f"{job.id}.log"
     why = job.failure or next((trial.detail for trial in trials if trial.detail), None)
     return _Ended(
         state=str(job.state),
-        why=f"{why}\n{log.read_text(errors='replace')[-3000:] if log.exists() else 'it has no log'}",
+        why=f"{why}\n{_end_of_log(settings, job.id)}",
         num_trials=len(trials),
         num_completed=len(completed),
         on_gpu=bool(peaks) and max(peaks) < HOST_PROCESS_BYTES,
         verdict=verdict,
         recommended=recommended,
     )
+
+
+def _end_of_log(settings: Settings, job: str) -> str:
+    log = settings.data_dir / "logs" / f"{job}.log"
+    return log.read_text(errors="replace")[-3000:] if log.exists() else "it has no log"

@@ -83,6 +83,8 @@ def test_every_stage_runs_on_a_cpu(
     assert job["num_completed"] == job["num_trials"] == 2
     assert "from shampoo import Shampoo" in job["recommended"] or "AdamW" in job["recommended"]
     assert job["left_running"] == []
+    [losing] = _values(files["service"], "TrialEnds").values()
+    assert losing["ends"] == ["completed", "diverged", "infeasible"]
 
     for model in MODELS:
         times = _values(files[f"speed-{model}"], "StepTimes")
