@@ -61,8 +61,8 @@ def waiting_of(
     for job in jobs:
         if job.state is not JobState.RUNNING:
             continue
-        if not job.is_external and job.lease_expires_at is not None and job.lease_expires_at < now:
-            found[job.id] = Waiting(job.lease_expires_at, WORKER_LOST)
+        if has_lost_worker(job, now):
+            found[job.id] = Waiting(job.lease_expires_at or now, WORKER_LOST)
         elif job.waiting_for is not None:
             found[job.id] = Waiting(job.waiting_since or now, job.waiting_for)
     served = [job for job in jobs if job.is_external and job.state is JobState.RUNNING]
@@ -102,6 +102,13 @@ def waiting_of(
             num_before = order.get(job.id, 0)  # not there: it was taken since it was read
             found[job.id] = Waiting(since, why_queued(num_before, seen, not_before=job.not_before, now=now))
     return found
+
+
+def has_lost_worker(job: Job, now: datetime) -> bool:
+    """True if the job is said to run, and its worker has let the lease expire: another one may take it."""
+    if job.state is not JobState.RUNNING or job.is_external or job.lease_expires_at is None:
+        return False
+    return job.lease_expires_at < now
 
 
 def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None, now: datetime) -> str:

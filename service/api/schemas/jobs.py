@@ -163,7 +163,8 @@ class ProgressRead(ReadModel):
     seconds_elapsed: float | None
     """Time that the job has been running, without time in the queue or paused."""
     seconds_left: float | None
-    """An estimate from the trials finished so far."""
+    """An estimate from the trials so far; null: there is nothing to go by yet, the job does not run, or its worker has
+    fallen silent."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
     cost: float | None = None

@@ -16,6 +16,7 @@ from service.store.models import Job
 from service.store.session import Session
 from service.use_cases.budgets import cost_of, device_hours, running_seconds
 from service.use_cases.progress.trials import Finding, JobTrials, PhaseCount, TrialMemory, counts_examples, trials_of
+from service.use_cases.waiting import has_lost_worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class JobProgress:
     """Time that the job has been running, without time in the queue or paused; None before it first ran."""
     seconds_left: float | None
     """Estimate from the training time of the steps so far, or where batch sizes are searched of the shares of their
-    examples that trials have seen; None without any, and unless the job runs."""
+    examples that trials have seen; None without any, and unless the job runs and has a worker."""
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
     cost: float | None
@@ -107,7 +108,10 @@ def _progress(job: Job, trials: JobTrials, *, now: datetime) -> JobProgress:
         seconds_elapsed=elapsed,
         seconds_left=(
             None
-            if elapsed is None or job.state is not JobState.RUNNING or not (trials.spent_seconds and work)
+            if elapsed is None
+            or job.state is not JobState.RUNNING
+            or has_lost_worker(job, now)  # nothing trains, and nobody knows when it will
+            or not (trials.spent_seconds and work)
             else _seconds_left(
                 specification,
                 sum(_work_left(phase, by_phase[phase], phases.get(phase), whole) for phase in by_phase)

@@ -32,14 +32,14 @@ def test_the_time_left_is_that_of_the_steps_to_come_however_long_trials_waited(d
     measure(database, lease, 0, 20, 0.5)
     confirming, baseline, search = 4, 2, 8
     left = ((confirming + baseline + search) * 40 - 20) / 100
-    assert _seconds_left(database, lease.job_id, after_seconds=40) == pytest.approx(left)
+    assert _seconds_left(database, lease.job_id, after_seconds=20) == pytest.approx(left)
     begin_trial(database, lease, 1)
-    assert _seconds_left(database, lease.job_id, after_seconds=40) == pytest.approx(left / 2)
+    assert _seconds_left(database, lease.job_id, after_seconds=20) == pytest.approx(left / 2)
     end_trial(database, lease, 1, TrialState.CANCELLED)
-    end_trial(database, lease, 0, TrialState.PRUNED, now=NOW + timedelta(seconds=300))
+    end_trial(database, lease, 0, TrialState.PRUNED, now=NOW + timedelta(seconds=22))
     # What ended went half of the way: so will the rest of the search, but no other phase.
     left = ((search - 2) * 20 + (confirming + baseline) * 40) / 100
-    assert _seconds_left(database, lease.job_id, after_seconds=400) == pytest.approx(left)
+    assert _seconds_left(database, lease.job_id, after_seconds=25) == pytest.approx(left)
 
 
 def test_the_time_left_ends_with_the_wall_clock_budget(database: Database) -> None:
@@ -49,3 +49,11 @@ def test_the_time_left_ends_with_the_wall_clock_budget(database: Database) -> No
         measure(database, lease, number, 40, 0.5, offset=9.6)
         end_trial(database, lease, number)
     assert _seconds_left(database, lease.job_id, after_seconds=20) == 40.0
+
+
+def test_no_time_left_is_told_of_a_job_whose_worker_has_fallen_silent(database: Database) -> None:
+    lease = claimed_job(database, budget={"num_trials": 10})
+    begin_trial(database, lease, 0)
+    measure(database, lease, 0, 20, 0.5)
+    assert _seconds_left(database, lease.job_id, after_seconds=29) is not None
+    assert _seconds_left(database, lease.job_id, after_seconds=31) is None
