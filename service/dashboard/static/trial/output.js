@@ -1,5 +1,7 @@
 // The page with what the ranks of a trial print.
 
+import { fetchPage } from "../shared/live.js";
+import { patchLive } from "../shared/patch.js";
 import { lines } from "./lines.js";
 
 const note = document.getElementById("stream");
@@ -8,4 +10,5 @@ lines((state, text) => {
   note.hidden = !text;
   note.dataset.state = state;
   note.textContent = text;
+  if (!text) fetchPage().then(patchLive, () => {}); // no line will come: how the trial ended is told
 });

@@ -183,6 +183,15 @@ def test_a_trial_ends_while_it_is_watched_and_its_lines_are_searched(page: Page,
     expect(page.locator(".printed")).to_have_count(1)
 
 
+@pytest.mark.parametrize("page_of", ["", "/logs"])
+def test_a_trial_that_ends_without_a_line_says_that_it_printed_nothing(page: Page, story: Story, page_of: str) -> None:
+    page.goto(f"/jobs/{story.job_id}/trials/6{page_of}")
+    wait_until_live(page)
+    expect(page.locator("#output-none")).to_have_text("Nothing so far.")
+    story.end(6, TrialState.PRUNED)
+    expect(page.locator("#output-none")).to_have_text("It printed nothing.")
+
+
 def test_a_note_is_written_shown_as_text_and_comes_to_other_pages(
     page: Page, story: Story, sqlite_database: Database
 ) -> None:
