@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from urllib.parse import urlencode
 
@@ -39,7 +40,7 @@ def problem_page(request: Request, problem: Problem, headers: Mapping[str, str])
     if not wants_page(request):
         return None
     path, asked = request.scope["path"], request.query_params.multi_items()
-    valid = [(name, value) for name, value in asked if not _is_refused(name, problem)]
+    valid = _not_refused(asked, problem)
     context = {
         "problem": problem,
         "wait": headers.get("Retry-After"),
@@ -53,9 +54,16 @@ def problem_page(request: Request, problem: Problem, headers: Mapping[str, str])
     return response
 
 
-def _is_refused(name: str, problem: Problem) -> bool:
-    """True if the problem is about this parameter of the address, or one of its values: `state[0]`."""
-    return any(error.field == name or error.field.startswith(f"{name}[") for error in problem.errors)
+def _not_refused(asked: Sequence[tuple[str, str]], problem: Problem) -> list[tuple[str, str]]:
+    """The part of an address that the problem is not about: neither all of `state` nor, of its values, `state[1]`."""
+    refused = {error.field for error in problem.errors}
+    seen = Counter[str]()
+    valid = []
+    for name, value in asked:
+        if not refused & {name, f"{name}[{seen[name]}]"}:
+            valid.append((name, value))
+        seen[name] += 1
+    return valid
 
 
 async def unknown_address(request: Request, error: Exception) -> Response:

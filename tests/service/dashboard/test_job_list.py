@@ -101,6 +101,9 @@ def test_a_refused_address_has_the_form_with_what_was_not_refused(address: str) 
         assert sent in refused.text
     assert 'value="asleep"' not in refused.text
     assert 'href="/?text=my+gpt&amp;tag=team%3Dvision&amp;archived=all"' in refused.text
+    assert "<code>-created_at</code> newest first" in refused.text
+    several = get(f"{address}/?state=queued&state=asleep&state=running", headers={"Accept": "text/html"})
+    assert 'href="/?state=queued&amp;state=running"' in several.text
     elsewhere = get(f"{address}/recommendations?batch_size=0&precision=bf16", headers={"Accept": "text/html"})
     assert 'href="/recommendations?precision=bf16"' in elsewhere.text
     assert 'role="search"' not in elsewhere.text
