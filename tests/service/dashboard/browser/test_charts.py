@@ -305,3 +305,16 @@ def test_a_chart_without_a_point_has_words_and_no_axes(page: Page, sqlite_databa
     assert page.evaluate(told).startswith('"All that has points is put away')
     shampoo.click()
     expect(page.locator("#learning-curves .plot-container")).to_be_visible()
+
+
+def test_a_chart_without_a_point_is_small_and_grows_with_its_first(page: Page, sqlite_database: Database) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(minutes=1))
+    story.begin(0)
+    open_page(page, story)
+    heights = "['best-so-far', 'learning-curves'].map(id => document.getElementById(id).clientHeight)"
+    assert max(page.evaluate(heights)) < 150
+    story.run(1)
+    wait_for_drawn(page, "learning-curves", {1})
+    assert min(page.evaluate(heights)) > 300
+    drawn = "document.querySelector('#learning-curves .main-svg').clientHeight"
+    assert page.evaluate(drawn) == page.evaluate(heights)[1]
