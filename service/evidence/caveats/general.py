@@ -23,7 +23,9 @@ def of_one_seed(baseline: Winner | None) -> str:
     which, found = ("the winner", "its value") if baseline is None else ("both winners", "the difference")
     return (
         "The values are those of the search, of one seed each, and the best of many is partly luck: "
-        f"repeat {which} with fresh seeds before relying on {found}."
+        f"repeat {which} with fresh seeds before relying on {found}. A clone of the job with a confirmation, which all "
+        "pruners but `pbt` can have, does that after a search of its own: 'Edit and clone' on the job's page, or "
+        "`shampoo-tuner clone JOB --set confirmation.num_seeds=7`."
     )
 
 

@@ -208,7 +208,8 @@ def test_without_a_completed_baseline_there_is_no_comparison(with_pruned_one: bo
     assert (evidence.baseline, evidence.improvement, evidence.reached_baseline) == (None, None, None)
     why = "none of its trials completed" if with_pruned_one else "no trial of one was trained"  # the job may have one
     assert f"There is no baseline to compare with: {why}." in evidence.caveats
-    assert any("repeat the winner with fresh seeds" in caveat for caveat in evidence.caveats)
+    (luck,) = [caveat for caveat in evidence.caveats if "repeat the winner with fresh seeds" in caveat]
+    assert "'Edit and clone' on the job's page, or `shampoo-tuner clone JOB --set confirmation.num_seeds=7`" in luck
 
 
 @pytest.mark.parametrize("value", [None, math.nan, math.inf])

@@ -123,6 +123,13 @@ def test_a_clone_is_the_same_submission_but_for_what_is_changed(http: httpx.Clie
     assert specification["workload"] == {"name": "digits-mlp", "options": {"hidden_sizes": [32]}}
 
 
+def test_a_clone_of_a_job_without_a_confirmation_can_have_one(sqlite_http: httpx.Client) -> None:
+    original = sqlite_http.post("/v1/jobs", json={**SMALL, "confirmation": None}).json()
+    cloned = sqlite_http.post(f"/v1/jobs/{original['id']}/clone", json={"confirmation": {"num_seeds": 7}})
+    assert cloned.status_code == 201, cloned.text
+    assert cloned.json()["specification"]["confirmation"]["num_seeds"] == 7
+
+
 def test_a_clone_is_checked_as_a_submission(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
     original = submit(sqlite_database)
     refused: list[tuple[dict[str, Any], list[str]]] = [
