@@ -36,6 +36,8 @@ BUSY = 0.5
 """Share of the time that trials trained, below which devices were idle."""
 MIN_ELAPSED_SECONDS = 120.0
 """A shorter job is mostly start."""
+IN_A_CLONE = "In a clone of the job ('Edit and clone' on its page)"
+"""The beginning of advice on fields that no job changes once it has been submitted."""
 
 
 def health_of(job: SearchedJob) -> list[HealthCard]:
@@ -77,8 +79,8 @@ def _baseline_not_reproduced(job: SearchedJob) -> HealthCard | None:
         HealthKind.BASELINE_NOT_REPRODUCED,
         Severity.WARNING,
         told,
-        "The search may beat a weak baseline only. Give the baseline more trials (baselines[].budget_share), and train "
-        "more of its configs again (confirmation.top_k).",
+        f"The search may beat a weak baseline only. {IN_A_CLONE}, give the baseline more trials "
+        "(baselines[].budget_share), and train more of its configs again (confirmation.top_k).",
     )
 
 
@@ -112,8 +114,8 @@ def _baseline_undertuned(job: SearchedJob) -> HealthCard | None:
         HealthKind.BASELINE_UNDERTUNED,
         Severity.WARNING,
         f"The baseline is under-tuned: {'; '.join(told)}.",
-        f"Give each side as much (baselines[].budget_share) and at least {MIN_TRIED} trials: to beat a baseline that "
-        "was hardly tuned says little.",
+        f"{IN_A_CLONE}, give each side as much (baselines[].budget_share) and at least {MIN_TRIED} trials: to beat a "
+        "baseline that was hardly tuned says little.",
     )
 
 
@@ -154,8 +156,8 @@ def _at_the_edge(job: SearchedJob) -> HealthCard | None:
         HealthKind.AT_THE_EDGE,
         Severity.HINT,
         f"A best value lies at the edge of its range: {'; '.join(told)}.",
-        "Better ones may lie beyond: widen the range in the search space, or try single values there "
-        f"({'; '.join(commands)}).",
+        "Better ones may lie beyond: try single values there, with 'Try a variation' on the page of a trial of that "
+        f"side ({'; '.join(commands)}), or widen the range in the search space of a clone ('Edit and clone').",
     )
 
 
@@ -201,8 +203,8 @@ def _early_values_mislead(job: SearchedJob) -> HealthCard | None:
         f"Early values do not tell late ones: after {early.share:.0%} of the training, the order of {early.num_trials} "
         f"completed trials agrees with the one in the end by a rank correlation of {early.correlation:.2f} "
         f"({early.low:.2f} to {early.high:.2f}; 1 is the same order).",
-        "Pruning may have stopped good configs early: prune later or not at all (pruner), or retry pruned trials "
-        "(shampoo-tuner retry JOB NUMBER).",
+        "Pruning may have stopped good configs early: retry pruned trials, with 'Retry' beside each "
+        f"(shampoo-tuner retry JOB NUMBER). {IN_A_CLONE}, prune later or not at all (pruner).",
     )
 
 
@@ -235,7 +237,8 @@ def _still_improving(job: SearchedJob) -> HealthCard | None:
         Severity.HINT,
         f"The budget ended while the search was still improving: {found}, of the last quarter of its trials, found "
         f"better values than all before{by}.",
-        "Raise budget.num_trials (or the time) and resume the job: it goes on with what it knows.",
+        "Give it more trials, or time, with 'Change budget', and resume it (shampoo-tuner budget JOB num_trials=N "
+        "--resume): it goes on with what it knows.",
     )
 
 

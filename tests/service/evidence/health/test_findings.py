@@ -73,6 +73,7 @@ def test_a_baseline_that_did_not_reproduce(theirs: Sequence[float | None], told:
         [told] if told else []
     )
     assert all(card.severity is Severity.WARNING and "budget_share" in card.advice for card in found)
+    assert all("'Edit and clone' on its page" in card.advice for card in found)
 
 
 @pytest.mark.parametrize(
@@ -115,10 +116,10 @@ def test_best_values_at_the_edge_are_named_with_their_bounds() -> None:
         "A best value lies at the edge of its range: the best config of the search has lr = 0.099 by the upper bound "
         "0.1; the best config of AdamW has lr = 0.0001 by the lower bound 0.0001."
     )
-    assert card.advice.endswith(
-        "(shampoo-tuner try JOB --beyond-bounds --set lr=...; "
-        "shampoo-tuner try JOB --beyond-bounds --phase baseline --optimizer adamw --set lr=...)."
-    )
+    assert (
+        "'Try a variation' on the page of a trial of that side (shampoo-tuner try JOB --beyond-bounds --set lr=...; "
+        "shampoo-tuner try JOB --beyond-bounds --phase baseline --optimizer adamw --set lr=...)"
+    ) in card.advice
     inside = {Phase.SEARCH.value: {"lr": 0.01}}
     assert kinds(dataclasses.replace(job, best_parameters=inside)) == []
     assert kinds(searched(SPREAD[:3], spaces=spaces, best_parameters=job.best_parameters, is_over=False)) == []
@@ -160,12 +161,14 @@ def test_many_diverged_trials_are_told_with_the_values_that_they_had_where_these
 def test_early_values_that_say_little_of_the_last_ones(early: float | None, is_told: bool) -> None:
     cards = health_of(searched(insights=insights(early=early)))
     assert [card.kind for card in cards] == ([HealthKind.EARLY_VALUES_MISLEAD] if is_told else [])
+    assert all("'Retry' beside each (shampoo-tuner retry JOB NUMBER)" in card.advice for card in cards)
     assert all("after 15% of the training, the order of 9 completed trials" in card.sentence for card in cards)
 
 
 def test_a_search_that_its_budget_ended_while_it_improved() -> None:
     improving = [0.9, 0.8, 0.7, 0.6, 0.55, 0.5, 0.45, 0.44, 0.43, 0.42, 0.36, 0.31]
     (card,) = health_of(searched(improving))
+    assert "'Change budget', and resume it (shampoo-tuner budget JOB num_trials=N --resume)" in card.advice
     assert card.kind is HealthKind.STILL_IMPROVING
     assert card.sentence == (
         "The budget ended while the search was still improving: trials 9, 10 and 11, of the last quarter of its "
