@@ -132,3 +132,8 @@ def test_an_empty_list_leads_to_the_form(address: str) -> None:
     page = httpx.get(f"{address}/", trust_env=False).text
     assert page.count('href="/jobs/new"') == 2
     assert 'id="chosen"' in page
+
+
+def test_thousands_of_trials_are_counted_with_separators(address: str, sqlite_database: Database) -> None:
+    submit(sqlite_database, budget={"num_trials": 10_000}, confirmation=None)
+    assert ">0/10,000</span>" in get(f"{address}/").text
