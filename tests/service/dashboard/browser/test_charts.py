@@ -318,3 +318,14 @@ def test_a_chart_without_a_point_is_small_and_grows_with_its_first(page: Page, s
     assert min(page.evaluate(heights)) > 300
     drawn = "document.querySelector('#learning-curves .main-svg').clientHeight"
     assert page.evaluate(drawn) == page.evaluate(heights)[1]
+
+
+def test_a_chart_without_a_point_is_as_high_as_the_one_beside_it(page: Page, sqlite_database: Database) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(minutes=1))
+    story.begin(0)
+    story.measure(0, until=60)
+    open_page(page, story)
+    wait_for_drawn(page, "learning-curves", {0})
+    heights = "['best-so-far', 'learning-curves'].map(id => document.getElementById(id).clientHeight)"
+    best, curves = page.evaluate(heights)
+    assert best >= curves > 300
