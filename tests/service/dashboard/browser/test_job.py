@@ -104,6 +104,9 @@ def test_a_finished_job_answers_first_and_its_config_is_copied_as_python(page: P
     assert config is not None
     assert config["x"] > answer["x"] + answer["width"]
     assert page.locator("#trials").evaluate("table => table.scrollWidth <= table.parentElement.clientWidth")
+    heights = "all => all.map(one => one.clientHeight)"
+    for named in ("#recommendation .config dt", "#answer .figures .value"):
+        assert max(page.locator(named).evaluate_all(heights)) < 35, named  # no name and no figure has two lines
 
 
 def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed: Story) -> None:
