@@ -8,6 +8,7 @@ from typing import Any
 
 from service.domain import Direction
 from service.evidence.best_values import BestTrial
+from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import (
     DASH,
     cost_words,
@@ -45,9 +46,11 @@ class Compared:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the improvement over its baseline; None: nothing was compared over seeds."""
+        """Of the improvement over its baseline, as it is told; None: nothing was compared over seeds."""
         result = None if self.evidence is None else self.evidence.confirmation
-        return None if result is None else result.improvement
+        if self.evidence is None or result is None or result.improvement is None:
+            return None
+        return told_interval(self.evidence, result.improvement)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from service.dashboard.scale import AxisScale, Tick
 from service.domain import Direction
 from service.evidence.branches import Branches
 from service.evidence.comparison.confirm import differences_of
+from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import chance, number, signed_share, spread
 from service.evidence.types import ConfirmationResult, ConfirmedConfig, Evidence, SeedResult
 from service.store.repositories import ListedTrial
@@ -262,6 +263,7 @@ def _differences(evidence: Evidence, result: ConfirmationResult) -> Differences 
     baseline = result.baseline
     if not found or interval is None or baseline is None or not baseline.mean or evidence.improvement is None:
         return None
+    interval = told_interval(evidence, interval)
     compared = next(iter(evidence.comparisons), None)
     if compared is not None and (compared.value, compared.baseline_value) != (evidence.best.value, baseline.mean):
         return None  # at equal spending the two had other values than in the end, which alone are known by seed

@@ -9,6 +9,7 @@ from typing import Literal
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.in_words.speed import ratios_words, step_words
+from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
 from service.evidence.in_words.words import AT_EQUAL, Answer, answer_by_values, answer_of
 from service.evidence.types import Evidence
@@ -54,7 +55,7 @@ def figures(
         found.append(_best_figure(f"{labels[Phase.BASELINE]} best (baseline)", progress.baseline_best, "baseline"))
     result = None if evidence is None else evidence.confirmation
     if evidence is not None and evidence.improvement is not None and result is not None and result.improvement:
-        low, high = result.improvement
+        low, high = told_interval(evidence, result.improvement)
         interval = f"{result.confidence:.0%} interval {signed_share(low)} to {signed_share(high)}"
         seeds = f"over {len(result.seeds)} new seeds, {AT_EQUAL[evidence.currency]}"
         found.append(Figure("Improvement", signed_share(evidence.improvement), notes=[interval, seeds]))

@@ -10,6 +10,7 @@ from typing import Any
 from service.dashboard.recommendations.asked import LABELS
 from service.evidence.best_values import BestTrial, best_of
 from service.evidence.formats.written import Format, written
+from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.words import Answer, answer_of
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.types import Evidence
@@ -45,8 +46,9 @@ class Listed:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the improvement over the baseline, over the seeds; None: nothing was compared over seeds."""
-        return None if self.evidence.confirmation is None else self.evidence.confirmation.improvement
+        """Of the improvement over the baseline, as it is told; None: nothing was compared over seeds."""
+        found = None if self.evidence.confirmation is None else self.evidence.confirmation.improvement
+        return None if found is None else told_interval(self.evidence, found)
 
 
 @dataclass(frozen=True, slots=True)

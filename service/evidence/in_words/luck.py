@@ -21,7 +21,7 @@ def luck_words(low: float, high: float) -> str:
     covers = "With the luck of a search of this size, which that does not cover,"
     if low >= 0.0 or high <= 0.0:
         return f"{covers} it lies between {signed_share(low)} and {signed_share(high)}."
-    if low < -TELLING_SHARE and high > TELLING_SHARE:
+    if low < -TELLING_SHARE and high >= TELLING_SHARE:
         return f"{covers} there are too few trials to say: the next search may as well find the opposite."
     told_low = signed_share(low) if low >= -TELLING_SHARE else f"far worse (below {signed_share(-TELLING_SHARE)})"
     told_high = signed_share(high) if high <= TELLING_SHARE else f"far better (above {signed_share(TELLING_SHARE)})"

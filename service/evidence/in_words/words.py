@@ -17,6 +17,7 @@ from service.evidence.comparison.missed_target import TIMES_TO_TARGET
 from service.evidence.comparison.paired import SURE_SEEDS
 from service.evidence.in_words.luck import luck_words, probability_lines
 from service.evidence.in_words.speed import break_even_words, but_on_the_clock, speed_words
+from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import (
     DASH,
     chance,
@@ -191,7 +192,7 @@ def _compared_values(evidence: Evidence, baseline: Winner) -> tuple[float, float
 
 def currency_lines(evidence: Evidence) -> list[str]:
     """The comparison in the currencies beside that of the verdict, a sentence each."""
-    return [_other_currency(comparison, evidence.comparisons[0]) for comparison in evidence.comparisons[1:]]
+    return [_other_currency(comparison, evidence) for comparison in evidence.comparisons[1:]]
 
 
 def spending(comparison: CurrencyComparison) -> str:
@@ -203,8 +204,8 @@ def spending(comparison: CurrencyComparison) -> str:
     return f"{comparison.spent:,.0f} {comparison.currency}"
 
 
-def _other_currency(comparison: CurrencyComparison, first: CurrencyComparison) -> str:
-    where = AT_EQUAL[comparison.currency].capitalize()
+def _other_currency(comparison: CurrencyComparison, evidence: Evidence) -> str:
+    first, where = evidence.comparisons[0], AT_EQUAL[comparison.currency].capitalize()
     if comparison.value is None:
         return f"{where}: not known. {MEASURED_TOO_LATE}"
     if (comparison.value, comparison.baseline_value) == (first.value, first.baseline_value):
@@ -212,6 +213,7 @@ def _other_currency(comparison: CurrencyComparison, first: CurrencyComparison) -
     low, high = comparison.improvement_low, comparison.improvement_high
     told = f"{number(comparison.value)} against {number(comparison.baseline_value)} after {spending(comparison)}"
     if comparison.improvement is not None and low is not None and high is not None:
+        low, high = told_interval(evidence, (low, high))
         told += f", {signed_share(comparison.improvement)} ({signed_share(low)} to {signed_share(high)})"
     return f"{where}: {'by the search, ' if low is None else ''}{comparison.verdict}, {told}."
 
@@ -223,7 +225,7 @@ def _theirs(evidence: Evidence) -> str:
 
 
 def _interval_words(evidence: Evidence, result: ConfirmationResult, interval: tuple[float, float]) -> str:
-    low, high = interval
+    low, high = told_interval(evidence, interval)
     words = [
         f"Over {len(result.seeds)} new seeds, the improvement lies between {signed_share(low)} and "
         f"{signed_share(high)} ({result.confidence:.0%} interval)."
@@ -235,7 +237,7 @@ def _interval_words(evidence: Evidence, result: ConfirmationResult, interval: tu
     if evidence.search_interval is None:
         words.append(ONLY_SEEDS)
     else:
-        words.append(luck_words(*evidence.search_interval))
+        words.append(luck_words(*told_interval(evidence, evidence.search_interval)))
     return " ".join(words)
 
 

@@ -81,6 +81,7 @@ def test_what_is_counted_is_one_thing_or_several() -> None:
     [
         ((-0.07, 0.214), "it lies between -7.0% and +21.4%."),
         ((-18.249, 11.429), "there are too few trials to say: the next search may as well find the opposite."),
+        ((-18.249, 1.0), "there are too few trials to say: the next search may as well find the opposite."),
         ((-0.3, 1.5), "it lies between -30.0% and far better (above +100.0%)."),
         ((-1.001, 0.2), "it lies between far worse (below -100.0%) and +20.0%."),
         ((-1.0, 1.0), "it lies between -100.0% and +100.0%."),
