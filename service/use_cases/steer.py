@@ -7,6 +7,7 @@ from it (`leases.put_back`) does what was asked.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections import Counter
@@ -42,6 +43,7 @@ from service.use_cases.submit import IDEMPOTENCY_KEYS_KEPT
 from service.use_cases.transitions import (
     STOPPED,
     cancel_unfinished_trials,
+    cut_off_trials,
     move_job,
     move_trial,
     record_change_event,
@@ -74,8 +76,8 @@ def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
 def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
     """Puts a paused job back in the queue, and a finished one whose budget is not spent; else it changes nothing.
 
-    Trials that have ended stay as they are, but for those of the confirmation that were cancelled with the job or cut
-    off by the end of its time: their configs are to be compared on equal seeds, so they are trained again.
+    Trials that have ended stay as they are, but for those that the end of the job cut off
+    (`transitions.cut_off_trials`): they are trained again.
 
     Raises:
         NotFound: no such job.
@@ -314,7 +316,7 @@ def _add_trial_to_budget(job: Job, plan: JobPlan, side: Side) -> None:
 
 def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
     """True if the budget of a job would allow further trials."""
-    return why_spent(job.specification, _spent(session, job, now=now), num_trials=job.num_trials) is None
+    return _why_spent(session, job, num_trials=job.num_trials, now=now) is None
 
 
 def _unfinished_job(session: Session, job_id: str) -> Job:
@@ -349,12 +351,6 @@ def _begin_again(session: Session, trial: Trial, *, now: datetime, detail: str) 
     move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
 
 
-def _cut_off_confirmations(session: Session, job: Job) -> list[Trial]:
-    """The confirmation trials that the end of the job has cut off; to its budget they have not begun."""
-    found = TrialRepository(session).page(job.id, states=(TrialState.CANCELLED,), phase=Phase.CONFIRMATION)
-    return [trial for trial in found if trial.detail != STOPPED]
-
-
 def _completed_since(trial: Trial, moment: datetime | None) -> bool:
     """True of a trial that completed after a moment; None: no."""
     ended = trial.finished_at if trial.state is TrialState.COMPLETED else None
@@ -365,15 +361,24 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
     check_room(session, job.project)
     if job.state.is_final:
         num_trials = job.num_trials if needs_trials else None
-        why = why_spent(job.specification, _spent(session, job, now=now), num_trials=num_trials)
+        why = _why_spent(session, job, num_trials=num_trials, now=now)
         if why is not None:
             raise BudgetSpent(job.id, job.state, why)
         job.reopened_at, job.reopened_from = now, job.state
         job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
-        for trial in _cut_off_confirmations(session, job):
+        for trial in cut_off_trials(session, job):
             _begin_again(session, trial, now=now, detail="cut off by the end of the job; begins again")
     job.crashes, job.not_before = 0, None
     move_job(session, job, JobState.QUEUED, now=now)
+
+
+def _why_spent(session: Session, job: Job, *, num_trials: int | None, now: datetime) -> str | None:
+    """As `why_spent`: of a finished job, the trials that begin again with it have not begun."""
+    spent = _spent(session, job, now=now)
+    trials = Counter(spent.trials)
+    if job.state.is_final:
+        trials.subtract(trial.phase for trial in cut_off_trials(session, job))
+    return why_spent(job.specification, dataclasses.replace(spent, trials=trials), num_trials=num_trials)
 
 
 def _spent(session: Session, job: Job, *, now: datetime) -> Spent:
@@ -382,7 +387,5 @@ def _spent(session: Session, job: Job, *, now: datetime) -> Spent:
     for summary in TrialRepository(session).summaries([job.id]):
         trials[summary.phase] += summary.count
         seconds += summary.spent_seconds
-    if trials[Phase.CONFIRMATION] and job.state.is_final:
-        trials[Phase.CONFIRMATION] -= len(_cut_off_confirmations(session, job))
     hours = device_hours(job.specification, seconds)
     return Spent(trials, running_seconds(job, now), hours, cost_of(job.price, hours))

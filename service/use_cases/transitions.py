@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from service.access.quotas import quota_spent
 from service.clock import SECONDS_PER_HOUR
-from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, FailureReason, JobState, TrialState
+from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, FailureReason, JobState, Phase, TrialState
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, TrialRepository
 from service.store.session import Session
@@ -149,3 +150,18 @@ def cancel_unfinished_trials(session: Session, job: Job, *, now: datetime, detai
     for trial in unfinished:
         move_trial(session, trial, TrialState.CANCELLED, now=now, detail=detail)
     return bool(unfinished)
+
+
+def cut_off_trials(session: Session, job: Job) -> list[Trial]:
+    """The trials that the end of a finished job has cut off, and that begin again where it goes on.
+
+    Those of the confirmation do however it ended, as configs are compared on equal seeds; those of search and baselines
+    where its budget or its project's was spent, as otherwise their side is a trial short of the other. Not where it
+    failed: they may be why. Nor those of a population: the forks among them have lost what they began from.
+    """
+    spent = () if job.specification.pruner.name == "pbt" else (BUDGET_SPENT, quota_spent(job.project))
+    return [
+        trial
+        for trial in TrialRepository(session).page(job.id, states=(TrialState.CANCELLED,))
+        if (trial.detail != STOPPED if trial.phase is Phase.CONFIRMATION else trial.detail in spent)
+    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain import JobRequest, JobState, Phase, TrialState
+from service.domain import CutShort, JobRequest, JobState, Phase, TrialState
 from service.errors import (
     BudgetSpent,
     InvalidInput,
@@ -254,6 +254,89 @@ def test_confirmation_trials_that_the_time_cut_off_are_trained_again_when_there_
     assert (asked.number, asked.side, asked.until) == (3, Phase.SEARCH, None)
     policy.tell(3, TrialState.COMPLETED, [0.5])
     assert policy.is_done
+
+
+@pytest.mark.parametrize("has_completed", [True, False])
+def test_trials_of_both_sides_that_the_time_cut_off_begin_again_when_there_is_more_of_it(
+    database: Database, has_completed: bool
+) -> None:
+    lease = claimed_job(database, budget={"num_trials": 4, "wall_clock_seconds": 20})  # 3 and 1
+    if has_completed:
+        run_trial(database, lease, 0, 0.5)
+    else:  # without an answer, the end of the time is a failure
+        begin_trial(database, lease, 0)
+        end_trial(database, lease, 0, TrialState.PRUNED)
+    for number, phase in ((1, Phase.SEARCH), (2, Phase.BASELINE), (3, Phase.SEARCH)):
+        begin_trial(database, lease, number, phase)
+        measure(database, lease, number, 10, 0.9)
+    stop(database, lease.job_id, 3)
+    end_trial(database, lease, 3, TrialState.CANCELLED, detail=STOPPED)
+    with database.writing() as session:
+        ended = finish_job(session, lease, failure=None, cut_short=CutShort.BUDGET, now=later(25))
+    assert ended is (JobState.SUCCEEDED if has_completed else JobState.FAILED)
+    with database.reading() as session:
+        assert not steer.budget_is_left(session, job_of(database, lease.job_id), now=later(26))
+    change(database, lease.job_id, wall_clock_seconds=100.0)
+    job = resume(database, lease.job_id, after=30)  # nothing but these trials is left
+    assert (job.state, job.num_trials) == (JobState.QUEUED, 4)
+    cut_off = [trial_of(database, lease.job_id, number) for number in (1, 2)]
+    assert [(each.state, each.step, each.spared) for each in cut_off] == [(TrialState.QUEUED, 0, False)] * 2
+    assert trial_of(database, lease.job_id, 3).state is TrialState.CANCELLED
+    claimed = claim(database, add_worker(database), now=later(31))
+    assert claimed is not None
+    stored = read_stored(database, claimed)
+    policy = make_policy(plan_job(stored.job.specification))
+    policy.restore(history_of(stored.trials, stored.job.objectives))
+    asked = [policy.ask(), policy.ask()]
+    resumed = sorted((each.number, each.side) for each in asked if isinstance(each, Resume))
+    assert resumed == [(1, Phase.SEARCH), (2, "adamw")]
+    for number in (1, 2):
+        policy.tell(number, TrialState.COMPLETED, [0.5])
+    assert policy.is_done
+
+
+def test_what_was_cancelled_with_a_job_stays_so_when_its_time_ends_it_later(database: Database) -> None:
+    lease = claimed_job(database, budget={"num_trials": 8, "wall_clock_seconds": 20})
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    with database.writing() as session:
+        cancel_job(session, lease.job_id, now=NOW)
+    resume(database, lease.job_id)
+    again = claim(database, add_worker(database))
+    assert again is not None
+    begin_trial(database, again, 2)
+    with database.writing() as session:
+        finish_job(session, again, failure=None, cut_short=CutShort.BUDGET, now=later(25))
+    change(database, lease.job_id, wall_clock_seconds=100.0)
+    resume(database, lease.job_id, after=30)
+    assert [trial_of(database, lease.job_id, n).state for n in (1, 2)] == [TrialState.CANCELLED, TrialState.QUEUED]
+
+
+def test_what_was_cut_off_has_begun_to_a_budget_that_falls(database: Database) -> None:
+    lease = claimed_job(database, baseline=None, budget={"num_trials": 4, "wall_clock_seconds": 20})
+    run_trial(database, lease, 0, 0.5)
+    for number in (1, 2):
+        begin_trial(database, lease, number)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, cut_short=CutShort.BUDGET, now=later(25))
+    with pytest.raises(InvalidInput, match="2 would leave 2 for the search, which has begun 3"):
+        change(database, lease.job_id, num_trials=2)
+
+
+def test_of_a_population_nothing_that_the_time_cut_off_begins_again(database: Database) -> None:
+    lease = claimed_job(
+        database,
+        baseline=None,
+        confirmation=None,
+        budget={"num_trials": 4, "wall_clock_seconds": 20},
+        pruner={"name": "pbt", "population": 2, "interval": 10},
+    )
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, cut_short=CutShort.BUDGET, now=later(25))
+    change(database, lease.job_id, wall_clock_seconds=100.0)
+    resume(database, lease.job_id, after=30)
+    assert trial_of(database, lease.job_id, 0).state is TrialState.CANCELLED
 
 
 def test_a_cancelled_or_failed_job_goes_on_with_what_its_budget_leaves(database: Database) -> None:

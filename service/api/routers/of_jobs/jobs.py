@@ -139,8 +139,9 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
 )
 def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
-    raise it with PATCH first. Trials that have ended stay as they are, but for confirmation trials that were cancelled
-    with the job or cut off by the end of its time: they begin again. At the end the recommendation is made anew.
+    raise it with PATCH first. Trials that have ended stay as they are, but for those that were cut off where the budget
+    was spent, and confirmation trials that ended with the job: they begin again. At the end the recommendation is made
+    anew.
     """
     return reader.one(session, steer.resume_job(session, job_id, now=now))
 
