@@ -176,8 +176,7 @@ def recommend(
         undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
         evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED, comparisons=undecided)
     if has_no_share(pairs, metric):
-        without_share = [dataclasses.replace(each, improvement=None) for each in evidence.comparisons]
-        evidence = dataclasses.replace(evidence, improvement=None, comparisons=without_share, search_interval=None)
+        evidence = _without_share(evidence)
     spent_seconds = sum(trial.seconds for trial in trials)
     evidence = dataclasses.replace(
         evidence,
@@ -309,6 +308,21 @@ def _verdict(baseline: Winner | None, comparisons: Sequence[CurrencyComparison])
     if not comparisons:
         return Verdict.UNDECIDED, None
     return comparisons[0].verdict, comparisons[0].improvement
+
+
+def _without_share(evidence: Evidence) -> Evidence:
+    """The evidence of trials that missed their target: without a share of the baseline's value, nor an interval."""
+    result = evidence.confirmation
+    return dataclasses.replace(
+        evidence,
+        improvement=None,
+        confirmation=result and dataclasses.replace(result, improvement_low=None, improvement_high=None),
+        comparisons=[
+            dataclasses.replace(each, improvement=None, improvement_low=None, improvement_high=None)
+            for each in evidence.comparisons
+        ],
+        search_interval=None,
+    )
 
 
 def _is_of_whole_trials(comparison: CurrencyComparison, best: Winner, baseline: Winner | None) -> bool:

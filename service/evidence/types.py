@@ -171,7 +171,8 @@ class CurrencyComparison:
     improvement: float | None = None
     """The improvement, as `Evidence.improvement`."""
     improvement_low: float | None = None
-    """Lower end of its interval over the seeds, with `ConfirmationResult.confidence`; None: one seed."""
+    """Lower end of its interval over the seeds, with `ConfirmationResult.confidence`; None: one seed, or there is no
+    `improvement`."""
     improvement_high: float | None = None
     """The upper end of that interval."""
 
@@ -252,7 +253,7 @@ class ConfirmationResult:
     confidence: float
     """The confidence of the interval: how often it holds the true difference."""
     improvement_low: float | None
-    """Lower end of the interval of `Evidence.improvement`; None: there was no comparison, or the mean is 0."""
+    """Lower end of the interval of `Evidence.improvement`; None: that is None, or there was no comparison."""
     improvement_high: float | None
     """The upper end of that interval."""
     choosing_seeds: list[int] = field(default_factory=list)

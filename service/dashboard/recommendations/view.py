@@ -9,6 +9,7 @@ from typing import Any
 
 from service.dashboard.recommendations.asked import LABELS
 from service.evidence.best_values import BestTrial, best_of
+from service.evidence.comparison.confirm import compare_over_seeds
 from service.evidence.formats.written import Format, written
 from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.words import Answer, answer_of
@@ -46,9 +47,16 @@ class Listed:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the improvement over the baseline, as it is told; None: nothing was compared over seeds."""
+        """Of the improvement over the baseline, as it is told; None: nothing was compared over seeds, or by how much it
+        is better is not known."""
         found = None if self.evidence.confirmation is None else self.evidence.confirmation.improvement
-        return None if found is None else told_interval(self.evidence, found)
+        return None if found is None or self.evidence.improvement is None else told_interval(self.evidence, found)
+
+    @property
+    def is_compared(self) -> bool:
+        """True if it was compared with the baseline over seeds."""
+        result = self.evidence.confirmation
+        return result is not None and compare_over_seeds(result, self.evidence.direction) is not None
 
 
 @dataclass(frozen=True, slots=True)

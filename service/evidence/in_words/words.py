@@ -13,8 +13,9 @@ from typing import Literal
 from service.domain import Currency, Direction, Phase
 from service.evidence.best_values import BestTrial, best_of, compare
 from service.evidence.branches import Branches
+from service.evidence.comparison.confirm import compare_over_seeds
 from service.evidence.comparison.missed_target import TIMES_TO_TARGET
-from service.evidence.comparison.paired import SURE_SEEDS
+from service.evidence.comparison.paired import SURE_SEEDS, Interval
 from service.evidence.in_words.luck import luck_words, probability_lines
 from service.evidence.in_words.speed import break_even_words, but_on_the_clock, speed_words
 from service.evidence.in_words.told_interval import told_interval
@@ -150,8 +151,9 @@ def _compared(evidence: Evidence, baseline: Winner) -> Answer:
     result = evidence.confirmation
     interval = None if result is None else result.improvement
     detail = SEARCH_VALUES if result is None or interval is None else _interval_words(evidence, result, interval)
-    if interval is not None and evidence.improvement is None:
-        detail = NO_SHARE
+    over_seeds = _over_seeds(evidence)
+    has_no_share = evidence.metric in TIMES_TO_TARGET and evidence.improvement is None and over_seeds is not None
+    detail = NO_SHARE if has_no_share else detail
     at_equal = AT_EQUAL[evidence.currency]
     compared = next(iter(evidence.comparisons), None)
     if compared is not None and compared.value is None:
@@ -161,7 +163,9 @@ def _compared(evidence: Evidence, baseline: Winner) -> Answer:
         detail = f"After {spending(compared)}: {number(values[0])} against {number(values[1])}. {detail}"
     if evidence.has_few_trials and evidence.verdict is Verdict.UNDECIDED:
         return Answer("open", f"Undecided: too few trials to tell {ours} from {theirs}", f"{_few(evidence)} {detail}")
-    is_certain = interval is None or interval[0] > 0.0 or interval[1] < 0.0
+    # Where seeds that agree leave the verdict open, it is because both missed the target.
+    is_whole = values == (evidence.best.value, baseline.value)
+    is_certain = over_seeds is None or (is_whole and (over_seeds.low > 0.0 or over_seeds.high < 0.0))
     if evidence.metric in TIMES_TO_TARGET and compared and is_certain and evidence.verdict is Verdict.UNDECIDED:
         return Answer("open", f"Undecided: {ours} and {theirs} both missed the target", BOTH_MISSED)
     if evidence.status is EvidenceStatus.PROVISIONAL:
@@ -169,7 +173,7 @@ def _compared(evidence: Evidence, baseline: Winner) -> Answer:
             *values, evidence.direction, ours=ours, theirs=theirs, is_over=True, currency=evidence.currency
         )
         return dataclasses.replace(answer, detail=f"{detail} {NOT_CONFIRMED}")
-    if result is None or (interval is None and evidence.verdict is Verdict.UNDECIDED):
+    if result is None or (interval is None and not has_no_share and evidence.verdict is Verdict.UNDECIDED):
         return Answer("open", f"{ours} and {theirs} could not be compared over new seeds", _failures(result))
     by = "" if evidence.improvement is None else f" by {share(evidence.improvement)}"
     match evidence.verdict:
@@ -215,7 +219,12 @@ def _other_currency(comparison: CurrencyComparison, evidence: Evidence) -> str:
     if comparison.improvement is not None and low is not None and high is not None:
         low, high = told_interval(evidence, (low, high))
         told += f", {signed_share(comparison.improvement)} ({signed_share(low)} to {signed_share(high)})"
-    return f"{where}: {'by the search, ' if low is None else ''}{comparison.verdict}, {told}."
+    return f"{where}: {'by the search, ' if _over_seeds(evidence) is None else ''}{comparison.verdict}, {told}."
+
+
+def _over_seeds(evidence: Evidence) -> Interval | None:
+    """By how much the config is better, in units of the objective; None: the two were not compared over seeds."""
+    return None if evidence.confirmation is None else compare_over_seeds(evidence.confirmation, evidence.direction)
 
 
 def _theirs(evidence: Evidence) -> str:

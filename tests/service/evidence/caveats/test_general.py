@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from search_spaces import SearchSpace, preset
+from service.dashboard.recommendations.view import Listed
 from service.domain import Direction, Objective, Phase
 from service.evidence.caveats import general
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.words import answer_of, currency_lines
 from service.evidence.recommend import recommend
 from service.evidence.types import MIN_TRIED, Verdict
+from service.store.models import RecommendationRow
 from tests.support.service.confirmed import METRIC, finished_trial
 
 
@@ -95,9 +97,42 @@ def test_a_target_that_was_missed_is_told_and_by_both_leaves_open_who_is_sooner(
     assert (answer.headline == "Undecided: Shampoo and AdamW both missed the target") == (verdict is Verdict.UNDECIDED)
     assert len(evidence.verdict_caveats) == num_told
     assert (evidence.improvement is None) == (num_told > 0)
+    result = evidence.confirmation
+    assert (result is not None and result.improvement is not None) == (num_seeds > 0 and num_told == 0)
+    for compared in evidence.comparisons:
+        has_interval = compared.improvement_low is not None or compared.improvement_high is not None
+        assert has_interval == (num_seeds > 0 and num_told == 0)
+    assert num_seeds == 0 or "by the search" not in " ".join(currency_lines(evidence))
     assert (evidence.reached_baseline is None, answer.speed is None) == (num_told > 0, num_told > 0)
     told = " ".join([answer.headline, answer.detail, *currency_lines(evidence)])
     assert ("%" in told) == (num_seeds > 0 and num_told == 0)
     if num_told:
         how_often = f"missed the target in {num_seeds or 1} of {num_seeds or 1} training"
         assert how_often in evidence.verdict_caveats[0]
+
+
+def test_seeds_that_contradict_each_other_are_not_told_as_a_target_that_both_missed() -> None:
+    """The recommended config missed it with one seed, and was sooner with the others."""
+
+    def trial(number: int, phase: Phase, steps: float, **fields: Any) -> FinishedTrial:
+        found = finished_trial(number, phase, [steps], **fields)
+        return dataclasses.replace(
+            found, curve=[(40, 4.0, {"steps_to_target": steps, "target_reached": float(steps <= 40)})]
+        )
+
+    found = [trial(number, Phase.SEARCH, 20.0) for number in range(MIN_TRIED)]
+    found += [trial(50 + number, Phase.BASELINE, 30.0) for number in range(MIN_TRIED)]
+    for seed, (ours, theirs) in enumerate([(20.0, 30.0), (21.0, 31.0), (22.0, 31.0), (56.0, 30.0)], start=1):
+        found.append(trial(100 + seed, Phase.CONFIRMATION, ours, confirms=0, seed=seed))
+        found.append(trial(200 + seed, Phase.CONFIRMATION, theirs, confirms=50, seed=seed))
+    recommendation = recommend(found, objectives=[Objective("steps_to_target", Direction.MINIMIZE)], seeds=range(1, 5))
+    assert recommendation is not None
+    evidence, answer = recommendation.evidence, answer_of(recommendation.evidence)
+    assert evidence.confirmation is not None
+    assert (evidence.improvement, evidence.confirmation.improvement) == (None, None)
+    assert evidence.verdict is Verdict.UNDECIDED
+    assert answer is not None
+    assert answer.headline == "4 new seeds do not tell Shampoo from AdamW at equal steps"
+    assert "by how much one is sooner is not known" in answer.detail
+    listed = Listed(RecommendationRow(), evidence, is_superseded=False, job_name="")
+    assert (listed.interval, listed.is_compared) == (None, True)
