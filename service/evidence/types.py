@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 
 class EvidenceStatus(StrEnum):
     """The standing of a recommended config after it was trained again with new seeds. The verdict compares it with the
-    baseline; this says whether the config itself held."""
+    baseline; this says whether the config held its value."""
 
     PROVISIONAL = "provisional"
     """It was not trained again, or with too few seeds: what is known of it is the luckiest value of a search."""

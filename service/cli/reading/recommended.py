@@ -92,7 +92,7 @@ def say_untuned(
 
 def _origin(kind: str, name: str, found: list[RecommendationRead]) -> str:
     best = found[0]
-    told = f"{kind} {name}: {best.evidence.status}, of job {best.job_id}"
+    told = f"{kind} {name}: config {best.evidence.status}, of job {best.job_id}"
     fingerprints = {one.key.fingerprint for one in found}
     if len(fingerprints) > 1:
         told += (

@@ -148,7 +148,7 @@ def _improvement(one: Compared) -> Cell:
 
 
 def _standing(one: Compared) -> Cell:
-    return Cell(DASH if one.evidence is None else one.evidence.status.value, one.job.state.value)
+    return Cell(DASH if one.evidence is None else f"config {one.evidence.status}", one.job.state.value)
 
 
 def _trials(one: Compared) -> Cell:

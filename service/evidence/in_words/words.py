@@ -78,7 +78,8 @@ class Answer:
 
 
 def status_words(evidence: Evidence) -> str:
-    """The standing of the recommended config, and why: `Confirmed: the config itself held with 3 new seeds`."""
+    """The standing of the recommended config, and what was confirmed: `Confirmed: the config held its value with 3 new
+    seeds`. Beside a verdict that is open, "confirmed" alone would read as praise."""
     result = evidence.confirmation
     own = next((found for found in result.configs if found.number == evidence.best.number), None) if result else None
     num_seeds = 0
@@ -87,7 +88,9 @@ def status_words(evidence: Evidence) -> str:
     with_seeds = f"with {counted(num_seeds, 'new seed')}"
     match evidence.status:
         case EvidenceStatus.CONFIRMED:
-            return f"Confirmed: the config itself held {with_seeds}"
+            if own is not None and own.was_lucky(evidence.direction):
+                return f"Confirmed: {with_seeds} it fell behind the value that it was found with, and beat the baseline"
+            return f"Confirmed: the config held its value {with_seeds}"
         case EvidenceStatus.REFUTED:
             if own is not None and own.has_failed:
                 return f"Refuted: it failed {with_seeds}"

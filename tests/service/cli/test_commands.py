@@ -187,8 +187,9 @@ def test_recommend_tries_a_name_as_a_models_and_then_as_a_workloads_and_says_whi
     by_model, by_workload = run("recommend", "my-mlp"), run("recommend", "digits-mlp")
     by_fingerprint = run("recommend", "--fingerprint", identity.fingerprint)
     assert by_model.stdout == by_workload.stdout == by_fingerprint.stdout
-    assert by_model.stderr == f"model my-mlp: provisional, of job {job_id}\n"
-    assert by_workload.stderr.startswith(f"workload digits-mlp: provisional, of job {job_id}; 2 different models have")
+    assert by_model.stderr == f"model my-mlp: config provisional, of job {job_id}\n"
+    told = f"workload digits-mlp: config provisional, of job {job_id}; 2 different models have"
+    assert by_workload.stderr.startswith(told)
     assert run("recommend", "my-mlp", "--fingerprint", identity.fingerprint).exit_code == 2
     assert "did you mean 'my-mlp'" in run("recommend", "my-mpl").stderr
     assert old not in run("jobs", "--model", "my-mlp").stdout
