@@ -78,8 +78,9 @@ class Answer:
 
 
 def status_words(evidence: Evidence) -> str:
-    """The standing of the recommended config, and what was confirmed: `Confirmed: the config held its value with 3 new
-    seeds`. Beside a verdict that is open, "confirmed" alone would read as praise."""
+    """The standing of the recommended config, and what was confirmed: `Confirmed: up to the noise, the config held its
+    value with 3 new seeds`. Beside a verdict that is open, "confirmed" alone would read as praise; and a value that
+    few seeds do not tell from a worse one has not simply held."""
     result = evidence.confirmation
     own = next((found for found in result.configs if found.number == evidence.best.number), None) if result else None
     num_seeds = 0
@@ -90,7 +91,7 @@ def status_words(evidence: Evidence) -> str:
         case EvidenceStatus.CONFIRMED:
             if own is not None and own.was_lucky(evidence.direction):
                 return f"Confirmed: {with_seeds} it fell behind the value that it was found with, and beat the baseline"
-            return f"Confirmed: the config held its value {with_seeds}"
+            return f"Confirmed: up to the noise, the config held its value {with_seeds}"
         case EvidenceStatus.REFUTED:
             if own is not None and own.has_failed:
                 return f"Refuted: it failed {with_seeds}"

@@ -241,13 +241,13 @@ def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
     ("ours", "theirs", "status", "words"),
     [
         ([0.30, 0.31, 0.32], [0.40, 0.41, 0.42], EvidenceStatus.CONFIRMED,
-         "Confirmed: the config held its value with 3 new seeds"),
+         "Confirmed: up to the noise, the config held its value with 3 new seeds"),
         ([0.30, 0.31, 0.32], [0.20, 0.21, 0.22], EvidenceStatus.REFUTED,
          "Refuted: it lost to the baseline with 3 new seeds"),
         ([0.40, 0.401, 0.402], [0.40, 0.401, 0.402], EvidenceStatus.REFUTED,
          "Refuted: with 3 new seeds it fell behind the value that it was found with"),  # 0.30
         ([0.30, 0.31, 0.32], [0.20, 0.31, 0.42], EvidenceStatus.CONFIRMED,
-         "Confirmed: the config held its value with 3 new seeds"),  # and the verdict is open
+         "Confirmed: up to the noise, the config held its value with 3 new seeds"),  # and the verdict is open
         ([0.40, 0.401, 0.402], [0.80, 0.81, 0.82], EvidenceStatus.CONFIRMED,
          "Confirmed: with 3 new seeds it fell behind the value that it was found with, and beat the baseline"),  # 0.30
         ([0.30, None, 0.32], [0.40, 0.41, 0.42], EvidenceStatus.REFUTED, "Refuted: it failed with 3 new seeds"),
