@@ -201,7 +201,7 @@ def test_a_scope_that_is_missing_is_named(world: World) -> None:
                     assert f"scope {needed!r}" in answer.json()["detail"]
 
 
-@pytest.mark.slow
+@pytest.mark.processes  # the model is built for the prediction of a trial
 def test_what_belongs_to_a_job_of_another_project_is_not_there(world: World) -> None:
     named = [address for address in GUARDED if address.names_job]
     assert len(named) >= 15
