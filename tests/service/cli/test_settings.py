@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from service.settings import Settings
 from service.store.migrate import current_revision, is_current
 from service.store.session import Database
+from tests.support.read_only_disk import run_with_read_only_disk
 from tests.support.service.commands import run
 
 
@@ -131,11 +132,17 @@ def test_a_worker_names_the_directory_that_cannot_be_made(
     assert result.stderr.count("\n") == 1
 
 
-@pytest.mark.skipif(os.access("/sys", os.W_OK), reason="there is no directory at hand that cannot be written to")
-def test_a_worker_names_the_directory_that_cannot_be_written_to(sqlite_database: Database) -> None:
-    result = run("worker", "--data-dir", "/sys", "--database-url", sqlite_database.url)
-    assert result.exit_code == 1
-    assert result.stderr.startswith("shampoo-tuner: cannot write to the data directory /sys: ")
+@pytest.mark.processes
+def test_a_worker_names_the_directory_that_cannot_be_written_to(sqlite_database: Database, tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = [sys.executable, "-m", "service", "worker", "--data-dir", str(disk)]
+    ended = run_with_read_only_disk(disk, [*command, "--database-url", sqlite_database.url])
+    assert ended.returncode == 1
+    assert ended.stderr == (
+        f"shampoo-tuner: cannot write to the data directory {disk}: Read-only file system; "
+        "--data-dir or SHAMPOO_TUNER_DATA_DIR names another\n"
+    )
 
 
 def test_the_databases_password_is_that_of_a_secret_and_no_process_is_handed_it(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from service.store.backup import CannotBackUp, back_up, restore
 from service.store.migrate import migrate
 from service.store.repositories import JobRepository
 from service.store.session import Database
+from tests.support.read_only_disk import run_with_read_only_disk
 from tests.support.service.commands import run
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import submit
@@ -41,18 +42,8 @@ def test_a_database_at_rest_is_copied_from_a_disk_that_can_only_be_read(
     source.write_bytes(migrated_sqlite_file.read_bytes())
     with closing(sqlite3.connect(source)) as database:
         assert database.execute("PRAGMA journal_mode=WAL").fetchone() == ("wal",)
-    mounted = "mount --bind disk disk && mount -o remount,ro,bind disk"
-    alone = ["unshare", "--map-root-user", "--mount", "sh", "-ec"]
-    if subprocess.run([*alone, mounted], cwd=tmp_path, check=False, capture_output=True).returncode:
-        pytest.skip("nothing can be mounted here")
     command = [sys.executable, "-m", "service", "backup", str(copy), "--database-url", _url(source)]
-    made = subprocess.run(
-        [*alone, f'{mounted}; cd /; exec "$@"', "sh", *command],
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    made = run_with_read_only_disk(source.parent, command)
     assert made.returncode == 0, made.stderr
     assert _num_jobs(_url(copy)) == 0
 
