@@ -131,9 +131,10 @@ class TrialCheckpoints:
             listed = ObjectStore(self._place, outage_seconds=0.0).listed()
             return {path: _Entry(file.num_bytes, file.written_at) for path, file in listed.items()}
         found = dict[str, _Entry]()
-        for directory in self._place.glob("step-*"):
-            if not directory.is_symlink():
-                found |= _files_of(directory)
+        with suppress(FileNotFoundError):  # the trial ended, and all is removed meanwhile
+            for directory in self._place.glob("step-*"):
+                if not directory.is_symlink():
+                    found |= _files_of(directory)
         return found
 
     def _read(self, name: str, entries: Mapping[str, _Entry]) -> StoredCheckpoint:

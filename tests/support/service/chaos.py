@@ -169,9 +169,10 @@ class Ledger:
     def _newest_checkpoints(self) -> dict[int, int]:
         directory = self.service.data_dir / "checkpoints" / self.job_id
         found: dict[int, int] = {}
-        for path in directory.glob("*/step-*"):
-            number, step = int(path.parent.name), int(path.name.removeprefix("step-"))
-            found[number] = max(step, found.get(number, 0))
+        for number in range(self.num_trials):
+            with suppress(FileNotFoundError):  # it ended, and is removed meanwhile
+                steps = (int(path.name.removeprefix("step-")) for path in (directory / str(number)).glob("step-*"))
+                found[number] = max(steps, default=0)
         return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,6 +70,20 @@ def http(address: str, trial: str) -> Iterator[httpx.Client]:
 def place(tmp_path: Path, trial: str) -> Path:
     """Of the trial's checkpoints."""
     return tmp_path / "checkpoints" / trial / "0"
+
+
+def test_a_place_that_is_removed_while_it_is_listed_has_no_checkpoints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = store(tmp_path / "0" / "step-00000040").parent
+    scandir = os.scandir
+
+    def removed_first(path: Path) -> object:
+        shutil.rmtree(path, ignore_errors=True)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", removed_first)
+    assert TrialCheckpoints(place).newest_first() == []
 
 
 def test_checkpoints_are_listed_and_whole_or_not(http: httpx.Client, place: Path) -> None:
