@@ -1,20 +1,19 @@
 """The probability that the best config tried is of one choice or another, as of which member of Shampoo's family.
 
-It counts the luck of seeds (`true_means`), and that the ends of pruned trials are only expected. It does not count
+It counts the luck of seeds (`true_means`), and that the ends of stopped trials are only expected. It does not count
 configs that were not tried: searched alone, another choice may yet find better ones, and
 `tests.benchmarks.answers.family_cost` says how often it does. Pure, in the standard library alone.
 """
 
 from __future__ import annotations
 
-import math
 import random
-import statistics
 from collections import Counter
 from collections.abc import Mapping
 
 from search_spaces import Scalar
 from service.domain import Direction
+from service.evidence.luck.expected_ends import expected_ends
 from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.luck.true_means import draw_means
 
@@ -40,28 +39,10 @@ def branch_probabilities(
         NoNoise: no config was trained with two new seeds.
     """
     rng = random.Random(0)
-    doubts = _doubts(side)
+    ends = expected_ends(side, direction)
     counts: Counter[Scalar] = Counter()
     for draw in draw_means(side, direction, rng, num_draws):
-        means = {number: mean + rng.gauss(0.0, doubts.get(number, 0.0)) for number, mean in draw.means.items()}
+        means = {number: mean + rng.gauss(0.0, ends[number].doubt) for number, mean in draw.means.items()}
         counts[choices[min(means, key=means.__getitem__)]] += 1
-    tried = dict.fromkeys(choices[number] for number in side.final_values())
+    tried = dict.fromkeys(choices[number] for number in ends)
     return {choice: counts[choice] / num_draws for choice in tried}
-
-
-def _doubts(side: SearchedSide) -> dict[int, float]:
-    """The standard deviation of what is left open of a pruned trial's end, by number.
-
-    It is that of the completed trials' ends around their values where the pruned one was stopped; of one alone, as
-    much as it still changed.
-    """
-    rests = side.rests()
-    found = {}
-    for trial in side.trials:
-        if not trial.has_completed and trial.curve:
-            known = rests.get(trial.curve[-1][0], [])
-            if len(known) > 1:
-                found[trial.number] = statistics.stdev(known)
-            elif known:
-                found[trial.number] = math.fabs(known[0])
-    return found

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.domain import Direction
+from service.evidence.luck.expected_ends import expected_ends
 from service.evidence.luck.searched_side import SearchedSide, typical_distance
 from service.evidence.luck.true_means import Draw, draw_means
 
@@ -96,7 +97,7 @@ def lucks(side: SearchedSide, direction: Direction, rng: random.Random, num_draw
 
 def _regions(side: SearchedSide, direction: Direction) -> _Regions:
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
-    values = side.final_values()
+    values = {number: end.value for number, end in expected_ends(side, direction).items()}
     best_first = sorted(side.trials, key=lambda trial: sign * values.get(trial.number, sign * math.inf))
     reach = NEAR * typical_distance(len(side.trials[0].point))
     kept: list[tuple[float, ...]] = []

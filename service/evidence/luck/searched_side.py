@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,34 +47,6 @@ class SearchedSide:
         completed = {trial.number for trial in self.trials if trial.has_completed and trial.curve}
         if self.chosen not in self.repeats or not completed.issuperset(self.repeats):
             raise ValueError(f"chosen {self.chosen} of repeated {list(self.repeats)} of completed {sorted(completed)}")
-
-    def rests(self) -> dict[int, list[float]]:
-        """By how much each completed trial still changed from a step, or a number of examples seen, to its end."""
-        rests: dict[int, list[float]] = {}
-        for trial in self.trials:
-            if trial.has_completed and trial.curve:
-                end = trial.curve[-1][1]
-                for seen, value in dict(trial.curve).items():
-                    rests.setdefault(seen, []).append(end - value)
-        return rests
-
-    def final_values(self) -> dict[int, float]:
-        """The last value of each completed trial, by number, and the one expected of each that was pruned.
-
-        A pruned one is expected to go on as the completed ones did on average from where it was stopped, or where none
-        was measured there, from the nearest place.
-        """
-        means = {seen: statistics.fmean(own) for seen, own in self.rests().items()}
-        values = {}
-        for trial in self.trials:
-            if trial.has_failed or not trial.curve:
-                continue
-            seen, value = trial.curve[-1]
-            rest = 0.0
-            if not trial.has_completed and means:
-                rest = means[min(means, key=lambda known: abs(known - seen))]
-            values[trial.number] = value + rest
-        return values
 
 
 def point_of(space: SearchSpace, values: Mapping[str, Scalar]) -> tuple[float, ...]:

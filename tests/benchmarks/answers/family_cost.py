@@ -31,7 +31,7 @@ from pathlib import Path
 from search_spaces import FAMILY_PRESETS
 from service.domain import Direction, Phase
 from service.evidence.luck.job_branches import branches_of
-from tests.benchmarks.answers.recommendation_regret import Said, calibration
+from tests.benchmarks.answers.recommendation_regret import Said, calibration, names_of
 from tests.benchmarks.report import Cell, print_table, report
 from tests.benchmarks.search.job_simulation import (
     SimulatedSearch,
@@ -228,8 +228,7 @@ def told(landscape: TableFamily, search: str, size: Size, number: int) -> Told |
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    names = functools.partial(str.split, sep=",")
-    parser.add_argument("--tables", type=names, default=list(TABLES), help="of real curves, by name")
+    parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help="of real curves, by name")
     parser.add_argument("--search", default="auto", help="as in recommendation_regret (default: auto)")
     parser.add_argument("--searches", type=int, default=20, help="of each preset and table (default: 20)")
     parser.add_argument("--jobs", type=int, default=20, help="of each table and size (default: 20)")

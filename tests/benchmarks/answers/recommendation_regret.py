@@ -20,12 +20,11 @@ table. Jobs differ in all that chance decides.
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import math
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,15 +140,32 @@ def calibration(said: Sequence[Said]) -> list[tuple[float, float, int]]:
     return found
 
 
+def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    """Reads a list of names divided by commas, of those that are known; of an empty text none."""
+
+    def names(text: str) -> list[str]:
+        found = [name for name in text.split(",") if name]
+        if unknown := [name for name in found if name not in known]:
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known are {', '.join(known)}")
+        return found
+
+    return names
+
+
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    names = functools.partial(str.split, sep=",")
-    parser.add_argument("--tables", type=names, default=list(TABLES), help="of real curves, by name")
+    parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help="of real curves, by name")
     parser.add_argument(
-        "--synthetic", type=names, default=[], help=f"{', '.join(FAMILIES)}: two tasks of each (default: none)"
+        "--synthetic",
+        type=names_of(FAMILIES),
+        default=[],
+        help=f"{', '.join(FAMILIES)}: two tasks of each (default: none)",
     )
-    parser.add_argument("--searches", type=names, default=["random", "tpe", "auto"], help=", ".join(SEARCHES))
-    parser.add_argument("--trials", type=names, default=[str(size.num_trials) for size in SIZES], help="8,16,32")
+    parser.add_argument(
+        "--searches", type=names_of(SEARCHES), default=["random", "tpe", "auto"], help=", ".join(SEARCHES)
+    )
+    sizes = [str(size.num_trials) for size in SIZES]
+    parser.add_argument("--trials", type=names_of(sizes), default=sizes, help="8,16,32")
     parser.add_argument("--jobs", type=int, default=20, help="of each landscape, search and size, 2 at least (20)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     given = parser.parse_args(arguments)
@@ -161,8 +177,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the benchmark."""
     given = _parsed(arguments)
-    pairs = {name: table_pair(name) for name in given.tables if name}
-    pairs |= {f"{name}-{n}": synthetic_pair(name, n) for name in given.synthetic if name for n in (1, 2)}
+    pairs = {name: table_pair(name) for name in given.tables}
+    pairs |= {f"{name}-{n}": synthetic_pair(name, n) for name in given.synthetic for n in (1, 2)}
     scales = {name: tuple(map(scale_of, pair)) for name, pair in pairs.items()}
     columns = ("jobs", "regret", "best trial", "promised", "seeds", "repeats by seeds", "repeats")
     figures: dict[str, object] = {"num_jobs": given.jobs}
@@ -183,7 +199,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 ("tables", given.tables),
                 ("synthetic", [name for name in pairs if name not in given.tables]),
             ):
-                if not any(own):
+                if not own:
                     continue
                 mean = {key: statistics.fmean(found[name][key] for name in own) for key in next(iter(found.values()))}
                 means.append([f"{search}, {size}, {kind}", *mean.values()])

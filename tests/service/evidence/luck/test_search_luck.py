@@ -85,13 +85,6 @@ def test_points_are_the_features_of_the_search(name: str) -> None:
         assert point_of(space, values) == pytest.approx(tuple(expected), abs=1e-9)
 
 
-def test_a_pruned_trial_is_expected_to_go_on_as_the_completed_ones() -> None:
-    trials = [trial(0, 5.0, 3.0, 1.0), trial(1, 6.0, 3.0, 0.0), trial(2, 4.0, 3.5, completed=False)]
-    failed = dataclasses.replace(trial(3, 1.0, completed=False), has_failed=True)
-    side = SearchedSide([*trials, failed], {1: [0.0]}, chosen=1, top_k=1, num_choosing=0)
-    assert side.final_values() == {0: 1.0, 1: 0.0, 2: 1.0}
-
-
 def test_what_was_repeated_must_have_completed() -> None:
     with pytest.raises(ValueError, match=r"chosen 1 of repeated \[1\] of completed \[0\]"):
         SearchedSide([trial(0, 1.0), trial(1, 1.0, completed=False)], {1: [0.0]}, chosen=1, top_k=1, num_choosing=0)

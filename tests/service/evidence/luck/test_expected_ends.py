@@ -1,0 +1,101 @@
+"""The ends that are expected of stopped trials."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import statistics
+from collections.abc import Sequence
+
+import pytest
+
+from service.domain import Direction
+from service.evidence.luck.expected_ends import SLOPE_AHEAD, expected_ends
+from service.evidence.luck.searched_side import SearchedSide, TriedTrial
+from tests.benchmarks.answers.expected_ends import stopped_in
+from tests.benchmarks.answers.family_cost import landscape_of
+
+MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE
+
+
+def trial(number: int, *values: float, completed: bool = True, every: int = 1) -> TriedTrial:
+    """A trial measured at steps `every`, 2 * `every`, ..."""
+    return TriedTrial(number, (0.0,), [(every * (k + 1), v) for k, v in enumerate(values)], has_completed=completed)
+
+
+def side_of(*trials: TriedTrial) -> SearchedSide:
+    best = next(own.number for own in trials if own.has_completed)
+    return SearchedSide(trials, {best: [0.0]}, chosen=best, top_k=1, num_choosing=0)
+
+
+def negated(side: SearchedSide) -> SearchedSide:
+    return dataclasses.replace(
+        side, trials=[dataclasses.replace(own, curve=[(s, -v) for s, v in own.curve]) for own in side.trials]
+    )
+
+
+def test_a_trial_that_was_behind_stays_behind_and_one_ahead_loses_of_its_lead() -> None:
+    completed = [trial(0, 5.0, 3.0, 1.0), trial(1, 6.0, 3.0, 0.0)]
+    behind, ahead = trial(2, 4.0, 3.5, completed=False), trial(3, 4.0, 2.0, completed=False)
+    failed = dataclasses.replace(trial(4, 1.0, completed=False), has_failed=True)
+    found = expected_ends(side_of(*completed, behind, ahead, failed), MIN)
+    assert {number: end.value for number, end in found.items()} == {0: 1.0, 1: 0.0, 2: 1.0, 3: 0.5 - SLOPE_AHEAD}
+    assert found[0].doubt == found[1].doubt == 0.0
+    assert 0.0 < found[2].doubt < found[3].doubt
+
+
+def test_where_larger_is_better_all_is_the_same() -> None:
+    side = side_of(
+        trial(0, 5.0, 1.0), trial(1, 6.0, 0.5), trial(2, 7.0, completed=False), trial(3, 2.0, completed=False)
+    )
+    found, mirrored = expected_ends(side, MIN), expected_ends(negated(side), MAX)
+    assert {number: (-end.value, end.doubt) for number, end in found.items()} == {
+        number: (end.value, end.doubt) for number, end in mirrored.items()
+    }
+
+
+def test_a_curve_that_fell_early_is_not_expected_to_fall_as_far_again() -> None:
+    """All completed curves of an error rate fell by about 1.05 after this place: one at 0.45 has no such way to go."""
+    rng = random.Random(0)
+    completed = [trial(k, 1.35 + rng.gauss(0.0, 0.1), 0.3 + rng.gauss(0.0, 0.01)) for k in range(8)]
+    end = expected_ends(side_of(*completed, trial(8, 0.45, completed=False)), MIN)[8]
+    assert end.value > 0.0
+    assert end.value + 2.0 * end.doubt > 0.3
+
+
+@pytest.mark.parametrize("slope", [0.3, 0.8])
+def test_many_completed_trials_tell_the_slope(slope: float) -> None:
+    rng = random.Random(1)
+    befores = [rng.uniform(1.0, 3.0) for _ in range(200)]
+    completed = [trial(k, before, slope * before + rng.gauss(0.0, 0.05)) for k, before in enumerate(befores)]
+    for value in (0.5, 3.5):
+        end = expected_ends(side_of(*completed, trial(200, value, completed=False)), MIN)[200]
+        assert end.value == pytest.approx(slope * value, abs=0.1)
+        assert 0.04 < end.doubt < 0.12
+
+
+def test_of_one_completed_trial_the_doubt_is_as_large_as_its_own_way_was() -> None:
+    found = expected_ends(side_of(trial(0, 3.0, 1.0), trial(1, 3.0, completed=False)), MIN)
+    assert found[1].value == 1.0
+    assert found[1].doubt > 2.0
+
+
+def test_values_between_measurements_are_interpolated_and_beyond_them_the_nearest_count() -> None:
+    completed: Sequence[TriedTrial] = [trial(0, 4.0, 2.0, 1.0, every=10), trial(1, 6.0, 4.0, 3.0, every=10)]
+    ends = {}
+    for seen in (5, 15, 40):
+        stopped = TriedTrial(2, (0.0,), [(seen, 4.5)], has_completed=False)
+        ends[seen] = expected_ends(side_of(*completed, stopped), MIN)[2].value
+    # Their means there: 5.0 (the first), 4.0, 2.0 (the last); their mean end is 2.0, and both slopes are 1.
+    assert ends[15] == pytest.approx(2.5)
+    assert ends[40] == pytest.approx(4.5)
+    assert 1.5 <= ends[5] < 2.0
+
+
+@pytest.mark.slow
+def test_on_real_curves_the_probability_that_a_stopped_trial_was_the_best_is_as_often_right() -> None:
+    found = [one for seed in range(6) for one in stopped_in(landscape_of("digits-mlp-family"), "asha", 16, seed)]
+    assert len(found) > 40
+    said, are = (statistics.fmean(one.said[place] for one in found) for place in (0, 1))
+    assert said == pytest.approx(are, abs=0.1)
+    assert all(probability < 0.9 for one in found for probability, is_best in [one.said] if not is_best)
