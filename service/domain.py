@@ -88,6 +88,19 @@ class FailureReason(StrEnum):
         return self in (FailureReason.LOST, FailureReason.STORE_FAILED)
 
 
+class CancelCause(StrEnum):
+    """The cause for which a trial was cancelled."""
+
+    USER = "user"
+    """A user stopped it alone."""
+    JOB_CANCELLED = "job_cancelled"
+    JOB_FAILED = "job_failed"
+    BUDGET = "budget"
+    """The time, device-hours or cost of its job were over."""
+    QUOTA = "quota"
+    """The device-hours of its project were spent."""
+
+
 class CutShort(StrEnum):
     """The causes for which a job ends before all of its trials have been begun, or have ended."""
 

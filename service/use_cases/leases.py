@@ -14,13 +14,13 @@ from datetime import datetime, timedelta
 from ulid import ULID
 
 from service.access.quotas import resting_projects
-from service.domain import JobRequest, JobState, TrialRequest, TrialState
+from service.domain import CancelCause, JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost, NotFound
 from service.store.models import Job, Worker
 from service.store.repositories import EventRepository, JobRepository, TrialRepository, WorkerRepository
 from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import UNREADABLE_ROWS, Session
-from service.use_cases.transitions import STOPPED, cancel_unfinished_trials, move_job, move_trial, storable
+from service.use_cases.transitions import cancel_unfinished_trials, move_job, move_trial, stop, storable
 
 logger = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) ->
     if crash is not None and job.requested is None:
         job.crashes += 1
         if job.crashes >= MAX_CRASHES:
-            cancel_unfinished_trials(session, job, now=now, detail="the job failed")
+            cancel_unfinished_trials(session, job, CancelCause.JOB_FAILED, now=now, detail="the job failed")
             failure = f"its run died {job.crashes} times in a row without getting any further; last: {crash}"
             move_job(session, job, JobState.FAILED, now=now, failure=failure)
             return job.state
@@ -186,7 +186,7 @@ def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) ->
             job.not_before = now + timedelta(seconds=CRASH_BACKOFF_SECONDS * 2 ** (job.crashes - 2))
     for trial in TrialRepository(session).page(job.id, states=(TrialState.QUEUED, TrialState.RUNNING)):
         if trial.requested is TrialRequest.STOP:
-            move_trial(session, trial, TrialState.CANCELLED, now=now, detail=STOPPED)
+            stop(session, trial, now=now)
         elif trial.state is TrialState.RUNNING:
             detail = f"{'paused' if pauses else 'interrupted'}; goes on from its last checkpoint"
             move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)

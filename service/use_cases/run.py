@@ -14,7 +14,7 @@ from typing import Any
 from ulid import ULID
 
 from service.access.quotas import quota_spent
-from service.domain import CutShort, FailureReason, JobRequest, JobState, Phase, TrialState
+from service.domain import CancelCause, CutShort, FailureReason, JobRequest, JobState, Phase, TrialState
 from service.errors import NotFound, RunAskedToEnd
 from service.evidence.insights import JobInsights
 from service.places import NodePlace
@@ -252,7 +252,8 @@ def finish_trial(
     if detail is None and trial.state is TrialState.RUNNING:
         detail = trial.detail  # what its measurements remarked
     if (trial.state, trial.reason) != (state, reason):
-        move_trial(session, trial, state, now=now, reason=reason, detail=detail)
+        cause = CancelCause.USER if state is TrialState.CANCELLED else None  # nothing else ends one alone
+        move_trial(session, trial, state, now=now, reason=reason, cancel_cause=cause, detail=detail)
     job.crashes = 0
 
 
@@ -310,8 +311,12 @@ def finish_job(
     if failure is None and (job.requested is JobRequest.RESTART or _waits_for_its_pause(session, job)):
         put_back(session, job, now=now, crash=None)
         return job.state
-    spent = quota_spent(job.project) if cut_short is CutShort.QUOTA else BUDGET_SPENT
-    was_cut_off = cancel_unfinished_trials(session, job, now=now, detail=failure or spent)
+    cause, spent = CancelCause.BUDGET, BUDGET_SPENT
+    if cut_short is CutShort.QUOTA:
+        cause, spent = CancelCause.QUOTA, quota_spent(job.project)
+    if failure is not None:
+        cause = CancelCause.JOB_FAILED
+    was_cut_off = cancel_unfinished_trials(session, job, cause, now=now, detail=failure or spent)
     trials = TrialRepository(session).with_measurements(job.id)
     # Between two trials nothing is unfinished, as where others train them and nobody has one.
     is_spent = cut_short in (CutShort.BUDGET, CutShort.QUOTA)

@@ -19,7 +19,7 @@ from pydantic import JsonValue
 from ulid import ULID
 
 from service.access.quotas import check_room
-from service.domain import JobRequest, JobState, Phase, Side, TrialRequest, TrialState
+from service.domain import CancelCause, JobRequest, JobState, Phase, Side, TrialRequest, TrialState
 from service.errors import (
     BudgetSpent,
     ForkNotRetriable,
@@ -41,13 +41,13 @@ from service.use_cases.leases import put_back
 from service.use_cases.recommending import store_recommendation
 from service.use_cases.submit import IDEMPOTENCY_KEYS_KEPT
 from service.use_cases.transitions import (
-    STOPPED,
     cancel_unfinished_trials,
     cut_off_trials,
     move_job,
     move_trial,
     record_change_event,
     record_trial_event,
+    stop,
 )
 from trainers.workload.description import WorkloadDescription
 
@@ -105,7 +105,7 @@ def cancel_job(session: Session, job_id: str, *, now: datetime) -> Job:
         JobAlreadyFinished: the job is in a final state.
     """
     job = _unfinished_job(session, job_id)
-    cancel_unfinished_trials(session, job, now=now, detail="the job was cancelled")
+    cancel_unfinished_trials(session, job, CancelCause.JOB_CANCELLED, now=now, detail="the job was cancelled")
     trials = TrialRepository(session)
     if job.reopened_from is JobState.SUCCEEDED:
         all_trials = trials.with_measurements(job.id)
@@ -191,7 +191,7 @@ def stop_trial(session: Session, job_id: str, number: int, *, now: datetime) -> 
     if trial.state.is_final:
         raise TrialAlreadyFinished(job.id, number, trial.state)
     if job.state is not JobState.RUNNING:
-        move_trial(session, trial, TrialState.CANCELLED, now=now, detail=STOPPED)
+        stop(session, trial, now=now)
     elif trial.requested is None:
         trial.requested = TrialRequest.STOP
         record_trial_event(session, trial, now=now)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from service.access.quotas import quota_spent
 from service.clock import SECONDS_PER_HOUR
-from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, FailureReason, JobState, Phase, TrialState
+from service.domain import JOB_TRANSITIONS, TRIAL_TRANSITIONS, CancelCause, FailureReason, JobState, Phase, TrialState
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, TrialRepository
 from service.store.session import Session
@@ -95,6 +94,7 @@ def move_trial(
     *,
     now: datetime,
     reason: FailureReason | None = None,
+    cancel_cause: CancelCause | None = None,
     detail: str | None = None,
 ) -> None:
     """Moves a trial of a locked job to another state."""
@@ -102,12 +102,15 @@ def move_trial(
         raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {trial.state} -> {to}")
     if (to is TrialState.FAILED) != (reason is not None):
         raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {to} with reason {reason}")
+    if (to is TrialState.CANCELLED) != (cancel_cause is not None):
+        raise IllegalTransition(f"trial {trial.job_id}/{trial.number}: {to} with cause {cancel_cause}")
     if trial.state.is_final or to.is_final:
         job = session.get(Job, trial.job_id)
         assert job is not None, "a trial has a job"
         job.trial_ends += 1
     trial.state = to
     trial.reason = reason
+    trial.cancel_cause = cancel_cause
     if to is not TrialState.RUNNING:
         trial.requested = None
     trial.detail = None if detail is None else storable(detail)
@@ -144,11 +147,16 @@ def storable(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
-def cancel_unfinished_trials(session: Session, job: Job, *, now: datetime, detail: str) -> bool:
+def stop(session: Session, trial: Trial, *, now: datetime) -> None:
+    """Cancels a trial of a locked job alone, as a user asked."""
+    move_trial(session, trial, TrialState.CANCELLED, now=now, cancel_cause=CancelCause.USER, detail=STOPPED)
+
+
+def cancel_unfinished_trials(session: Session, job: Job, cause: CancelCause, *, now: datetime, detail: str) -> bool:
     """Cancels every queued or running trial of a locked job; True if there was any."""
     unfinished = TrialRepository(session).page(job.id, states=(TrialState.QUEUED, TrialState.RUNNING))
     for trial in unfinished:
-        move_trial(session, trial, TrialState.CANCELLED, now=now, detail=detail)
+        move_trial(session, trial, TrialState.CANCELLED, now=now, cancel_cause=cause, detail=detail)
     return bool(unfinished)
 
 
@@ -159,9 +167,10 @@ def cut_off_trials(session: Session, job: Job) -> list[Trial]:
     where its budget or its project's was spent, as otherwise their side is a trial short of the other. Not where it
     failed: they may be why. Nor those of a population: the forks among them have lost what they began from.
     """
-    spent = () if job.specification.pruner.name == "pbt" else (BUDGET_SPENT, quota_spent(job.project))
+    in_search = () if job.specification.pruner.name == "pbt" else (CancelCause.BUDGET, CancelCause.QUOTA)
+    in_confirmation = tuple(cause for cause in CancelCause if cause is not CancelCause.USER)
     return [
         trial
         for trial in TrialRepository(session).page(job.id, states=(TrialState.CANCELLED,))
-        if (trial.detail != STOPPED if trial.phase is Phase.CONFIRMATION else trial.detail in spent)
+        if trial.cancel_cause in (in_confirmation if trial.phase is Phase.CONFIRMATION else in_search)
     ]

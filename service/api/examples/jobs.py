@@ -265,6 +265,7 @@ TRIAL: dict[str, Any] = {
     "state": "completed",
     "requested": None,
     "reason": None,
+    "cancel_cause": None,
     "detail": None,
     "parameters": {"lr": 0.0123, "grafting": "adam"},
     "config": TRIAL_CONFIG,

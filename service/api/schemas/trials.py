@@ -13,7 +13,7 @@ from service.api import examples
 from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel, of_list
 from service.api.schemas.jobs import Notes
-from service.domain import FailureReason, OutputStream, Phase, TrialRequest, TrialState
+from service.domain import CancelCause, FailureReason, OutputStream, Phase, TrialRequest, TrialState
 from service.errors import InvalidInput
 from service.evidence.recommended import PasteableConfig
 
@@ -72,6 +72,8 @@ class TrialRead(ReadModel):
     """`stop`: the trial ends at its next measurement."""
     reason: FailureReason | None
     """The reason why the trial failed."""
+    cancel_cause: CancelCause | None = None
+    """The cause for which it was cancelled."""
     detail: str | None
     """An explanation for a person."""
     parameters: dict[str, JsonValue]

@@ -10,7 +10,7 @@ from sqlalchemy import JSON, DateTime, Dialect, Enum, MetaData, TypeDecorator
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase
 
-from service.domain import FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
+from service.domain import CancelCause, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.evidence.types import EvidenceStatus
 
 
@@ -71,6 +71,7 @@ class Base(DeclarativeBase):
         JobRequest: _enum(JobRequest, "job_request"),
         TrialRequest: _enum(TrialRequest, "trial_request"),
         FailureReason: _enum(FailureReason, "failure_reason"),
+        CancelCause: _enum(CancelCause, "cancel_cause"),
         Phase: _enum(Phase, "phase"),
         EvidenceStatus: _enum(EvidenceStatus, "recommendation_status"),
     }

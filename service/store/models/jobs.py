@@ -13,6 +13,7 @@ from sqlalchemy.orm import Mapped, mapped_column, relationship
 
 from service.domain import (
     DEFAULT_PROJECT,
+    CancelCause,
     Direction,
     FailureReason,
     JobRequest,
@@ -226,6 +227,7 @@ class Trial(Base):
     phase: Mapped[Phase]
     state: Mapped[TrialState]
     reason: Mapped[FailureReason | None]
+    cancel_cause: Mapped[CancelCause | None]
     detail: Mapped[str | None]
     """An explanation for a person."""
     parameters: Mapped[dict[str, Any]]

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, text, update
 from sqlalchemy.orm import Session
 
-from service.domain import JobState, TrialState
+from service.domain import CancelCause, JobState, TrialState
 from service.errors import JobNotFound
 from service.store.models import Event, Job, Trial
 
@@ -222,7 +222,13 @@ class JobRepository:
         self._session.execute(
             update(Trial)
             .where(Trial.job_id == job_id, unfinished)
-            .values(state=TrialState.CANCELLED, finished_at=now, requested=None, detail="the job failed")
+            .values(
+                state=TrialState.CANCELLED,
+                cancel_cause=CancelCause.JOB_FAILED,
+                finished_at=now,
+                requested=None,
+                detail="the job failed",
+            )
         )
 
     def set_disk_bytes(self, job_id: str, num_bytes: int) -> None:

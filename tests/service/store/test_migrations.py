@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import JSON, column, inspect, select, table, text, update
 
+from service.domain import CancelCause, CutShort, TrialState
 from service.places import NodePlace
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
 from service.store.models import MetricSet
@@ -20,9 +21,10 @@ from service.use_cases.keeping.notes import change_trial
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements, record_places
 from service.use_cases.steer import cancel_job, change_job
 from service.use_cases.submit import create_job
+from service.use_cases.transitions import STOPPED
 from tests.support.service.commands import run
 from tests.support.service.databases.migrating import migrate_url
-from tests.support.service.scenarios import NOW, begin_trial, claimed_job, run_trial, specification, submit
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, run_trial, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import Measurement
 
@@ -252,6 +254,40 @@ def test_trials_outlast_a_downgrade_without_their_notes_and_places(database: Dat
     with database.reading() as session:
         trials = TrialRepository(session).with_measurements(lease.job_id)
         assert [(trial.note, trial.places, len(trial.measurements)) for trial in trials] == [(None, None, 4)] * 2
+
+
+def test_the_causes_of_cancelled_trials_are_read_from_what_was_told_of_them(database: Database) -> None:
+    def causes() -> dict[str, list[CancelCause | None]]:
+        with database.reading() as session:
+            return {job: [t.cancel_cause for t in TrialRepository(session).page(job)] for job in jobs}
+
+    jobs = []
+    for cut_short, failure in ((CutShort.BUDGET, None), (CutShort.QUOTA, None), (None, "rank 0 died")):
+        lease = claimed_job(database)
+        jobs.append(lease.job_id)
+        for number in range(3):
+            begin_trial(database, lease, number)
+        end_trial(database, lease, 0, TrialState.COMPLETED)
+        end_trial(database, lease, 1, TrialState.CANCELLED, detail=STOPPED)
+        with database.writing() as session:
+            finish_job(session, lease, failure=failure, cut_short=cut_short, now=NOW)
+    lease = claimed_job(database)
+    jobs.append(lease.job_id)
+    begin_trial(database, lease, 0)
+    with database.writing() as session:
+        cancel_job(session, jobs[-1], now=NOW)
+    told = causes()
+    user = [None, CancelCause.USER]
+    assert list(told.values()) == [
+        [*user, CancelCause.BUDGET],
+        [*user, CancelCause.QUOTA],
+        [*user, CancelCause.JOB_FAILED],
+        [CancelCause.JOB_CANCELLED],
+    ]
+    downgrade(database, "0029")
+    migrate(database)
+    check(database)
+    assert causes() == told
 
 
 def test_a_downgrade_does_not_bring_deleted_jobs_back(database: Database) -> None:

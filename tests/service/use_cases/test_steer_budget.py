@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from service.domain import CutShort, JobRequest, JobState, Phase, TrialState
+from service.domain import CancelCause, CutShort, JobRequest, JobState, Phase, TrialState
 from service.errors import (
     BudgetSpent,
     InvalidInput,
@@ -21,7 +21,7 @@ from service.store.session import Database
 from service.use_cases import steer
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
-from service.use_cases.transitions import STOPPED
+from service.use_cases.transitions import BUDGET_SPENT, STOPPED
 from tests.support.service.scenarios import (
     NOW,
     add_worker,
@@ -281,6 +281,7 @@ def test_trials_of_both_sides_that_the_time_cut_off_begin_again_when_there_is_mo
     assert (job.state, job.num_trials) == (JobState.QUEUED, 4)
     cut_off = [trial_of(database, lease.job_id, number) for number in (1, 2)]
     assert [(each.state, each.step, each.spared) for each in cut_off] == [(TrialState.QUEUED, 0, False)] * 2
+    assert {each.cancel_cause for each in cut_off} == {None}
     assert trial_of(database, lease.job_id, 3).state is TrialState.CANCELLED
     claimed = claim(database, add_worker(database), now=later(31))
     assert claimed is not None
@@ -310,6 +311,17 @@ def test_what_was_cancelled_with_a_job_stays_so_when_its_time_ends_it_later(data
     change(database, lease.job_id, wall_clock_seconds=100.0)
     resume(database, lease.job_id, after=30)
     assert [trial_of(database, lease.job_id, n).state for n in (1, 2)] == [TrialState.CANCELLED, TrialState.QUEUED]
+
+
+def test_what_a_failure_ended_stays_so_whatever_words_it_had(database: Database) -> None:
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    with database.writing() as session:
+        finish_job(session, lease, failure=BUDGET_SPENT, now=later(25))
+    resume(database, lease.job_id, after=30)
+    trial = trial_of(database, lease.job_id, 1)
+    assert (trial.state, trial.cancel_cause) == (TrialState.CANCELLED, CancelCause.JOB_FAILED)
 
 
 def test_what_was_cut_off_has_begun_to_a_budget_that_falls(database: Database) -> None:
