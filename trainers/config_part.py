@@ -162,12 +162,9 @@ class ConfigPart:
         own: type = cls
         hints = _hints(own)
         for name in data:
-            require(
-                name in hints,
-                f"{cls.section}{name}",
-                data[name],
-                f"unknown field (known: {', '.join(hints)}){did_you_mean(name, hints)}",
-            )
+            if name not in hints:
+                rule = f"unknown field (known: {', '.join(hints)}){did_you_mean(name, hints)}"
+                require(False, f"{cls.section}{name}", data[name], rule)
         for declared in dataclasses.fields(cls):  # type: ignore[arg-type]  # its subclasses are dataclasses
             optional = (
                 declared.default is not dataclasses.MISSING or declared.default_factory is not dataclasses.MISSING

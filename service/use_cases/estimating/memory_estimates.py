@@ -39,8 +39,11 @@ logger = logging.getLogger(__name__)
 
 NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""
-SAMPLE_SECONDS = 1.0
-"""For the points of all spaces; where it is not enough, there are fewer."""
+SAMPLED_AFTER_SECONDS = 1.1
+"""After the question the points of all spaces are predicted; where it is not enough, there are fewer. With a step of
+each side it is answered in less than 2 s."""
+MIN_SAMPLE_SECONDS = 0.25
+"""For the points where the first predictions took longer, as those of a process that has to import torch do."""
 POINT_SECONDS = 3.0
 """For a single point, on a busy machine: a process that is given up has no answer about activations either."""
 STEP_SECONDS = 6.0
@@ -86,13 +89,14 @@ def estimate_memory(
     """
     memory_per_worker = plan.specification.resources.memory_per_worker
     gpus = plan.specification.resources.gpus_per_worker
+    asked = time.monotonic()
     try:
         with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
             defaults = _built(predictor, plan, start_seconds=start_seconds, data_are_here=data_are_here)
             limit = memory_per_worker
             if gpus:
                 limit = predictor.device_bytes if is_local else None
-            deadline = time.monotonic() + SAMPLE_SECONDS
+            deadline = max(asked + SAMPLED_AFTER_SECONDS, time.monotonic() + MIN_SAMPLE_SECONDS)
             spaces = {}
             for left, side in zip(range(len(defaults), 0, -1), defaults, strict=True):
                 now = time.monotonic()

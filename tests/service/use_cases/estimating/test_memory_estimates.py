@@ -20,6 +20,7 @@ from service.faults import InvalidInputs
 from service.specification.estimate import Estimate, MemoryEstimate, SpaceMemory
 from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import JobPlan, plan_job
+from service.use_cases.estimating import memory_estimates
 from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
 from service.use_cases.estimating.memory_predictor import MemoryPredictor, NotPredictable
 from shampoo import WeightAveraging
@@ -266,6 +267,16 @@ def test_each_value_that_a_workload_refuses_of_a_searched_option_is_told_by_its_
         check_workload(
             searched(rank, {**alpha, "choices": [8.0, 16.0]}, workload=workload), start_seconds=PATIENCE_SECONDS
         )
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_of_a_model_that_takes_long_to_build_some_points_are_predicted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_estimates, "SAMPLED_AFTER_SECONDS", 0.0)
+    estimate = estimate_memory(plan(), start_seconds=PATIENCE_SECONDS)
+    assert {side: space.num_points > 1 for side, space in estimate.spaces.items()} == dict.fromkeys(
+        (Phase.SEARCH, "adamw"), True
+    )
 
 
 @pytest.mark.processes
