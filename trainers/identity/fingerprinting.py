@@ -57,7 +57,7 @@ def fingerprint_of(name: str, options: Mapping[str, Json]) -> Fingerprint:
         if spec.role == "model"
     }
     digest = fingerprint_of_workload(description.name, model_digest(model), of_model)
-    return Fingerprint(_shape(name, model), name + given, workload=description.name, digest=digest)
+    return Fingerprint(_shape(name, model), name + given, description.name, digest, options)
 
 
 def _imported(reference: str) -> Any:

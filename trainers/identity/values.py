@@ -101,6 +101,8 @@ class Fingerprint:
     """The name of the workload that builds it; None: it is no workload's."""
     digest: str | None = None
     """The fingerprint that trials of that workload with these options have; None: it is no workload's."""
+    options: Mapping[str, Any] | None = None
+    """The options of the workload that were given; None: it is no workload's, or they are not known."""
 
     def to_json(self) -> dict[str, Any]:
         """As a file holds it, and a request."""
@@ -108,13 +110,15 @@ class Fingerprint:
             "source": self.source,
             "workload": self.workload,
             "digest": self.digest,
+            "options": None if self.options is None else dict(self.options),
             "parameters": self.shape.to_json(),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The fingerprint that `to_json` gave."""
-        return cls(ModelShape.from_json(data["parameters"]), data["source"], data["workload"], data["digest"])
+        shape = ModelShape.from_json(data["parameters"])
+        return cls(shape, data["source"], data["workload"], data["digest"], data["options"])
 
 
 def fingerprint_of_workload(name: str, model: str, options: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ UNTUNED_QUESTION: dict[str, Any] = {
         "source": "my_model:Net",
         "workload": None,
         "digest": None,
+        "options": None,
         "parameters": [
             {"kind": "linear", "shape": [256, 64], "count": 1},
             {"kind": "linear", "shape": [10, 256], "count": 1},
@@ -19,6 +20,7 @@ UNTUNED_QUESTION: dict[str, Any] = {
     "batch_size": 128,
     "num_steps": 1000,
     "budget": {"num_trials": 5},
+    "formats": ["torch-muon"],
 }
 
 UNTUNED_ANSWER: dict[str, Any] = {
@@ -62,7 +64,17 @@ UNTUNED_ANSWER: dict[str, Any] = {
                 "num_trials": 24,
             },
             "remarks": [],
-            "python": "# Never tried on this model.\n...",
+            "python": "# Shampoo for my_model:Net\n# Never tried on this model.\n...",
+            "formats": [
+                {
+                    "format": "torch-muon",
+                    "title": "Python with torch.optim.Muon",
+                    "text": None,
+                    "cannot_say": [
+                        "torch.optim.Muon orthogonalises the momentum: it has nothing of preconditioner='shampoo'"
+                    ],
+                }
+            ],
         }
     ],
 }

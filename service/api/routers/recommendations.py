@@ -127,7 +127,8 @@ def recommend_untuned(question: UntunedQuestion, session: ReadSession, caller: C
     Each says what it was tuned for, how far that is from the model, what was changed by which rule, and in which range
     the best learning rate and weight decay lie. With no tuned model in the store, the table that comes with the service
     and published points answer, and `basis` is `built_in`. With `proxy_job` the answer of that job alone is moved: of a
-    smaller or shorter version of the model, which was tuned in its place.
+    smaller or shorter version of the model, which was tuned in its place. `formats` has each config written in other
+    formats, too, as those of a recommendation are.
     """
     return UntunedAnswerRead.of(configs_for(session, question.wanted, project=caller.sees), question)
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_validator
 
 from service.api import examples
 from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel
 from service.evidence.formats.snippet import trial_snippet
-from service.evidence.recommended import PasteableConfig
+from service.evidence.formats.written import Format, Written, written_of
 from service.specification.strict_model import StrictModel
 from service.transfer.candidates import SourceKind
 from service.transfer.ranking import CONFIDENCE, Transferred
 from service.transfer.situation import ConfigsWanted, Situation
-from service.transfer.words import UntunedAnswer, header_of
+from service.transfer.taken_away import AskedModel, taken_away
+from service.transfer.words import UntunedAnswer
 from trainers.config import MAX_COUNT
 from trainers.identity.values import MAX_KINDS, ModelShape, ParameterKind, ParameterShape
 
@@ -66,6 +67,8 @@ class FingerprintGiven(StrictModel):
     """The name of the workload that builds it; null: it is none's, or of unknown data."""
     digest: str | None = Field(default=None, min_length=1, max_length=64)
     """The fingerprint that trials of it have; null: it is no workload's."""
+    options: dict[str, JsonValue] | None = None
+    """The options of the workload with which the model is built; null: they are not known."""
     parameters: list[ParameterGiven] = Field(min_length=1, max_length=MAX_KINDS)
     """All of its parameters."""
 
@@ -91,6 +94,8 @@ class UntunedQuestion(RequestModel):
     proxy_job: str | None = Field(default=None, min_length=1, max_length=64)
     """The job that tuned a smaller or shorter version of the model: its answer alone is moved, up to three configs.
     Null: those of the nearest tuned models."""
+    formats: list[Annotated[Format, Field(strict=False)]] = Field(default=[], max_length=len(Format))
+    """Formats in which each config is written, beside Python. Empty: none."""
 
     @property
     def wanted(self) -> ConfigsWanted:
@@ -200,6 +205,8 @@ class UntunedConfigRead(ReadModel):
     """Remarks on the config that its arguments do not express."""
     python: str
     """The config as Python to paste."""
+    formats: list[Written] = Field(default=[])
+    """The config in each of the formats that were asked for, in that order."""
 
     @classmethod
     def of(cls, found: Transferred, question: UntunedQuestion) -> UntunedConfigRead:
@@ -210,14 +217,9 @@ class UntunedConfigRead(ReadModel):
             "batch_size": question.batch_size,
         }
         schedule = {"decay": "cosine", "warmup_fraction": 0.05, **found.config.schedule}
-        pasted = PasteableConfig(
-            workload=question.fingerprint.workload or "",
-            optimizer=found.config.optimizer,
-            config=dict(found.config.arguments),
-            schedule=schedule,
-            training=training,
-            workload_options={},
-        )
+        given = question.fingerprint
+        model = AskedModel(given.source, given.workload, given.options)
+        taken = taken_away(found, model, schedule=schedule, training=training)
         return cls(
             optimizer=found.config.optimizer,
             config=dict(found.config.arguments),
@@ -230,7 +232,8 @@ class UntunedConfigRead(ReadModel):
             changes=[ChangeRead.model_validate(one) for one in found.changes],
             origin=OriginRead.model_validate(found.origin.source),
             remarks=list(found.origin.remarks),
-            python=trial_snippet(pasted, header=header_of(found)),
+            python=trial_snippet(taken.config, header=taken.header, command=taken.command),
+            formats=[written_of(taken, form) for form in question.formats],
         )
 
 

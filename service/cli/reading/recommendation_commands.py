@@ -28,6 +28,7 @@ from service.inert import inert
 if TYPE_CHECKING:
     from service.api.schemas.recommendations import RecommendationRead
     from service.api.schemas.trials import TrialConfigRead
+    from service.api.schemas.untuned import UntunedConfigRead
     from service.evidence.formats.written import Written
 
 DEFAULT_CONFIGS = 5
@@ -54,6 +55,10 @@ def recommend(
     num_steps: Annotated[int | None, typer.Option(min=1, help="With a FILE: of the whole training.")] = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help="With a FILE: configs that are wanted. Default: 5.", show_default=False)
+    ] = None,
+    place: Annotated[
+        int | None,
+        typer.Option(min=1, help="With a FILE: the place in the list of the config that is printed. Default: 1."),
     ] = None,
     job: Annotated[
         str | None,
@@ -92,29 +97,39 @@ def recommend(
     proxy_job = job if path is not None and path.is_file() and trial is None else None
     if sum(asked is not None for asked in (name, fingerprint, job)) - (proxy_job is not None) != 1:
         raise typer.BadParameter("give either a name, or --fingerprint, or --job", param_hint="NAME")
-    from service.cli.reading.recommended import best_by_fingerprint, best_by_name, say_untuned
+    from service.cli.reading.recommended import asked_of_file, best_by_fingerprint, best_by_name, say_list
 
     if path is not None and path.is_file():
         if batch_size is None or num_steps is None:
             raise typer.BadParameter(
                 "a file of a model needs --batch-size and --num-steps, too", param_hint="--fingerprint"
             )
-        if output != Format.PYTHON:
-            raise typer.BadParameter(f"{output}: with a file of a model python, or --json", param_hint="--format")
+        is_other = output not in (Format.PYTHON, Format.JSON, Format.YAML)
         with client_at(url, token) as client:
-            wanted = DEFAULT_CONFIGS if trials is None else trials
-            say_untuned(
+            answer = asked_of_file(
                 client,
                 path,
                 batch_size=batch_size,
                 num_steps=num_steps,
-                num_trials=wanted,
+                num_trials=DEFAULT_CONFIGS if trials is None else trials,
                 proxy_job=proxy_job,
-                as_json=as_json,
+                formats=[output] if is_other else [],
             )
+        if as_json:
+            say_json(answer)
+            return
+        say_list(answer)
+        number = 1 if place is None else place
+        if number > len(answer.items):
+            raise ServiceError(f"--place {number}: there are {len(answer.items)} configs")
+        one = answer.items[number - 1]
+        if is_other:
+            _say_written(one.formats[0])
+        else:
+            _say_read(one, output, as_json=False)
         return
-    asked_of_file = {"--batch-size": batch_size, "--num-steps": num_steps, "--trials": trials}
-    if without_file := [option for option, given in asked_of_file.items() if given is not None]:
+    of_file = {"--batch-size": batch_size, "--num-steps": num_steps, "--trials": trials, "--place": place}
+    if without_file := [option for option, given in of_file.items() if given is not None]:
         hint = "; one trial's config: --job JOB --trial NUMBER" if without_file == ["--trials"] else ""
         if path is not None:
             hint = f", and no file {str(path)!r} is here: `shampoo-tuner fingerprint MODEL > FILE` writes one"
@@ -157,7 +172,7 @@ def weights(
         say(f"written to {target}", err=True)
 
 
-def _say_read(found: RecommendationRead | TrialConfigRead, output: str, *, as_json: bool) -> None:
+def _say_read(found: RecommendationRead | TrialConfigRead | UntunedConfigRead, output: str, *, as_json: bool) -> None:
     import json
 
     if as_json:
@@ -166,7 +181,7 @@ def _say_read(found: RecommendationRead | TrialConfigRead, output: str, *, as_js
     if output == "python":
         typer.echo(inert(found.python))
         return
-    content = found.model_dump(mode="json", exclude={"python"})
+    content = found.model_dump(mode="json", exclude={"python", "formats"})
     if output == "json":
         typer.echo(inert_data(lambda readable: json.dumps(content, indent=2, ensure_ascii=not readable)))
     else:

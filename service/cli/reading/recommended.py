@@ -3,20 +3,20 @@ for a model that was never tuned."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
 from pydantic_core import from_json
 
-from service.cli.asking import say, say_json
+from service.cli.asking import say
 from service.client import ApiError, Client
 from service.errors import ServiceError
-from service.inert import inert
 
 if TYPE_CHECKING:
     from service.api.schemas.recommendations import RecommendationRead
+    from service.api.schemas.untuned import UntunedAnswerRead
 
 
 def best_by_name(client: Client, name: str) -> RecommendationRead:
@@ -51,7 +51,7 @@ def best_by_fingerprint(client: Client, fingerprint: str) -> RecommendationRead:
     return found[0]
 
 
-def say_untuned(
+def asked_of_file(
     client: Client,
     path: Path,
     *,
@@ -59,14 +59,14 @@ def say_untuned(
     num_steps: int,
     num_trials: int,
     proxy_job: str | None,
-    as_json: bool,
-) -> None:
-    """Prints the configs to try first on a model that was never tuned: each with where it is from and what was moved,
-    and the first one as Python.
+    formats: Sequence[str],
+) -> UntunedAnswerRead:
+    """The configs to try first on a model that was never tuned.
 
     Args:
         path: of the file with its fingerprint.
         proxy_job: the job that tuned a smaller or shorter version of it, whose answer alone is moved.
+        formats: those in which each is written, beside Python.
 
     Raises:
         ServiceError: the file holds none, or the service refused it.
@@ -77,17 +77,22 @@ def say_untuned(
         raise ServiceError(f"{path} holds no JSON, as `shampoo-tuner fingerprint` prints it: {error}") from error
     if not isinstance(fingerprint, dict):
         raise ServiceError(f"{path} holds no fingerprint, as `shampoo-tuner fingerprint` prints it")
-    found = client.recommend(
-        fingerprint, batch_size=batch_size, num_steps=num_steps, num_trials=num_trials, proxy_job=proxy_job
+    return client.recommend(
+        fingerprint,
+        batch_size=batch_size,
+        num_steps=num_steps,
+        num_trials=num_trials,
+        proxy_job=proxy_job,
+        formats=formats,
     )
-    if as_json:
-        say_json(found)
-        return
+
+
+def say_list(found: UntunedAnswerRead) -> None:
+    """Prints on standard error what an answer rests on, and its configs in a line each."""
     say(found.says, err=True)
     for place, one in enumerate(found.items, start=1):
         far = "as published" if one.distance is None else f"{one.distance.total:.1f} octaves away"
         say(f"{place}. lr {one.config['lr']:g}, {one.optimizer} of {one.origin.name}, {far}", err=True)
-    typer.echo(inert(found.items[0].python))
 
 
 def _origin(kind: str, name: str, found: list[RecommendationRead]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -39,6 +39,7 @@ def recommend(
     num_steps: int,
     num_trials: int = 5,
     proxy_job: str | None = None,
+    formats: Sequence[str] = (),
 ) -> Call[UntunedAnswerRead]:
     """Configs to try first on a model that was never tuned, the best guess first.
 
@@ -48,6 +49,7 @@ def recommend(
         num_steps: of the whole training.
         num_trials: configs that are wanted.
         proxy_job: the job that tuned a smaller or shorter version of the model, whose answer alone is moved.
+        formats: those of `service.evidence.formats.written.Format` in which each config is written, beside Python.
 
     Raises:
         ApiError: 422: the problem names the fields.
@@ -55,6 +57,8 @@ def recommend(
     model = fingerprint.to_json() if isinstance(fingerprint, Fingerprint) else dict(fingerprint)
     budget = {"num_trials": num_trials}
     body = {"fingerprint": model, "batch_size": batch_size, "num_steps": num_steps, "budget": budget}
+    if formats:
+        body["formats"] = list(formats)
     if proxy_job is not None:
         body["proxy_job"] = proxy_job
     return Call(reading(UntunedAnswerRead), "POST", "/v1/recommendations", body=body, repeatable=True)

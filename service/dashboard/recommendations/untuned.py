@@ -15,8 +15,10 @@ from service.api.dependencies import CallerDependency, ReadSession
 from service.api.request_body import join_field
 from service.api.schemas.untuned import MAX_CONFIGS, UntunedAnswerRead, UntunedQuestion
 from service.dashboard.recommendations.asked import PATH
+from service.dashboard.recommendations.view import of_formats
 from service.dashboard.rendering import page
 from service.errors import InvalidInput
+from service.evidence.formats.written import Format
 from service.use_cases.transferring import configs_for
 
 MAX_FIELDS = 8
@@ -73,11 +75,17 @@ def _asked(given: dict[str, str]) -> dict[str, Any]:
             raise ValueError(f"{name}: must be an integer, got {given[name]!r:.40}")
         counts[name] = int(given[name])
     budget = {"num_trials": counts.pop("num_trials")}
-    return {"fingerprint": fingerprint, **counts, "budget": budget, "proxy_job": given["proxy_job"].strip() or None}
+    proxy_job = given["proxy_job"].strip() or None
+    return {"fingerprint": fingerprint, **counts, "budget": budget, "proxy_job": proxy_job, "formats": list(Format)}
 
 
 def _page(
     request: Request, given: dict[str, str], *, problem: str | None = None, found: UntunedAnswerRead | None = None
 ) -> HTMLResponse:
-    context = {"given": given, "problem": problem, "found": found, "max_configs": MAX_CONFIGS}
+    copies = (
+        []
+        if found is None
+        else [of_formats(one.formats, prefix=f"config-{number}") for number, one in enumerate(found.items, start=1)]
+    )
+    context = {"given": given, "problem": problem, "found": found, "copies": copies, "max_configs": MAX_CONFIGS}
     return page(request, "recommendations/untuned.html", context, status_code=422 if problem else 200)

@@ -10,7 +10,7 @@ from typing import Any
 from service.dashboard.recommendations.asked import LABELS
 from service.evidence.best_values import BestTrial, best_of
 from service.evidence.comparison.confirm import compare_over_seeds
-from service.evidence.formats.written import Format, written
+from service.evidence.formats.written import Format, Written, written
 from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.words import Answer, answer_of
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
@@ -101,10 +101,16 @@ def choices(query: RecommendationQuery, known: Sequence[KnownValues]) -> list[Ch
 def copies(recommendation: RecommendedConfig) -> list[Copy]:
     """The config in every format: as a training script needs it, and with its evidence as `recommend` prints it."""
     found = [written(recommendation, form) for form in Format]
-    return [
-        *(Copy(f"copy-{one.format}", one.title, one.text, one.cannot_say) for one in found),
-        Copy("copy-evidence", "JSON with its evidence", _json(recommendation.to_json())),
-    ]
+    return [*of_formats(found), Copy("copy-evidence", "JSON with its evidence", _json(recommendation.to_json()))]
+
+
+def of_formats(found: Sequence[Written], *, prefix: str = "copy") -> list[Copy]:
+    """A config in these formats.
+
+    Args:
+        prefix: the beginning of their ids, no other one's on the page.
+    """
+    return [Copy(f"{prefix}-{one.format}", one.title, one.text, one.cannot_say) for one in found]
 
 
 def origin(row: RecommendationRow) -> dict[str, str]:

@@ -43,6 +43,12 @@ FRONT_SHOWN = 8
 
 def python_snippet(recommendation: RecommendedConfig) -> str:
     """Python to paste after `model`: the optimizer, its schedule and one training step, with the evidence on top."""
+    header = evidence_header(recommendation)
+    return trial_snippet(recommendation, header=header, command=torchrun_line(recommendation))
+
+
+def evidence_header(recommendation: RecommendedConfig) -> list[str]:
+    """The comment above a recommended config, in lines: what it is for, and the evidence."""
     evidence, options = recommendation.evidence, recommendation.workload_options
     title = optimizer_title(recommendation.optimizer)
     header = [f"{title} for {recommendation.workload}, to {evidence.direction} {evidence.metric}"]
@@ -50,8 +56,7 @@ def python_snippet(recommendation: RecommendedConfig) -> str:
         # Tuned or chosen, they are part of what the arguments fit, and the code below cannot set them.
         named = ", ".join(f"{name}={value!r}" for name, value in sorted(options.items()))
         header.append(f"with the workload's options {named}")
-    header += evidence_lines(evidence, num_front=FRONT_SHOWN)
-    return trial_snippet(recommendation, header=header, command=torchrun_line(recommendation))
+    return [*header, *evidence_lines(evidence, num_front=FRONT_SHOWN)]
 
 
 def trial_snippet(

@@ -1,9 +1,10 @@
-"""A recommended config in each of the formats in which it is taken away."""
+"""A config, tuned or not, in each of the formats in which it is taken away."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -19,7 +20,7 @@ from service.evidence.formats.jax_script import jax_script
 from service.evidence.formats.muon import muon_with_adamw, torch_muon
 from service.evidence.formats.pytorch_optimizer import pytorch_optimizer
 from service.evidence.formats.scalable_shampoo import scalable_shampoo
-from service.evidence.formats.snippet import python_snippet, trial_snippet
+from service.evidence.formats.snippet import evidence_header, trial_snippet
 from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.parameter_groups import is_makeable
@@ -27,7 +28,7 @@ from service.evidence.recommended import PasteableConfig, RecommendedConfig
 
 
 class Format(StrEnum):
-    """The formats of a recommendation."""
+    """The formats of a config."""
 
     PYTHON = "python"
     JSON = "json"
@@ -73,8 +74,25 @@ _EXAMPLE: dict[str, JsonValue] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class TakenAway:
+    """A config with what is told of it wherever it is written."""
+
+    config: PasteableConfig
+    title: str
+    """The optimizer and the model that it is for, as a person says it."""
+    header: Sequence[str]
+    """The comment above our own Python, in lines."""
+    command: str | None
+    """A line for a shell that trains it; None: there is none, and `unsaid_of_command` has the reason."""
+    unsaid_of_command: Sequence[str] = ()
+    """Sentences on what the line leaves to whoever runs it."""
+    beside: Sequence[str] = ()
+    """Lines of the comment above other packages' Python, between its title and what cannot be said there."""
+
+
 class Written(DescribedModel):
-    """A recommended config in a format."""
+    """A config in a format."""
 
     model_config = ConfigDict(frozen=True, defer_build=True, json_schema_extra={"examples": [_EXAMPLE]})
 
@@ -95,63 +113,69 @@ def _made(form: Format, text: str | None, cannot_say: Sequence[str] = ()) -> Wri
 
 def written(recommendation: RecommendedConfig, form: Format) -> Written:
     """The recommended config in a format, with all that cannot be said there."""
+    return written_of(_recommended(recommendation), form)
+
+
+def written_of(taken: TakenAway, form: Format) -> Written:
+    """A config in a format, with all that cannot be said there."""
     if form in _PACKAGES:
-        return _translated(recommendation, form)
+        return _translated(taken, form)
     if form is Format.PYTHON:
-        return _made(form, python_snippet(recommendation), _lacking(recommendation))
+        text = trial_snippet(taken.config, header=taken.header, command=taken.command)
+        return _made(form, text, _lacking(taken.config))
     if form is Format.TORCHRUN:
-        return _command(recommendation)
-    content = _content(recommendation)
+        return _made(form, taken.command, taken.unsaid_of_command)
+    content = _content(taken)
     if form is Format.JSON:
         return _made(form, json.dumps(content, indent=2, ensure_ascii=False))
     return _made(form, yaml.safe_dump(content, sort_keys=False, allow_unicode=True).rstrip())
 
 
-def _content(recommendation: RecommendedConfig) -> dict[str, Any]:
-    config = PasteableConfig(**{name: getattr(recommendation, name) for name in PasteableConfig.model_fields})
-    return {**config.model_dump(mode="json"), "torchrun": torchrun_line(recommendation)}
-
-
-def _command(recommendation: RecommendedConfig) -> Written:
-    form, line = Format.TORCHRUN, torchrun_line(recommendation)
+def _recommended(recommendation: RecommendedConfig) -> TakenAway:
+    title = f"{optimizer_title(recommendation.optimizer)} for {recommendation.workload}"
+    line, unsaid = torchrun_line(recommendation), []
     if line is None:
-        reason = "the trial began from another one's checkpoint, with its hyperparameters"
+        unsaid = ["the trial began from another one's checkpoint, with its hyperparameters"]
         if recommendation.ranks is None:
-            reason = "the recommendation is older than what trained its trials is kept"
-        return _made(form, None, [reason])
-    unsaid = []
-    if recommendation.code_sha256 is not None:
-        unsaid.append(f"the code that came with the job, {recommendation.code_sha256[:12]}: it must be on PYTHONPATH")
-    return _made(form, line, unsaid)
+            unsaid = ["the recommendation is older than what trained its trials is kept"]
+    elif recommendation.code_sha256 is not None:
+        unsaid = [f"the code that came with the job, {recommendation.code_sha256[:12]}: it must be on PYTHONPATH"]
+    return TakenAway(recommendation, title, evidence_header(recommendation), line, unsaid)
 
 
-def _translated(recommendation: RecommendedConfig, form: Format) -> Written:
-    groups = recommendation.parameter_groups
+def _content(taken: TakenAway) -> dict[str, Any]:
+    config = PasteableConfig(**{name: getattr(taken.config, name) for name in PasteableConfig.model_fields})
+    # Null: no workload's, which a model that was never tuned may be.
+    return {**config.model_dump(mode="json"), "workload": config.workload or None, "torchrun": taken.command}
+
+
+def _translated(taken: TakenAway, form: Format) -> Written:
+    config = taken.config
+    groups = config.parameter_groups
     found: Constructor | str
-    if recommendation.optimizer == "shampoo":
-        found = _PACKAGES[form](family_of(recommendation.config))
-    elif recommendation.optimizer == "muon" and form is Format.TORCH_MUON:
-        found = muon_with_adamw(recommendation.config)
+    if config.optimizer == "shampoo":
+        found = _PACKAGES[form](family_of(config.config))
+    elif config.optimizer == "muon" and form is Format.TORCH_MUON:
+        found = muon_with_adamw(config.config)
     else:
-        found = f"the config is one of {optimizer_title(recommendation.optimizer)}, which the Python to paste has"
+        found = f"the config is one of {optimizer_title(config.optimizer)}, which the Python to paste has"
     if isinstance(found, str):
         return _made(form, None, [found])
-    cannot_say = [*found.cannot_say, *_lacking(recommendation)]
+    cannot_say = [*found.cannot_say, *_lacking(config)]
     if is_makeable(groups):
         cannot_say += unsaid_of_groups([one.settings for one in groups])
-    training = recommendation.training
+    training = config.training
     is_jax = form is Format.SCALABLE_SHAMPOO
     if is_jax and groups:
         cannot_say.append("groups of parameters with settings of their own: optax.multi_transform makes these")
     if training.get("averaging") is not None:
         cannot_say.append(f"the average of the weights, {training['averaging']['method']!r}: the script keeps none")
-    said = f"{optimizer_title(recommendation.optimizer)} for {recommendation.workload}, as {form.words}"
-    header = [said, *(f"Cannot be said here: {one}." for one in cannot_say)]
-    command = torchrun_line(recommendation)
+    said = f"{taken.title}, as {form.words}"
+    header = [said, *taken.beside, *(f"Cannot be said here: {one}." for one in cannot_say)]
     if is_jax:
-        text = jax_script(recommendation, found, lr=family_of(recommendation.config).lr, header=header, command=command)
+        text = jax_script(config, found, lr=family_of(config.config).lr, header=header, command=taken.command)
     else:
-        text = trial_snippet(recommendation, header=header, command=command, constructor=found)
+        text = trial_snippet(config, header=header, command=taken.command, constructor=found)
     return _made(form, text, cannot_say)
 
 

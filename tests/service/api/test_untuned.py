@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from service.api import examples
 from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
 from service.client import ApiError, AsyncClient, Client
+from service.evidence.formats.written import Format
 from service.specification.identity import StoredIdentity
 from service.store.repositories import ModelShapeRepository
 from service.store.session import Database
 from tests.support.event_loop import run
 from tests.support.service.live import finished_job, running
+from trainers import run as run_one
+from trainers.config import TrialConfig
+from trainers.identity.fingerprinting import fingerprint_of
 from trainers.identity.values import Fingerprint, ModelShape, ParameterShape
 
 SMALL = ModelShape((ParameterShape("linear", (64, 64), 3), ParameterShape("vector", (64,), 3)))
@@ -35,6 +42,51 @@ def test_an_empty_store_answers_from_what_is_built_in_and_says_so(sqlite_http: h
     assert all("Never tried on this model" in one.python for one in found.items)
     for one in found.items:
         compile(one.python, "<python>", "exec")
+
+
+def test_each_config_comes_in_every_format_that_is_asked_for(sqlite_http: httpx.Client) -> None:
+    body = {**ASKED, "formats": list(Format), "budget": {"num_trials": 8}}
+    found = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=body).json())
+    assert all([written.format for written in one.formats] == list(Format) for one in found.items)
+    for one in found.items:
+        text = {written.format: written.text for written in one.formats}
+        unsaid = {written.format: written.cannot_say for written in one.formats}
+        assert text[Format.PYTHON] == one.python
+        config = json.loads(text[Format.JSON] or "")
+        assert yaml.safe_load(text[Format.YAML] or "") == config
+        assert (config["config"], config["workload"], config["torchrun"]) == (one.config, None, None)
+        assert (text[Format.TORCHRUN], len(unsaid[Format.TORCHRUN])) == (None, 1)
+        for form in (Format.DISTRIBUTED_SHAMPOO, Format.SCALABLE_SHAMPOO, Format.PYTORCH_OPTIMIZER):
+            python = text[form]
+            assert python is not None
+            compile(python, form, "exec")
+            joined = python.replace("\n#   ", " ")
+            assert joined.startswith(f"# Shampoo for my_model:Net, as {form.words}\n# Never tried on this model.\n")
+            assert all(f"# Cannot be said here: {sentence}.\n" in joined for sentence in unsaid[form])
+        assert text[Format.TORCH_MUON] is None
+    assert sqlite_http.post("/v1/recommendations", json={**ASKED, "formats": ["toml"]}).status_code == 422
+
+
+@pytest.mark.slow
+def test_the_command_trains_the_model_of_a_workload_with_its_options(
+    sqlite_http: httpx.Client, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = fingerprint_of("digits-mlp", {"width": 24}).to_json()
+    asked = {"fingerprint": model, "batch_size": 32, "num_steps": 20, "formats": ["torchrun"]}
+    first = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=asked).json()).items[0]
+    (written,) = first.formats
+    assert written.cannot_say == ["ranks and device: it trains on one rank, on the CPU"]
+    *_, module, argument = shlex.split(written.text or "")
+    assert module == run_one.__name__
+    config = TrialConfig.from_json(json.loads(argument))
+    assert (config.workload, config.workload_options) == ("digits-mlp", {"width": 24})
+    assert (config.optimizer.arguments, config.num_steps, config.batch_size) == (first.config, 20, 32)
+    assert run_one.main([argument]) == run_one.DONE
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["step"] == 20
+    of_before = {name: value for name, value in model.items() if name != "options"}
+    answer = sqlite_http.post("/v1/recommendations", json={**asked, "fingerprint": of_before}).json()
+    (written,) = UntunedAnswerRead.model_validate(answer).items[0].formats
+    assert (written.text, len(written.cannot_say)) == (None, 1)
 
 
 def test_a_wider_model_gets_the_tuned_ones_config_moved(database: Database) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import save_file
 
 from service.store.session import Database
@@ -28,6 +29,7 @@ def test_a_file_of_weights_has_a_fingerprint_of_names_and_sizes(weights: Path) -
         "source": "net.safetensors",
         "workload": None,
         "digest": None,
+        "options": None,
         "parameters": [
             {"kind": "embedding", "shape": [9, 4], "count": 1},
             {"kind": "linear", "shape": [4, 4], "count": 1},
@@ -41,6 +43,7 @@ def test_a_workload_is_built_by_another_process() -> None:
     result = run("fingerprint", "digits-convnet", "--option", "width=32", "--option", "size=tiny")
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
+    assert found["options"] == {"width": 32, "size": "tiny"}
     assert (found["workload"], found["source"]) == ("digits-convnet", 'digits-convnet width=32 size="tiny"')
     assert {"kind": "convolution", "shape": [64, 32, 3, 3], "count": 1} in found["parameters"]
 
@@ -76,7 +79,9 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
     with running(sqlite_database) as url:
         asked = ("recommend", "--fingerprint", str(path), "--batch-size", "64", "--num-steps", "500", "--url", url)
         result, short, as_json = run(*asked), run(*asked[:5]), run(*asked, "--json")
-        other = run(*asked, "--format", "yaml")
+        as_yaml = run(*asked, "--format", "yaml")
+        theirs, muon = run(*asked, "--format", "distributed-shampoo"), run(*asked, "--format", "torch-muon")
+        second, sixth = run(*asked, "--place", "2"), run(*asked, "--place", "6")
         of_proxy = run(*asked, "--job", "job_none")
         path.write_text("[]")
         empty = run(*asked)
@@ -87,7 +92,19 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
     assert "No tuned model" in result.stderr
     assert "5. lr " in result.stderr
     assert len(json.loads(as_json.stdout)["items"]) == 5
-    assert (short.exit_code, other.exit_code, empty.exit_code, odd.exit_code) == (2, 2, 1, 1)
+    assert (short.exit_code, empty.exit_code, odd.exit_code) == (2, 1, 1)
+    items = json.loads(as_json.stdout)["items"]
+    assert yaml.safe_load(as_yaml.stdout) == {
+        name: value for name, value in items[0].items() if name not in ("python", "formats")
+    }
+    assert "optimizer = DistributedShampoo(" in theirs.stdout
+    assert "Never tried on this model." in theirs.stdout
+    assert "cannot be said there: " in theirs.stderr
+    assert (muon.exit_code, muon.stdout) == (1, "")
+    assert "it cannot be said as Python with torch.optim.Muon" in muon.stderr
+    assert second.stdout.rstrip() == items[1]["python"].rstrip()
+    assert sixth.exit_code == 1
+    assert "--place 6: there are 5 configs" in sixth.stderr
     assert of_proxy.exit_code == 1
     assert "no job 'job_none' has a recommendation" in of_proxy.stderr
     assert "holds no fingerprint" in empty.stderr

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from service.api import examples
+from service.evidence.formats.written import Format
 from tests.support.service.pages.accessible import assert_accessible
 
 FORM = {
@@ -28,7 +29,9 @@ def test_the_form_is_answered_below_itself(address: str) -> None:
     answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM)
     assert answer.status_code == 200
     assert "No tuned model with a known shape is stored here" in answer.text
-    assert answer.text.count("<details") == 2
+    assert answer.text.count("<details") == 2 * len(Format)
+    assert all(answer.text.count(f"<summary>{form.words}") == 2 for form in Format)
+    assert "no workload builds this model" in answer.text
 
 
 @pytest.mark.parametrize(
