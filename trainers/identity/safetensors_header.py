@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
@@ -37,10 +37,15 @@ def shape_of_safetensors(path: Path) -> ModelShape:
         text = file.read(length)
     try:
         header = json.loads(text)
-        named = [(name, _sizes(entry["shape"])) for name, entry in header.items() if name != "__metadata__"]
+        named = {name: _sizes(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+        names = {name: [name] for name in named}
+        for other, kept in dict(header.get("__metadata__", {})).items():
+            # `safetensors.torch.save_model` notes there under which name it kept what has several.
+            if kept in named and other not in named:
+                names[kept].append(other)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is no safetensors file: {error!r:.200}") from error
-    return shape_of_named(named)
+    return shape_of_named((names[name], sizes) for name, sizes in named.items())
 
 
 def _sizes(shape: object) -> tuple[int, ...]:
@@ -49,19 +54,28 @@ def _sizes(shape: object) -> tuple[int, ...]:
     return tuple(shape)
 
 
-def shape_of_named(parameters: Iterable[tuple[str, tuple[int, ...]]]) -> ModelShape:
+def shape_of_named(parameters: Iterable[tuple[Sequence[str], tuple[int, ...]]]) -> ModelShape:
     """The shape of the model of which only names and sizes are known: a name says what is an embedding, as published
     models call them. What has no elements is no part of it.
+
+    Args:
+        parameters: each once, with all names that it has: several where modules share it.
 
     Raises:
         ValueError: there are none.
     """
     counts = Counter(
-        (_kind(name, shape), shape)
-        for name, shape in parameters
-        if name.rpartition(".")[2] not in NOT_TRAINED and 0 not in shape and not _is_mask(shape)
+        (kind_of_shared([_kind(name, shape) for name in names]), shape)
+        for names, shape in parameters
+        if names[0].rpartition(".")[2] not in NOT_TRAINED and 0 not in shape and not _is_mask(shape)
     )
     return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
+
+
+def kind_of_shared(kinds: Sequence[ParameterKind]) -> ParameterKind:
+    """The kind of a parameter by those that it has in each of the modules that share it: a table of embeddings that is
+    the head of a language model, too, is a table, whichever of them comes first."""
+    return "embedding" if "embedding" in kinds else kinds[0]
 
 
 def _is_mask(shape: tuple[int, ...]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zipfile
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.identity.safetensors_header import is_of_adapter, shape_of_named
+from trainers.identity.safetensors_header import is_of_adapter, kind_of_shared, shape_of_named
 from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
+from trainers.torch_internals import storage_address
 
 
 def model_shape(model: nn.Module) -> ModelShape:
@@ -21,18 +23,18 @@ def model_shape(model: nn.Module) -> ModelShape:
     Args:
         model: as the workload builds it, before it is sharded, compiled or wrapped.
     """
-    counts: Counter[tuple[ParameterKind, tuple[int, ...]]] = Counter()
-    seen: set[Tensor] = set()
+    kinds: dict[Tensor, list[ParameterKind]] = {}
     for name, module in model.named_modules():
         for own_name, parameter in module.named_parameters(recurse=False):
-            if parameter not in seen and 0 not in parameter.shape:
-                seen.add(parameter)
-                counts[_kind(f"{name}.{own_name}", module, parameter), tuple(parameter.shape)] += 1
+            if 0 not in parameter.shape:
+                kinds.setdefault(parameter, []).append(_kind(f"{name}.{own_name}", module, parameter))
+    counts = Counter((kind_of_shared(own), tuple(parameter.shape)) for parameter, own in kinds.items())
     return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
 
 
 def shape_of_state_dict(path: Path) -> ModelShape:
     """The shape of the model whose state dict `torch.save` wrote. No code of the file runs, and no weights are read.
+    What names share counts once, except in files as torch before 1.6 wrote them.
 
     Where a dict holds dicts, as a checkpoint with an optimizer's state does, the one with most tensors counts.
 
@@ -40,7 +42,10 @@ def shape_of_state_dict(path: Path) -> ModelShape:
         ValueError: it is no such file, or holds no tensors by name.
     """
     try:
-        content = torch.load(path, map_location="meta", weights_only=True)
+        # Mapped, tensors keep the storage that they share, which on the meta device they do not.
+        is_mappable = zipfile.is_zipfile(path)
+        device = "cpu" if is_mappable else "meta"
+        content = torch.load(path, map_location=device, weights_only=True, mmap=is_mappable)
     except pickle.UnpicklingError as error:  # of which torch's own words advise to let the file's code run
         raise ValueError(
             f"{path} is no state dict: it holds objects that only code of the file could make, as a whole model does, "
@@ -51,7 +56,12 @@ def shape_of_state_dict(path: Path) -> ModelShape:
     named = max(_dicts_of_tensors(content), key=len, default={})
     if not named:
         raise ValueError(f"{path} holds no tensors by name")
-    return shape_of_named((name, tuple(tensor.shape)) for name, tensor in named.items())
+    shared: dict[object, list[str]] = {}
+    for name, tensor in named.items():
+        is_mapped = tensor.device.type == "cpu" and tensor.layout is torch.strided
+        place = (storage_address(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()) if is_mapped else name
+        shared.setdefault(place, []).append(name)
+    return shape_of_named((names, tuple(named[names[0]].shape)) for names in shared.values())
 
 
 def _dicts_of_tensors(content: Any, *, levels: int = 3) -> Iterable[Mapping[str, Tensor]]:

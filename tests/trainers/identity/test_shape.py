@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save_file, save_model
 from torch import nn
 
 from tests.support.shampoo.adapters import adapted_model
@@ -56,6 +56,40 @@ def test_a_model_and_both_kinds_of_files_tell_one_shape(tmp_path: Path) -> None:
     ]
     assert [shape.to_json() for shape in shapes] == [SHAPE_OF_NET] * 4
     assert ModelShape.from_json(json.loads(json.dumps(SHAPE_OF_NET))) == shapes[0]
+
+
+@pytest.mark.parametrize("is_head_first", [False, True])
+def test_a_head_that_is_tied_to_the_table_of_embeddings_counts_once_and_as_a_table(
+    tmp_path: Path, is_head_first: bool
+) -> None:
+    parts = {"wte": nn.Embedding(20, 8), "mlp": nn.Linear(8, 8), "head": nn.Linear(8, 20, bias=False)}
+    net = nn.ModuleDict(dict(reversed(parts.items())) if is_head_first else parts)
+    net.get_submodule("head").weight = net.get_submodule("wte").weight
+    state = net.state_dict()
+    torch.save(state, tmp_path / "net.pt")
+    torch.save({"epoch": 3, "model": state}, tmp_path / "checkpoint.pt")
+    save_model(net, str(tmp_path / "net.safetensors"))  # keeps the head's name
+    shapes = [
+        model_shape(net),
+        shape_of_state_dict(tmp_path / "net.pt"),
+        shape_of_state_dict(tmp_path / "checkpoint.pt"),
+        shape_of_safetensors(tmp_path / "net.safetensors"),
+    ]
+    of_all = (("embedding", (20, 8), 1), ("linear", (8, 8), 1), ("vector", (8,), 1))
+    assert shapes == [ModelShape(tuple(ParameterShape(*one) for one in of_all))] * 4
+
+
+def test_parts_of_one_storage_and_equal_weights_are_not_shared(tmp_path: Path) -> None:
+    whole = torch.ones(8, 4)
+    torch.save({"q": whole[:4], "k": whole[4:], "v": torch.ones(4, 4)}, tmp_path / "net.pt")
+    assert shape_of_state_dict(tmp_path / "net.pt").parameters == (ParameterShape("linear", (4, 4), 3),)
+
+
+def test_files_as_torch_wrote_them_before_it_wrote_zip_files_have_a_shape(tmp_path: Path) -> None:
+    state = {"first": torch.ones(8, 4), "second": torch.ones(4)}
+    torch.save(state, tmp_path / "net.pt", _use_new_zipfile_serialization=False)
+    parameters = ParameterShape("linear", (8, 4), 1), ParameterShape("vector", (4,), 1)
+    assert shape_of_state_dict(tmp_path / "net.pt") == ModelShape(parameters)
 
 
 def test_factors_of_low_rank_adapters_are_a_kind_of_their_own(tmp_path: Path) -> None:
