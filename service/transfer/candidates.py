@@ -44,6 +44,8 @@ class Source:
     """With `store`: the job that tuned it."""
     status: str | None = None
     """With `store`: `confirmed`, `provisional` or `refuted` by new seeds."""
+    standing: str | None = None
+    """The status with what was confirmed, for a person."""
     metric: str | None = None
     """The objective that decided."""
     value: float | None = None

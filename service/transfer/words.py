@@ -29,7 +29,7 @@ class UntunedAnswer:
         if self.proxy is not None:
             source, tuned = self.proxy.source, self.proxy.situation
             length = "" if tuned is None else f" and {tuned.num_steps} steps"
-            return f"This rests on job {source.job_id} alone ({source.status}), tuned for {source.name}{length}."
+            return f"This rests on job {source.job_id} alone ({source.standing}), tuned for {source.name}{length}."
         if not self.num_stored:
             return f"No tuned model with a known shape is stored here: this rests on {TABLE_AND_PAPERS}."
         models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 from service.errors import InvalidInput
+from service.evidence.in_words.standing import standing_of
 from service.evidence.recommended import recommendation_from_json
 from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
@@ -96,6 +97,7 @@ def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines:
         recommendation_id=row.id,
         job_id=row.job_id,
         status=row.status.value,
+        standing=standing_of(evidence).word,
         metric=evidence.metric,
         value=evidence.best.value,
         num_trials=sum(evidence.num_tried.values()),
@@ -111,6 +113,6 @@ def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines:
         trained = TrialConfig.from_json(evidence.baseline.config)
         yield TransferCandidate(
             TunedConfig(trained.optimizer.name, trained.optimizer.arguments, asdict(trained.schedule)),
-            dataclasses.replace(source, status=None, value=evidence.baseline.value),
+            dataclasses.replace(source, status=None, standing=None, value=evidence.baseline.value),
             situation,
         )

@@ -59,6 +59,7 @@ UNTUNED_ANSWER: dict[str, Any] = {
                 "recommendation_id": "rec_01KAJ5M0T3XQ8Z7V6R5N4M3K2J",
                 "job_id": "job_01KAJ5M0T3XQ8Z7V6R5N4M3K2J",
                 "status": "confirmed",
+                "standing": "confirmed up to the noise",
                 "metric": "validation_loss",
                 "value": 0.0713,
                 "num_trials": 24,

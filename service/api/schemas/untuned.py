@@ -170,6 +170,8 @@ class OriginRead(ReadModel):
     """The job that tuned it."""
     status: str | None
     """The status of a job's recommendation: whether new seeds confirmed it there."""
+    standing: str | None = None
+    """The status with what was confirmed, for people: `confirmed up to the noise`."""
     metric: str | None
     """The objective that decided."""
     value: float | None

@@ -96,8 +96,10 @@ def say_list(found: UntunedAnswerRead) -> None:
 
 
 def _origin(kind: str, name: str, found: list[RecommendationRead]) -> str:
+    from service.evidence.in_words.standing import standing_of
+
     best = found[0]
-    told = f"{kind} {name}: config {best.evidence.status}, of job {best.job_id}"
+    told = f"{kind} {name}: {standing_of(best.evidence).short}, of job {best.job_id}"
     fingerprints = {one.key.fingerprint for one in found}
     if len(fingerprints) > 1:
         told += (

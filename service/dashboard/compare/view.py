@@ -8,6 +8,7 @@ from typing import Any
 
 from service.domain import Direction
 from service.evidence.best_values import BestTrial
+from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import (
     DASH,
@@ -77,7 +78,7 @@ def facts(jobs: Sequence[Compared]) -> list[Fact]:
         ("Best", lambda one: _best(one.progress.best)),
         ("Baseline's best", lambda one: _best(one.progress.baseline_best, one.progress.baseline_optimizer)),
         ("Over the baseline", _improvement),
-        ("Standing", _standing),
+        ("ConfigStanding", _standing),
         ("Trials", _trials),
         ("Ran for", lambda one: Cell(duration(one.progress.seconds_elapsed))),
         ("Device time", lambda one: Cell(device_time(one.progress.device_hours))),
@@ -148,7 +149,7 @@ def _improvement(one: Compared) -> Cell:
 
 
 def _standing(one: Compared) -> Cell:
-    return Cell(DASH if one.evidence is None else f"config {one.evidence.status}", one.job.state.value)
+    return Cell(DASH if one.evidence is None else standing_of(one.evidence).short, one.job.state.value)
 
 
 def _trials(one: Compared) -> Cell:

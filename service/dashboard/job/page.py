@@ -27,8 +27,9 @@ from service.dashboard.job.trials import AskedOfTable, best_numbers_of, table_of
 from service.dashboard.job.view import bar_of
 from service.dashboard.rendering import live_parts, page
 from service.evidence.formats.snippet import python_snippet
+from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.wording import optimizer_title
-from service.evidence.in_words.words import currency_lines, status_words
+from service.evidence.in_words.words import currency_lines
 from service.evidence.recommended import recommendation_from_json, weights_links
 from service.specification.estimate_lines import left_over_words
 from service.specification.phases import num_left_over, spaces_of
@@ -117,7 +118,7 @@ def job_page(
             currency=job.currency,
         ),
         "health": health_of_job(session, job, progress, evidence),
-        "standing": status_words(evidence) if evidence and job.state.is_final else None,
+        "standing": standing_of(evidence).sentence if evidence and job.state.is_final else None,
         "currency_lines": currency_lines(evidence) if evidence and job.state.is_final else [],
         "verdict_caveats": evidence.verdict_caveats if evidence and job.state.is_final else [],
         "recommendation_id": stored.id if stored else None,
@@ -132,6 +133,7 @@ def job_page(
             insights.of_job(job.id), side_labels(specification), num_ended=insights.num_ended(job.id)
         ),
         "recommendation": recommendation,
+        "standing_word": standing_of(recommendation.evidence).word if recommendation else None,
         "weights": weights_links(job.id, recommendation) if recommendation else {},
         "snippet": python_snippet(recommendation) if recommendation else None,
         "imported": specification.imported,

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from service.api.figures.trials import phase_labels
 from service.dashboard.job import view as job_view
 from service.dashboard.job.view import BarSegment, bar_of
+from service.evidence.in_words.standing import ConfigStanding
 from service.evidence.in_words.words import Answer
-from service.evidence.types import EvidenceStatus
 from service.store.models import Job
 from service.store.repositories import JobOrder
 from service.use_cases.progress import JobProgress
@@ -38,8 +38,8 @@ class JobRow:
     waiting: Waiting | None
     answer: Answer | None
     """The result of comparing the search with the baselines; None: it does not yet, or there are none."""
-    status: EvidenceStatus | None
-    """The status of what it recommends: whether that held. None: it recommends nothing yet."""
+    standing: ConfigStanding | None
+    """The standing of what it recommends. None: it recommends nothing yet."""
 
 
 def job_row(job: Job, progress: JobProgress, waiting: Waiting | None) -> JobRow:
@@ -51,7 +51,7 @@ def job_row(job: Job, progress: JobProgress, waiting: Waiting | None) -> JobRow:
         bar=bar_of(progress),
         waiting=waiting,
         answer=_answer_so_far(job, progress) if finding is None else finding.answer,
-        status=None if finding is None else finding.status,
+        standing=None if finding is None else finding.standing,
     )
 
 

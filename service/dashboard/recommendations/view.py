@@ -11,6 +11,7 @@ from service.dashboard.recommendations.asked import LABELS
 from service.evidence.best_values import BestTrial, best_of
 from service.evidence.comparison.confirm import compare_over_seeds
 from service.evidence.formats.written import Format, Written, written
+from service.evidence.in_words.standing import ConfigStanding, standing_of
 from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.words import Answer, answer_of
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
@@ -39,6 +40,11 @@ class Listed:
     def answer(self) -> Answer:
         """The answer to whether the config beats the baseline."""
         return answer_of(self.evidence) or NOT_COMPARED
+
+    @property
+    def standing(self) -> ConfigStanding:
+        """The standing of the config: whether it held with new seeds."""
+        return standing_of(self.evidence)
 
     @property
     def best(self) -> BestTrial:

@@ -20,8 +20,9 @@ from service.dashboard.rendering import page
 from service.dashboard.report.drawing import Drawing, drawing_of
 from service.domain import Phase
 from service.evidence.formats.snippet import python_snippet
+from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.wording import optimizer_title
-from service.evidence.in_words.words import evidence_lines, status_words
+from service.evidence.in_words.words import evidence_lines
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.types import Evidence
 from service.store.models import Job
@@ -69,7 +70,7 @@ def report_page(
         "version": request.app.version,
         "progress": progress,
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
-        "standing": status_words(evidence) if evidence else None,
+        "standing": standing_of(evidence).sentence if evidence else None,
         "figures": view.figures(progress, named, has_baseline=has_baseline, evidence=evidence, currency=job.currency),
         "lines": evidence_lines(evidence) if evidence else [],
         "health": health_of_job(session, job, progress, evidence),

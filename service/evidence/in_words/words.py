@@ -18,6 +18,7 @@ from service.evidence.comparison.missed_target import TIMES_TO_TARGET
 from service.evidence.comparison.paired import SURE_SEEDS, Interval
 from service.evidence.in_words.luck import luck_words, probability_lines
 from service.evidence.in_words.speed import break_even_words, but_on_the_clock, speed_words
+from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import (
     DASH,
@@ -75,30 +76,6 @@ class Answer:
     """A sentence on how soon the recommended config was as good as the baseline's best, and what that is worth."""
     break_even: str | None = None
     """After how many trainings the job has paid."""
-
-
-def status_words(evidence: Evidence) -> str:
-    """The standing of the recommended config, and what was confirmed: `Confirmed: up to the noise, the config held its
-    value with 3 new seeds`. Beside a verdict that is open, "confirmed" alone would read as praise; and a value that
-    few seeds do not tell from a worse one has not simply held."""
-    result = evidence.confirmation
-    own = next((found for found in result.configs if found.number == evidence.best.number), None) if result else None
-    num_seeds = 0
-    if result is not None and own is not None:
-        num_seeds = len(own.results) if own.mean is None else len(result.seeds)
-    with_seeds = f"with {counted(num_seeds, 'new seed')}"
-    match evidence.status:
-        case EvidenceStatus.CONFIRMED:
-            if own is not None and own.was_lucky(evidence.direction):
-                return f"Confirmed: {with_seeds} it fell behind the value that it was found with, and beat the baseline"
-            return f"Confirmed: up to the noise, the config held its value {with_seeds}"
-        case EvidenceStatus.REFUTED:
-            if own is not None and own.has_failed:
-                return f"Refuted: it failed {with_seeds}"
-            if evidence.verdict is Verdict.WORSE:
-                return f"Refuted: it lost to the baseline {with_seeds}"
-            return f"Refuted: {with_seeds} it fell behind the value that it was found with"
-    return "Provisional: what one seed found, and not trained again"
 
 
 def described(best: BestTrial) -> str:
@@ -286,7 +263,7 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     """
     best, baseline, answer = evidence.best, evidence.baseline, answer_of(evidence)
     lines = [
-        f"{evidence.status.value.capitalize()}: {optimizer_title(best.optimizer)} has {evidence.metric} "
+        f"{standing_of(evidence).heading}: {optimizer_title(best.optimizer)} has {evidence.metric} "
         f"{described(best_of(evidence.confirmation, best))} after {best.num_steps} steps."
     ]
     if evidence.status is EvidenceStatus.PROVISIONAL and answer is None:

@@ -11,10 +11,10 @@ from itertools import chain
 
 from service.domain import Phase, TrialState
 from service.evidence.best_values import BestTrial, best_of
+from service.evidence.in_words.standing import ConfigStanding, standing_of
 from service.evidence.in_words.words import Answer, answer_of
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.recommended import evidence_from_json
-from service.evidence.types import EvidenceStatus
 from service.store.models import Job
 from service.store.repositories import (
     CompletedTrial,
@@ -73,7 +73,8 @@ class Finding:
 
     answer: Answer | None
     """None: there is no baseline to compare with."""
-    status: EvidenceStatus
+    standing: ConfigStanding
+    """The standing of what it recommends: whether that held."""
 
 
 @dataclass(slots=True)
@@ -220,7 +221,7 @@ def _take_recommended(session: Session, jobs: Sequence[Job], found: Mapping[str,
     for recommendation in RecommendationRepository(session).of_jobs(ended) if ended else ():
         evidence = evidence_from_json(recommendation.content["evidence"])
         trials, baseline = found[recommendation.job_id], evidence.baseline
-        trials.finding = Finding(answer_of(evidence), evidence.status)
+        trials.finding = Finding(answer_of(evidence), standing_of(evidence))
         trials.best = best_of(evidence.confirmation, evidence.best)
         trials.baseline_best = None if baseline is None else best_of(evidence.confirmation, baseline)
         trials.baseline_optimizer = None if baseline is None else baseline.optimizer

@@ -170,7 +170,7 @@ def test_a_person_finds_a_recommendation_reads_its_evidence_and_takes_it_away(
     page.get_by_role("link", name="Recommendations").click()
     rows = page.locator("table.recommendations tbody tr")
     expect(rows).to_have_count(2)
-    expect(rows.nth(0)).to_contain_text("config confirmed")
+    expect(rows.nth(0)).to_contain_text("config confirmed against the baseline")
     expect(rows.nth(0)).to_contain_text("Shampoo beats AdamW by")
     expect(rows.nth(0)).to_contain_text("0.07680 ± 0.00030")
     expect(rows.nth(1)).to_contain_text("provisional")

@@ -62,7 +62,8 @@ def test_a_report_from_the_command_line_opens_from_disk_and_holds_the_whole_answ
     expect(page.get_by_role("heading", level=1)).to_have_text(NAME)
     expect(page.locator(".verdict h2")).to_contain_text("Shampoo beats AdamW by")
     expect(page.locator(".standing")).to_have_text(
-        "Confirmed: with 3 new seeds it fell behind the value that it was found with, and beat the baseline"
+        "Confirmed against the baseline: with 3 new seeds it fell behind the value that it was found with, and beat "
+        "the baseline"
     )
     expect(page.locator("svg.drawing")).to_have_count(2)
     expect(

@@ -14,7 +14,8 @@ from search_spaces.parameters import Float
 from service.domain import Direction, FailureReason, Objective, Phase, TrialState
 from service.evidence.comparison.confirm import compare_over_seeds, confirm
 from service.evidence.in_words.speed import ratio_words
-from service.evidence.in_words.words import answer_of, evidence_lines, status_words
+from service.evidence.in_words.standing import standing_of
+from service.evidence.in_words.words import answer_of, evidence_lines
 from service.evidence.recommend import recommend
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.types import MIN_TRIED, BaselineBest, EvidenceStatus, Verdict
@@ -241,15 +242,16 @@ def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
     ("ours", "theirs", "status", "words"),
     [
         ([0.30, 0.31, 0.32], [0.40, 0.41, 0.42], EvidenceStatus.CONFIRMED,
-         "Confirmed: up to the noise, the config held its value with 3 new seeds"),
+         "Confirmed up to the noise: the config held its value with 3 new seeds"),
         ([0.30, 0.31, 0.32], [0.20, 0.21, 0.22], EvidenceStatus.REFUTED,
          "Refuted: it lost to the baseline with 3 new seeds"),
         ([0.40, 0.401, 0.402], [0.40, 0.401, 0.402], EvidenceStatus.REFUTED,
          "Refuted: with 3 new seeds it fell behind the value that it was found with"),  # 0.30
         ([0.30, 0.31, 0.32], [0.20, 0.31, 0.42], EvidenceStatus.CONFIRMED,
-         "Confirmed: up to the noise, the config held its value with 3 new seeds"),  # and the verdict is open
+         "Confirmed up to the noise: the config held its value with 3 new seeds"),  # and the verdict is open
         ([0.40, 0.401, 0.402], [0.80, 0.81, 0.82], EvidenceStatus.CONFIRMED,
-         "Confirmed: with 3 new seeds it fell behind the value that it was found with, and beat the baseline"),  # 0.30
+         "Confirmed against the baseline: with 3 new seeds it fell behind the value that it was found with, and beat "
+         "the baseline"),  # 0.30
         ([0.30, None, 0.32], [0.40, 0.41, 0.42], EvidenceStatus.REFUTED, "Refuted: it failed with 3 new seeds"),
         ([], [], EvidenceStatus.PROVISIONAL, "Provisional: what one seed found, and not trained again"),
     ],
@@ -259,7 +261,12 @@ def test_a_config_is_refuted_that_failed_or_lost_or_was_luck(
 ) -> None:
     recommendation = recommendation_of({0: ours, 2: theirs})
     assert recommendation.evidence.status is status
-    assert status_words(recommendation.evidence) == words
+    standing = standing_of(recommendation.evidence)
+    assert standing.sentence == words
+    # Lists and the first line of the evidence say no more than that.
+    heading, _, _ = words.partition(":")
+    assert standing.short == f"config {heading.lower()}"
+    assert evidence_lines(recommendation.evidence)[0].startswith(f"{heading}: Shampoo has validation_loss ")
     stored = json.loads(json.dumps(recommendation.to_json()))
     assert stored["evidence"].pop("status") == status.value
     assert recommendation_from_json(stored) == recommendation  # as one stored before there was a status

@@ -100,8 +100,9 @@ def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, float, float
     assert any(line.endswith("confirmation 6 (6 completed).") for line in lines)
     snippet = python_snippet(recommendation)
     ast.parse(snippet)
-    assert "(mean of 3 new seeds, config of trial 0)" in snippet
-    assert [line for line in lines if f"# {line}\n" not in snippet.replace("\n#   ", " ")] == []
+    unfolded = snippet.replace("\n#   ", " ")
+    assert "(mean of 3 new seeds, config of trial 0)" in unfolded
+    assert [line for line in lines if f"# {line}\n" not in unfolded] == []
 
 
 def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever() -> None:
