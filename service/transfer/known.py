@@ -9,14 +9,12 @@ from typing import Any
 from search_spaces import Scalar, SearchSpace
 from search_spaces.fitting import fit
 from service.transfer.candidates import Source, SourceKind, TransferCandidate
-from service.transfer.ranking import SHIPPED_APART
+from service.transfer.ranking import FARTHEST, SHIPPED_APART
 from service.transfer.rules import TunedConfig, moved
 from service.transfer.situation import Situation, distance
 
 MAX_KNOWN = 3
 """Configs that a search is told of."""
-FARTHEST = 6.0
-"""Octaves beyond which a config says nothing of a space."""
 
 
 @dataclass(frozen=True, slots=True)

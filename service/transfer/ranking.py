@@ -14,6 +14,8 @@ from trainers.config import FOR_ADAPTERS
 
 NEAR = 4.0
 """Octaves up to which a tuned model of the shipped table says more than what is published for large ones."""
+FARTHEST = 6.0
+"""Octaves beyond which a tuned model of the store says nothing, by judgement: as a convnet's of a GPT."""
 SHIPPED_APART = 0.5
 """Octaves by which a shipped member counts as farther: it was tuned by few trials, and not by whoever asks."""
 LR_SPREAD = (0.5, 0.15)
@@ -65,14 +67,15 @@ def rank(target: Situation, stored: Sequence[TransferCandidate], *, num_configs:
     """The configs to try for a model, in this order; `num_configs` of them, if there are as many.
 
     Those of the nearest tuned models come first, moved by the rules: half of all, of the store and of the shipped table
-    as far as that is near. Then the nearest one with half and twice its learning rate, the published points in the
+    as far as these are near. Then the nearest one with half and twice its learning rate, the published points in the
     order that hits soonest, and what is left of the others.
 
     Args:
         stored: what jobs have tuned; each with a situation.
     """
     tuned = sorted(_moved(target, stored), key=_place)
-    near = [found for found in tuned if found.origin.source.kind is SourceKind.STORE or _apart(found) <= NEAR]
+    reach = {SourceKind.STORE: FARTHEST, SourceKind.SHIPPED: NEAR}
+    near = [found for found in tuned if _apart(found) <= reach[found.origin.source.kind]]
     first = near[: max(1, (num_configs + 1) // 2)]
     varied = [with_lr(first[0], factor) for factor in VARIATIONS] if first else []
     known = [_as_published(candidate) for candidate in published()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.transfer.candidates import TransferCandidate
+from service.transfer.candidates import SourceKind, TransferCandidate
 from service.transfer.ranking import CONFIDENCE, Transferred
 
 TABLE_AND_PAPERS = (
@@ -24,6 +24,11 @@ class UntunedAnswer:
     """The one config that was moved, where a job was named as the model's proxy."""
 
     @property
+    def rests_on_store(self) -> bool:
+        """True if tuned models of the store are among the sources."""
+        return any(found.origin.source.kind is SourceKind.STORE for found in self.configs)
+
+    @property
     def says(self) -> str:
         """The grounds of the answer, for a person."""
         if self.proxy is not None:
@@ -33,6 +38,9 @@ class UntunedAnswer:
         if not self.num_stored:
             return f"No tuned model with a known shape is stored here: this rests on {TABLE_AND_PAPERS}."
         models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"
+        if not self.rests_on_store:
+            which = "The one" if self.num_stored == 1 else f"Each of the {self.num_stored}"
+            return f"{which} tuned here lies too far from this model to say anything: this rests on {TABLE_AND_PAPERS}."
         return f"This rests on {models} of this service, and beside them on {TABLE_AND_PAPERS}."
 
 

@@ -243,7 +243,8 @@ class UntunedAnswerRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.UNTUNED_ANSWER]})
 
     basis: Literal["store", "built_in"]
-    """`store`: tuned models of this service are among the sources; `built_in`: there is none."""
+    """`store`: tuned models of this service are among the sources; `built_in`: there is none, or each is too
+    far from the model to say anything of it."""
     says: str
     """The grounds of the answer, for people."""
     items: list[UntunedConfigRead]
@@ -252,7 +253,7 @@ class UntunedAnswerRead(ReadModel):
     @classmethod
     def of(cls, answer: UntunedAnswer, question: UntunedQuestion) -> UntunedAnswerRead:
         return cls(
-            basis="store" if answer.num_stored else "built_in",
+            basis="store" if answer.rests_on_store else "built_in",
             says=answer.says,
             items=[UntunedConfigRead.of(found, question) for found in answer.configs],
         )

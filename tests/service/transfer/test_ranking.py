@@ -9,9 +9,10 @@ import pytest
 from search_spaces import preset
 from service.transfer.candidates import Source, SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.known import known_of
-from service.transfer.ranking import rank, spread_of_lr
+from service.transfer.ranking import FARTHEST, rank, spread_of_lr
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Distance, Situation, distance
+from service.transfer.words import UntunedAnswer
 from trainers.identity.values import ModelShape, ParameterShape
 
 
@@ -53,6 +54,20 @@ def test_the_nearest_stored_models_come_first_then_other_rates_around_the_best_g
     lows = [one.intervals[0].low for one in found[:3]]
     assert found[0].intervals[0].name == "lr"
     assert lows[0] / 1e-2 > lows[1] / 6e-3 > lows[2] / 8e-3  # the farther, the wider
+
+
+def test_what_a_stored_model_too_far_away_was_tuned_with_comes_after_what_is_published() -> None:
+    """As a convnet's is no guess for a language model."""
+    far, near = stored(1e-2, kind="convolution"), stored(1e-3, width=128)  # type: ignore[arg-type]
+    asked = situation("embedding", workload=None)
+    assert distance(far.situation, asked).total > FARTHEST  # type: ignore[arg-type]
+    few, many = rank(asked, [far], num_configs=5), rank(asked, [far], num_configs=20)
+    assert {one.origin.source.kind for one in few} == {SourceKind.PUBLISHED}
+    assert SourceKind.STORE in {one.origin.source.kind for one in many}
+    answer = UntunedAnswer(1, few)
+    assert not answer.rests_on_store
+    assert answer.says.startswith("The one tuned here lies too far from this model to say anything: this rests on ")
+    assert UntunedAnswer(1, rank(situation(), [near], num_configs=5)).rests_on_store
 
 
 def test_what_new_seeds_refuted_comes_last() -> None:
