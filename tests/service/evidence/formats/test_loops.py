@@ -104,7 +104,9 @@ def test_the_manuals_loop_gives_the_weights_of_the_training_step(
 def test_torchtitans_containers_give_the_weights_of_the_training_step_with_a_checkpoint_in_the_middle(
     python: str, data: list[dict[str, Tensor]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("torchtitan.components.optimizer", exc_type=ImportError)
+    # 0.3.0 runs with torch 2.13. What it requires would take huggingface_hub back from 2.4 to 1.33 and bring wandb, so
+    # tests/run installs it without that, and the extra `test` does not bring it.
+    pytest.importorskip("torchtitan", reason="tests/run installs it")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tuned.py").write_text(python)
     config = SimpleNamespace(training=SimpleNamespace())
