@@ -74,7 +74,7 @@ def recommend(
         str,
         typer.Option(
             "--format",
-            help="python, json, yaml, torchrun (a command that trains it again), or the words of another package: "
+            help="python, json, yaml, torchrun (a command that trains it), or the words of another package: "
             "distributed-shampoo, heavyball, pytorch-optimizer, scalable-shampoo, torch-muon.",
         ),
     ] = "python",
@@ -199,7 +199,7 @@ def _say_written(found: Written) -> None:
         ServiceError: nothing of it can.
     """
     if found.text is None:
-        raise ServiceError(f"it cannot be said as {found.title}: {'; '.join(found.cannot_say)}")
+        raise ServiceError(f"it cannot be said as {found.format}: {'; '.join(found.cannot_say)}")
     for sentence in found.cannot_say:
         say(f"cannot be said there: {sentence}", err=True)
     typer.echo(inert(found.text))

@@ -50,7 +50,7 @@ _TITLES: Mapping[Format, str] = {
     Format.PYTHON: "Python to paste",
     Format.JSON: "JSON",
     Format.YAML: "YAML",
-    Format.TORCHRUN: "The command that trains it again",
+    Format.TORCHRUN: "A command that trains it",
     Format.DISTRIBUTED_SHAMPOO: "Python with DistributedShampoo of facebookresearch/optimizers",
     Format.HEAVYBALL: "Python with heavyball",
     Format.PYTORCH_OPTIMIZER: "Python with pytorch_optimizer",

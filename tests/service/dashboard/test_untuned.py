@@ -29,7 +29,7 @@ def test_the_form_is_answered_below_itself(address: str) -> None:
     answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM)
     assert answer.status_code == 200
     assert "No tuned model with a known shape is stored here" in answer.text
-    assert answer.text.count("<details") == 2 * len(Format)
+    assert answer.text.count("<details") == 2 * (1 + len(Format))
     assert all(answer.text.count(f"<summary>{form.words}") == 2 for form in Format)
     assert "no workload builds this model" in answer.text
 
@@ -58,6 +58,9 @@ def test_the_page_is_for_everyone(page: Page) -> None:
     page.get_by_label("Fingerprint").fill(FORM["fingerprint"])
     page.get_by_role("button", name="Ask").click()
     expect(page.get_by_role("status")).to_contain_text("No value is promised")
+    page.get_by_text("In other formats").first.click()
+    page.get_by_text("Python with pytorch_optimizer").first.click()
+    expect(page.get_by_role("button", name="Copy Python with pytorch_optimizer of config 1")).to_be_visible()
     assert_accessible(page)
     page.set_viewport_size({"width": 390, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

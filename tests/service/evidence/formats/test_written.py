@@ -1,4 +1,4 @@
-"""The formats of a recommendation that are ours: data, Python, and the command that trains it again."""
+"""The formats of a recommendation that are ours: data, Python, and the command that trains one."""
 
 from __future__ import annotations
 
