@@ -19,6 +19,8 @@ ADAPTER_WORD = "lora_"
 it."""
 NOT_TRAINED = ("running_mean", "running_var", "num_batches_tracked", "inv_freq", "position_ids")
 """Last parts of the names of buffers, which state dicts hold beside parameters."""
+NO_PARAMETERS = ("BOOL", "I64")
+"""Types of numbers that only buffers have, such as masks and positions."""
 MIN_MASK_SIDE = 32
 """Positions of the shortest causal mask."""
 
@@ -37,7 +39,11 @@ def shape_of_safetensors(path: Path) -> ModelShape:
         text = file.read(length)
     try:
         header = json.loads(text)
-        named = {name: _sizes(entry["shape"]) for name, entry in header.items() if name != "__metadata__"}
+        named = {
+            name: _sizes(entry["shape"])
+            for name, entry in header.items()
+            if name != "__metadata__" and entry.get("dtype") not in NO_PARAMETERS
+        }
         names = {name: [name] for name in named}
         for other, kept in dict(header.get("__metadata__", {})).items():
             # `safetensors.torch.save_model` notes there under which name it kept what has several.

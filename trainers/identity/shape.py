@@ -17,6 +17,10 @@ from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
 from trainers.torch_internals import storage_address
 
 
+NO_PARAMETERS = (torch.bool, torch.int64)
+"""Types of numbers that only buffers have, such as masks and positions."""
+
+
 def model_shape(model: nn.Module) -> ModelShape:
     """The shape of a model, on whatever device. A parameter that modules share counts once, an empty one not at all.
 
@@ -58,6 +62,8 @@ def shape_of_state_dict(path: Path) -> ModelShape:
         raise ValueError(f"{path} holds no tensors by name")
     shared: dict[object, list[str]] = {}
     for name, tensor in named.items():
+        if tensor.dtype in NO_PARAMETERS:
+            continue
         is_mapped = tensor.device.type == "cpu" and tensor.layout is torch.strided
         place = (storage_address(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()) if is_mapped else name
         shared.setdefault(place, []).append(name)

@@ -104,10 +104,12 @@ def test_factors_of_low_rank_adapters_are_a_kind_of_their_own(tmp_path: Path) ->
 def test_causal_masks_that_published_models_keep_are_no_parameters(tmp_path: Path) -> None:
     weights = {"wte.weight": torch.ones(9, 4), "h.0.attn.c_attn.weight": torch.ones(4, 12)}
     kernel = {"blur.weight": torch.ones(1, 1, 3, 3)}
-    save_file({**weights, **kernel, "h.0.attn.bias": torch.ones(1, 1, 64, 64)}, tmp_path / "gpt2.safetensors")
+    masks = {"h.0.attn.bias": torch.ones(1, 1, 64, 64), "mask": torch.ones(64, 64) > 0, "positions": torch.arange(64)}
+    save_file({**weights, **kernel, **masks}, tmp_path / "gpt2.safetensors")
     save_file({**weights, **kernel}, tmp_path / "plain.safetensors")
+    torch.save({**weights, **kernel, **masks}, tmp_path / "gpt2.pt")
     found, plain = (shape_of_safetensors(tmp_path / f"{name}.safetensors") for name in ("gpt2", "plain"))
-    assert found == plain
+    assert found == plain == shape_of_state_dict(tmp_path / "gpt2.pt")
     assert ParameterShape("convolution", (1, 1, 3, 3), 1) in found.parameters
 
 
