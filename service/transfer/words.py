@@ -41,7 +41,8 @@ class UntunedAnswer:
         if not self.rests_on_store:
             which = "The one" if self.num_stored == 1 else f"Each of the {self.num_stored}"
             return f"{which} tuned here lies too far from this model to say anything: this rests on {TABLE_AND_PAPERS}."
-        return f"This rests on {models} of this service, and beside them on {TABLE_AND_PAPERS}."
+        beside = "it" if self.num_stored == 1 else "them"
+        return f"This rests on {models} of this service, and beside {beside} on {TABLE_AND_PAPERS}."
 
 
 def header_of(found: Transferred) -> list[str]:

@@ -25,7 +25,7 @@ UNTUNED_QUESTION: dict[str, Any] = {
 
 UNTUNED_ANSWER: dict[str, Any] = {
     "basis": "store",
-    "says": "This rests on 1 tuned model of this service, and beside them on the scaling rules.",
+    "says": "This rests on 1 tuned model of this service, and beside it on the scaling rules.",
     "items": [
         {
             "optimizer": "shampoo",
