@@ -16,7 +16,6 @@ from trainers.identity.safetensors_header import is_of_adapter, kind_of_shared, 
 from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
 from trainers.torch_internals import storage_address
 
-
 NO_PARAMETERS = (torch.bool, torch.int64)
 """Types of numbers that only buffers have, such as masks and positions."""
 
