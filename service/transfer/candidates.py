@@ -12,6 +12,7 @@ from typing import Any
 
 from search_spaces import preset
 from search_spaces.shipped.algoperf import NOT_SAID, POINTS, PublishedPoint
+from service.evidence.parameter_groups import OwnSettings
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Situation
 from trainers.identity.values import ModelShape
@@ -64,6 +65,8 @@ class TransferCandidate:
     """None: for several models at once, as published points are."""
     training: Mapping[str, Any] = field(default_factory=dict)
     """Settings of the training beside its length, e.g. `gradient_clip_norm`."""
+    parameter_groups: Sequence[OwnSettings] = ()
+    """Settings that some parameters of the tuned model had of their own: rules find the like of another one."""
     remarks: Sequence[str] = ()
     """Remarks on the config that its arguments do not express, for a person."""
 

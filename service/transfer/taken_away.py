@@ -50,6 +50,7 @@ def taken_away(
         schedule=dict(schedule),
         training=dict(training),
         workload_options=dict(model.options or {}),
+        parameter_groups=list(found.origin.parameter_groups),
     )
     name = model.source or model.workload
     title = optimizer_title(optimizer) + (f" for {name}" if name else "")

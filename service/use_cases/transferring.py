@@ -108,6 +108,7 @@ def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines:
         source,
         situation,
         training={name: value for name, value in recommended.training.items() if name not in beside},
+        parameter_groups=recommended.parameter_groups,
     )
     if with_baselines and evidence.baseline is not None:
         trained = TrialConfig.from_json(evidence.baseline.config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -127,6 +128,23 @@ def test_a_source_of_the_store_is_named_with_the_options_of_its_workload(databas
         of_wider, of_plain = (client.recommend(**asked, proxy_job=job_id).items[0].origin for job_id in (wider, plain))
     assert of_wider.name.startswith("digits-mlp width=32, batch size ")
     assert of_plain.name.startswith("digits-mlp, batch size ")
+
+
+def test_a_language_models_config_keeps_the_settings_of_its_embeddings(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    (tmp_path / "text.txt").write_text("All work and no play makes Jack a dull boy.\n" * 2000)
+    workload = {"name": "text-lm", "options": {"path": str(tmp_path / "text.txt"), "size": "tiny"}}
+    job_id = finished_job(sqlite_database, identity=IDENTITY, workload=workload)
+    asked: dict[str, Any] = {"fingerprint": Fingerprint(WIDE, "wide"), "batch_size": 32, "num_steps": 100}
+    with running(sqlite_database) as url, Client(url) as client:
+        tuned = client.recommendation(job_id)
+        (first,) = client.recommend(**asked, proxy_job=job_id, num_trials=1, formats=["json"]).items
+    assert tuned.parameter_groups
+    assert "parameter_groups(model)," in tuned.python
+    assert "parameter_groups(model)," in first.python
+    groups = json.loads(first.formats[0].text or "")["parameter_groups"]
+    assert [group["parameters"] for group in groups] == [own.parameters for own in tuned.parameter_groups]
 
 
 def test_the_answer_of_a_proxy_job_alone_is_moved(database: Database) -> None:

@@ -7,13 +7,17 @@ import dataclasses
 import pytest
 
 from search_spaces import preset
+from service.evidence.formats.written import Format, written_of
+from service.evidence.parameter_groups import OwnSettings
 from service.transfer.candidates import Source, SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.known import known_of
 from service.transfer.ranking import FARTHEST, rank, spread_of_lr
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Distance, Situation, distance
+from service.transfer.taken_away import AskedModel, taken_away
 from service.transfer.words import UntunedAnswer
 from trainers.identity.values import ModelShape, ParameterShape
+from trainers.workload.description import ParameterRule
 
 
 def situation(kind: str = "linear", *, width: int = 64, workload: str | None = "mine") -> Situation:
@@ -68,6 +72,20 @@ def test_what_a_stored_model_too_far_away_was_tuned_with_comes_after_what_is_pub
     assert not answer.rests_on_store
     assert answer.says.startswith("The one tuned here lies too far from this model to say anything: this rests on ")
     assert UntunedAnswer(1, rank(situation(), [near], num_configs=5)).rests_on_store
+
+
+def test_a_config_is_taken_away_with_the_settings_that_some_parameters_had_of_their_own() -> None:
+    rule = ParameterRule(module_types=("Embedding",))
+    own = [OwnSettings("tables of embeddings", {"preconditioner": "none"}, [rule])]
+    tuned = dataclasses.replace(stored(1e-2), parameter_groups=own)
+    (found, *_) = rank(situation(), [tuned], num_configs=3)
+    schedule = {"decay": "cosine", "warmup_fraction": 0.05}
+    training = {"num_steps": 500, "batch_size": 64, "gradient_clip_norm": None}
+    taken = taken_away(found, AskedModel("my:Net", None, None), schedule=schedule, training=training)
+    python, theirs = (written_of(taken, form).text or "" for form in (Format.PYTHON, Format.PYTORCH_OPTIMIZER))
+    assert "def parameter_groups(model):" in python
+    assert "optimizer = Shampoo(\n    parameter_groups(model),\n" in python
+    assert "def parameter_groups(model):" in theirs
 
 
 def test_what_new_seeds_refuted_comes_last() -> None:
