@@ -35,6 +35,8 @@ class Encoding:
         self._dimension_of = [dimension_of[index] for index in range(len(space.parameters))]
         self._conditions = [self._conditions_of(index) for index in range(len(space.parameters))]
         self.is_categorical = np.array([isinstance(parameter, Categorical) for parameter in self._ranges], bool)
+        self.is_branching = np.zeros(len(grouped), bool)
+        self.is_branching[[dimension_of[space.parameters.index(parameter)] for parameter in space.branching]] = True
 
     @property
     def num_dimensions(self) -> int:

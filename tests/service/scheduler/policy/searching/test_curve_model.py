@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from search_spaces import Categorical, Float, SearchSpace
 from service.scheduler.policy.searching.curve_model import CurveModel, Rows, _squares_by_parameter
 from service.scheduler.policy.searching.encoding import Encoding
 from tests.support.service.searching.spaces import CONDITIONAL
@@ -81,3 +82,23 @@ def test_a_difference_is_surer_than_the_two_values_and_turns_with_them() -> None
     assert 0 < deviation < np.hypot(*deviations)
     np.testing.assert_allclose(posterior.difference(other, one), (-mean, deviation))
     assert posterior.difference(one, one)[1] < 1e-4
+
+
+def test_a_value_says_less_of_another_branch_than_of_another_choice() -> None:
+    space = SearchSpace(
+        "shampoo",
+        (
+            Categorical("grafting", ("adam", "sgd")),
+            Categorical("schedule.decay", ("cosine", "linear", "wsd")),
+            Float("schedule.decay_fraction", 0.1, 0.5, when={"schedule.decay": ("wsd",)}),
+        ),
+    )
+    encoding = Encoding(space)
+    measured, of_choice, of_branch = (
+        encoding.encode({"grafting": grafting, "schedule.decay": decay})
+        for grafting, decay in (("adam", "cosine"), ("sgd", "cosine"), ("adam", "linear"))
+    )
+    posterior = CurveModel(encoding).condition(measured[None], Rows(np.array([0]), np.zeros(1), np.ones(1)))
+    mean, deviation = posterior.final(np.stack([of_choice, of_branch]))
+    assert deviation[1] > 1.1 * deviation[0]
+    assert mean[1] < mean[0]
