@@ -12,7 +12,8 @@ Args:
     lr: Learning rate, >= 0. With grafting it has the scale of the grafted method's learning rate, with soap and kl
         of Adam's.
     betas: (β1, β2): β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors
-        (soap: the squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums.
+        (soap: the squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums. Above 0 for kl, for shampoo and
+        soap if β1 is.
     beta3: Weight of the old average in the current direction, in [0, 1); None: β1. β1² gives Nadam, or Muon's
         Nesterov.
     shampoo_beta: soap's average of the factors, in [0, 1], 1 sums; None: β2. Used by soap.

@@ -65,7 +65,7 @@ class Hyperparameters:
     Adam's."""
     betas: Annotated[tuple[float, float], AVERAGE, AVERAGE_OR_SUM, IN_FLIGHT] = (0.9, 0.999)
     """(β1, β2): β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors (soap: the
-    squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums."""
+    squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums. Above 0 for kl, for shampoo and soap if β1 is."""
     beta3: Annotated[float | None, AVERAGE, IN_FLIGHT] = None
     """Weight of the old average in the current direction, in [0, 1); None: β1. β1² gives Nadam, or Muon's Nesterov."""
     shampoo_beta: Annotated[float | None, AVERAGE_OR_SUM, used_by("soap"), IN_FLIGHT] = None
@@ -189,6 +189,10 @@ class Hyperparameters:
         if (self.preconditioner in ("soap", "kl") or self.rank is not None) and self.betas[1] == 1:
             what = f"preconditioner={self.preconditioner!r}" if self.rank is None else f"rank={self.rank}"
             raise ValueError(f"betas[1] must be below 1 for {what}, got {self.betas[1]!r}")
+        # The factors of one gradient have no inverse outside of its span, where momentum lies, and the other factor's.
+        is_outside = self.preconditioner == "kl" or (self.preconditioner in ("shampoo", "soap") and self.betas[0] > 0)
+        if self.betas[1] == 0 and is_outside:
+            raise ValueError(f"betas[1] must be > 0 for {self.preconditioner}, or steps explode: betas={self.betas}")
         if self.nesterov and self.momentum == 0:
             raise ValueError(f"nesterov needs momentum > 0, got nesterov={self.nesterov}, momentum={self.momentum}")
 

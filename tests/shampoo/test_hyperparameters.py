@@ -108,6 +108,10 @@ ILLEGAL_COMBINATIONS: list[tuple[dict[str, Any], str]] = [
         "num_ranks_per_group=2 has no effect with reduce_gradients=True",
     ),
     ({"beta3": 0.8, "betas": (0.0, 0.9)}, r"beta3 needs betas\[0\] > 0, got beta3=0.8, betas\[0\]=0.0"),
+    *(
+        ({"preconditioner": name, "betas": betas}, rf"betas\[1\] must be > 0 for {name}, or steps explode: betas=")
+        for name, betas in (("kl", (0.9, 0.0)), ("kl", (0.0, 0.0)), ("soap", (0.9, 0.0)), ("shampoo", (0.5, 0.0)))
+    ),
     ({"nesterov": True}, "nesterov needs momentum > 0, got nesterov=True, momentum=0.0"),
     ({"statistics_frequency": 8, "precondition_frequency": 7}, "statistics_frequency=8 .* precondition_frequency=7"),
     (

@@ -235,7 +235,7 @@ MEMORYLESS = {
         # One factor has the whole exponent: (G Gᵀ)^(−1/2) G.
         ({"grafting": "none", "one_sided": True}, 1.0, 1e-6),
         # S_1 = G Gᵀ/n makes S_2 = Gᵀ S_1⁻¹ G/n the identity: S_1^(−1/2) G = √n U Vᵀ.
-        ({"preconditioner": "kl"}, math.sqrt(12), 1e-6),
+        ({"preconditioner": "kl", "betas": (0.0, 0.5), "use_bias_correction": True}, math.sqrt(12), 1e-6),
         # In its eigenbases the gradient is S, and Adam without memory steps by the signs; an eigenvector's error of
         # about 1e-13, beside S, is divided by εg = 1e-8.
         ({"preconditioner": "soap", "epsilon": DEFAULTS["epsilon"], "start_preconditioning_step": 1}, 1.0, 1e-4),
