@@ -144,6 +144,7 @@ def _rank_tasks(device: str, *, is_tiny: bool) -> list[Task]:
     return [
         Task(RANKS, f"one on {one}", one_rank, (on_device, names), limit_seconds=180),
         Task(RANKS, "two on gloo", two_ranks, (on_device, names), limit_seconds=180),
+        Task(RANKS, "two on gloo with fsdp2", two_sharded_ranks, (on_device, names), limit_seconds=180),
     ]
 
 
@@ -174,6 +175,18 @@ def two_ranks(device: str, names: Sequence[str]) -> Comparison:
             *(_difference(weights, expected) for weights in found),
             *(_difference(weights, given) for weights in of_given),
         )
+
+    return _on_ranks(2, "cpu", names, difference)
+
+
+def two_sharded_ranks(device: str, names: Sequence[str]) -> Comparison:
+    """Two ranks with one device, on gloo, under FSDP2, against one process."""
+
+    def difference(group: WarmRanks, name: str) -> float:
+        config = member(name, weight_decay=0.1, epsilon=1e-2)
+        expected = ranks.train(device, "alone", config, RANK_STEPS)
+        found = group.run(ranks.train, device, "fsdp2", config, RANK_STEPS)
+        return max(_difference(weights, expected) for weights in found)
 
     return _on_ranks(2, "cpu", names, difference)
 

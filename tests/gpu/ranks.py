@@ -7,7 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
@@ -31,7 +31,9 @@ def train(device: str, how: str, config: dict[str, Any], num_steps: int) -> list
     if how == "ddp":
         replica = DistributedDataParallel(model, find_unused_parameters=True)
     if how == "fsdp2":
-        fully_shard(model, mesh=init_device_mesh(torch.device(device).type, (num_parts,)))
+        # Of the group that there is: a mesh made anew is on NCCL where there is a GPU, which two ranks cannot share.
+        assert dist.group.WORLD is not None
+        fully_shard(model, mesh=DeviceMesh.from_group(dist.group.WORLD, torch.device(device).type))
     optimizer = Shampoo(groups(model), **config)
     for step in range(num_steps):
         tokens, targets = (x.chunk(num_parts)[part].to(device) for x in batch(step))

@@ -75,14 +75,21 @@ class Launches:
     ordinary: int
     """Kernels of a step without a refresh; on the CPU operations, those inside of others included."""
     with_refresh: int
+    ordinary_bytes: int
+    """Memory that operations of such a step take for their results, each result counted, whenever it is freed."""
+    bytes_with_refresh: int
 
     @property
     def problem(self) -> str | None:
-        return None if 0 < self.ordinary <= self.with_refresh else f"no count: {self.ordinary}, {self.with_refresh}"
+        counts = (self.ordinary, self.with_refresh)
+        is_counted = 0 < self.ordinary <= self.with_refresh and 0 <= self.ordinary_bytes <= self.bytes_with_refresh
+        return None if is_counted else f"no count: {counts}, of {self.ordinary_bytes} and {self.bytes_with_refresh} B"
 
     @property
     def summary(self) -> str:
-        return f"{self.ordinary}, {self.with_refresh} with a refresh of all, on {self.device}"
+        ordinary, with_refresh = (number / 1e6 for number in (self.ordinary_bytes, self.bytes_with_refresh))
+        seen = f"{self.ordinary} and {text(ordinary)} MB of results"
+        return f"{seen}, {self.with_refresh} and {text(with_refresh)} MB with a refresh of all, on {self.device}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,45 +148,6 @@ class SuiteTests:
     @property
     def summary(self) -> str:
         return f"{self.num_passed} passed, {len(self.skipped)} skipped, {len(self.failed)} failed"
-
-
-@dataclass(frozen=True, slots=True)
-class TuningJob:
-    """A job that was submitted over HTTP, as it ended."""
-
-    state: str
-    why: str | None
-    """The failure that the service gives, with the end of its log."""
-    num_trials: int
-    num_completed: int
-    gpus_per_worker: float
-    on_gpu: bool
-    """True if its trials measured memory of a GPU."""
-    verdict: str | None
-    recommended: str | None
-    """The Python of the config."""
-    left_running: tuple[str, ...]
-    """Processes of the service that outlived it."""
-
-    @property
-    def problem(self) -> str | None:
-        found = []
-        if self.state != "succeeded" or self.num_completed == 0:
-            found.append(
-                f"the job {self.state}, {self.num_completed} of {self.num_trials} trials completed: {self.why}"
-            )
-        if not self.recommended:
-            found.append("it has no recommendation")
-        if self.on_gpu != (self.gpus_per_worker > 0):
-            where = "on a GPU" if self.on_gpu else "without a GPU"
-            found.append(f"its trials ran {where}, with gpus_per_worker = {self.gpus_per_worker:g}")
-        if self.left_running:
-            found.append("left running: " + ", ".join(self.left_running))
-        return "; ".join(found) or None
-
-    @property
-    def summary(self) -> str:
-        return f"{self.state}, {self.num_completed} of {self.num_trials} trials completed, {self.verdict}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +12,10 @@ from typing import Any
 
 from service.cli.operating.demo import running_service
 from service.client import ApiError, Client, WaitedTooLong
-from service.domain import FailureReason, JobState, TrialState
+from service.domain import FailureReason, JobState, Phase, TrialState
 from service.scheduler.cluster import process_tree
 from service.settings import ENV_PREFIX, Settings
-from tests.gpu.results import TuningJob
+from tests.gpu.results import text
 from tests.gpu.runner import Task
 
 JOB_SECONDS = 150.0
@@ -27,16 +28,62 @@ HOST_PROCESS_BYTES = 100e6
 
 
 @dataclass(frozen=True, slots=True)
-class _Ended:
-    """A job at its end; the fields of `TuningJob`."""
+class TuningJob:
+    """A job that was submitted over HTTP, as it ended."""
 
     state: str
-    why: str
+    why: str | None
+    """The failure that the service gives, with the end of its log."""
     num_trials: int
     num_completed: int
     on_gpu: bool
+    """True if its trials measured memory of a GPU."""
+    predicted_bytes: int | None
+    """Of weights, gradients and optimizer of the first trial, which has the defaults, as a dry run told before; None:
+    it did not."""
+    activation_bytes: int | None
+    """Of its activations, likewise."""
+    peak_bytes: float | None
+    """That the trial measured: on a GPU of its tensors, or else of its whole process."""
     verdict: str | None
     recommended: str | None
+    """The Python of the config."""
+    gpus_per_worker: float = 0.0
+    left_running: tuple[str, ...] = ()
+    """Processes of the service that outlived it."""
+
+    @property
+    def problem(self) -> str | None:
+        found = []
+        if self.state != "succeeded" or self.num_completed == 0:
+            found.append(
+                f"the job {self.state}, {self.num_completed} of {self.num_trials} trials completed: {self.why}"
+            )
+        if not self.recommended:
+            found.append("it has no recommendation")
+        if self.on_gpu != (self.gpus_per_worker > 0):
+            where = "on a GPU" if self.on_gpu else "without a GPU"
+            found.append(f"its trials ran {where}, with gpus_per_worker = {self.gpus_per_worker:g}")
+        if self.predicted_bytes is None or self.activation_bytes is None or self.peak_bytes is None:
+            found.append(f"its memory was not told: {self._memory}")
+        elif self.predicted_bytes > self.peak_bytes:
+            found.append(f"a trial was to need more than it did: {self._memory}")
+        if self.left_running:
+            found.append("left running: " + ", ".join(self.left_running))
+        return "; ".join(found) or None
+
+    @property
+    def summary(self) -> str:
+        trials = f"{self.num_completed} of {self.num_trials} trials completed"
+        return f"{self.state}, {trials}, {self.verdict}; {self._memory}"
+
+    @property
+    def _memory(self) -> str:
+        if self.predicted_bytes is None or self.activation_bytes is None or not self.peak_bytes:
+            return f"predicted {self.predicted_bytes} and {self.activation_bytes} B, peak {self.peak_bytes} B"
+        predicted = self.predicted_bytes + self.activation_bytes
+        ratio = text(predicted / self.peak_bytes)
+        return f"predicted {text(predicted / 1e6)} MB of a peak of {text(self.peak_bytes / 1e6)} MB ({ratio})"
 
 
 ENDS = (TrialState.COMPLETED.value, FailureReason.DIVERGED.value, FailureReason.INFEASIBLE.value)
@@ -99,17 +146,7 @@ def tuning_job(gpus_per_worker: float, is_tiny: bool, seconds: float) -> TuningJ
     left: list[str] = []
     with _service(left) as (client, settings):
         found = _job(client, settings, _specification(gpus_per_worker, is_tiny=is_tiny), seconds)
-    return TuningJob(
-        state=found.state,
-        why=found.why,
-        num_trials=found.num_trials,
-        num_completed=found.num_completed,
-        gpus_per_worker=gpus_per_worker,
-        on_gpu=found.on_gpu,
-        verdict=found.verdict,
-        recommended=found.recommended,
-        left_running=tuple(left),
-    )
+    return dataclasses.replace(found, gpus_per_worker=gpus_per_worker, left_running=tuple(left))
 
 
 def failing_trials(gpus_per_worker: float, seconds: float) -> TrialEnds:
@@ -156,7 +193,9 @@ def _specification(gpus_per_worker: float, *, is_tiny: bool) -> dict[str, Any]:
     }
 
 
-def _job(client: Client, settings: Settings, specification: dict[str, Any], seconds: float) -> _Ended:
+def _job(client: Client, settings: Settings, specification: dict[str, Any], seconds: float) -> TuningJob:
+    memory = client.estimate(specification).memory
+    predicted = None if memory is None else memory.spaces.get(Phase.SEARCH)
     job = client.submit(specification, name="gpu")
     try:
         job = client.wait(job.id, timeout_seconds=seconds)
@@ -164,12 +203,12 @@ def _job(client: Client, settings: Settings, specification: dict[str, Any], seco
         job = error.job
     trials = list(client.trials(job.id))
     completed = [trial for trial in trials if trial.state is TrialState.COMPLETED]
-    peaks = [
-        peak
+    peaks = {
+        trial.number: peak
         for trial in completed
         for measurement in client.measurements(job.id, trial.number)
         if (peak := measurement.metrics.get("peak_memory_bytes")) is not None
-    ]
+    }
     verdict, recommended = None, None
     try:
         recommendation = client.recommendation(job.id)
@@ -177,12 +216,15 @@ def _job(client: Client, settings: Settings, specification: dict[str, Any], seco
     except ApiError:
         pass  # there is none; the job says why
     why = job.failure or next((trial.detail for trial in trials if trial.detail), None)
-    return _Ended(
+    return TuningJob(
         state=str(job.state),
         why=f"{why}\n{_end_of_log(settings, job.id)}",
         num_trials=len(trials),
         num_completed=len(completed),
-        on_gpu=bool(peaks) and max(peaks) < HOST_PROCESS_BYTES,
+        on_gpu=bool(peaks) and max(peaks.values()) < HOST_PROCESS_BYTES,
+        predicted_bytes=None if predicted is None else predicted.default_bytes,
+        activation_bytes=None if predicted is None else predicted.activation_bytes,
+        peak_bytes=peaks.get(0),
         verdict=verdict,
         recommended=recommended,
     )

@@ -66,11 +66,14 @@ def test_every_stage_runs_on_a_cpu(
     assert {f"as far from the reference as the CPU: {name}" for name in REPRESENTATIVES} <= set(compared)
     for preconditioner in get_args(Preconditioner):
         assert any(name.startswith(f"against the reference, in float64: {preconditioner}-") for name in compared)
-    assert {"ranks like one process: one on gloo", "ranks like one process: two on gloo"} <= set(compared)
+    ranks = {f"ranks like one process: {which}" for which in ("one on gloo", "two on gloo", "two on gloo with fsdp2")}
+    assert ranks <= set(compared)
     assert all(0 <= each["deviation"] <= each["limit"] < 2 for each in compared.values())
     # Rounding differs from float64 in float32, and between the means of one rank and of two.
     assert all(compared[f"against the reference, in float32: {name}"]["deviation"] > 1e-9 for name in FLOAT32)
     assert compared["ranks like one process: two on gloo"]["deviation"] > 0
+    launches = _values(files["correct"], "Launches")
+    assert all(0 < each["ordinary_bytes"] <= each["bytes_with_refresh"] for each in launches.values())
     reads = _values(files["correct"], "HostReads")
     assert len(reads) >= len(get_args(Preconditioner))
     assert all(each["reads"] == [] and each["num_steps"] > 0 for each in reads.values())
@@ -83,6 +86,7 @@ def test_every_stage_runs_on_a_cpu(
     assert job["num_completed"] == job["num_trials"] == 2
     assert "from shampoo import Shampoo" in job["recommended"] or "AdamW" in job["recommended"]
     assert job["left_running"] == []
+    assert 0 < job["activation_bytes"] < job["predicted_bytes"] < job["peak_bytes"]
     [losing] = _values(files["service"], "TrialEnds").values()
     assert losing["ends"] == ["completed", "diverged", "infeasible"]
 

@@ -182,7 +182,8 @@ def _take_steps(model: nn.Module, optimizer: Shampoo, steps: range) -> None:
 
 
 def launches(name: str, device: str) -> Launches:
-    """Kernels that an ordinary step and one that refreshes everything launch, as the profiler counts them."""
+    """Kernels that an ordinary step and one that refreshes everything launch, and the memory of their results, as the
+    profiler counts them."""
     shapes = list(SHAPES.values())
     params = parameters(shapes, device)
     optimizer = Shampoo(params, **member(name))
@@ -191,16 +192,21 @@ def launches(name: str, device: str) -> Launches:
     for step in range(3):
         contestant.prepare(source, step, refresh=True)
         contestant.step()
-    counts = []
+    counts, num_bytes = [], []
     for refresh in (False, True):
         contestant.prepare(source, 3, refresh=refresh)
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
-        with profile(activities=activities) as seen:
+        with profile(activities=activities, profile_memory=True) as seen:
             contestant.step()
         events = seen.events() or []
         wanted = DeviceType.CUDA if device == "cuda" else DeviceType.CPU
         counts.append(sum(event.device_type == wanted for event in events))
-    return Launches(device, *counts)
+        # Of an operation its own is what is left of it at its end, and what it frees of others counts against it.
+        taken = (
+            event.self_device_memory_usage if device == "cuda" else event.self_cpu_memory_usage for event in events
+        )
+        num_bytes.append(sum(own for own in taken if own > 0))
+    return Launches(device, *counts, *num_bytes)
 
 
 def out_of_memory(device: str) -> Refusal:
