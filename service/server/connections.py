@@ -31,6 +31,8 @@ part of its own buffer is free, so who reads a few bytes now and then takes noth
 time: one may be of gigabytes, on a slow line."""
 MOST_CONNECTIONS = 1000
 """Of a process, by judgement: twice the streams that it takes."""
+FEW = 0.5
+"""Share of the connections of whoever has most; by judgement: those of two that have about as many stay."""
 SPARE_FILES = 100
 """File descriptors that are left for the database and processes."""
 
@@ -119,15 +121,22 @@ class PatientProtocol(H11Protocol):
         return isinstance(self._server_state, PatientServerState) and self._server_state.is_stopping
 
     def _make_room(self) -> bool:
-        """Closes a connection on which nothing goes on; False: on each of them something does.
+        """Closes a connection on which nothing goes on, or else one of a crowd's; False: there is none such.
 
         Else whoever opens as many as are accepted, and says or reads nothing, would keep everybody out. It is one of
         whoever has most of them, this one counted, so that nobody can take the place of all others; else anybody's.
+        Where each of them is being answered, whoever has most by far loses one to whoever has few.
         """
         all_of_them = [one for one in self.connections if isinstance(one, PatientProtocol)]
         counts = Counter(one._holder for one in all_of_them)
         most, others = max(counts.values()), [one for one in all_of_them if one is not self]
-        return self._close_one_of([one for one in others if counts[one._holder] == most]) or self._close_one_of(others)
+        crowd = [one for one in others if counts[one._holder] == most]
+        if self._close_one_of(crowd) or self._close_one_of(others):
+            return True
+        if counts[self._holder] > most * FEW:
+            return False
+        self._close(crowd[0])
+        return True
 
     def _close_one_of(self, others: list[PatientProtocol]) -> bool:
         """Closes the connection that has waited longest for a request, or else has been longest at its body, or else
@@ -138,12 +147,14 @@ class PatientProtocol(H11Protocol):
         for waiting in (idle, sending, unread):
             deadlines = {one: deadline.when() for one, deadline in waiting.items() if deadline is not None}
             if deadlines:
-                longest = min(deadlines, key=deadlines.__getitem__)
-                longest._stop_watching()
-                longest.transport.abort()
-                self.connections.discard(longest)  # now: others may be accepted in this turn of the loop
+                self._close(min(deadlines, key=deadlines.__getitem__))
                 return True
         return False
+
+    def _close(self, other: PatientProtocol) -> None:
+        other._stop_watching()
+        other.transport.abort()
+        self.connections.discard(other)  # now: others may be accepted in this turn of the loop
 
     def _watch(self) -> None:
         """Has the connection close at the deadline of what it is in the middle of saying."""

@@ -184,6 +184,25 @@ def test_whoever_has_most_connections_gives_room_first(url: str, monkeypatch: py
             assert connection.recv(65536).startswith(b"HTTP/1.1 200")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8")
+def test_a_crowd_whose_requests_are_all_answered_loses_one_to_whoever_has_few(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 4)
+    asked = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(_connect(url)) for _ in range(4)]
+        for connection in crowd:
+            connection.sendall(b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        one_more = stack.enter_context(_connect(url))
+        assert _rest(one_more) == b""
+        for number in (2, 3):
+            other = stack.enter_context(_connect(url, source=f"127.0.0.{number}"))
+            other.sendall(asked)
+            assert other.recv(65536).startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.slow
 def test_a_client_that_reads_a_little_of_its_answer_again_and_again_is_left(
     url: str, monkeypatch: pytest.MonkeyPatch
