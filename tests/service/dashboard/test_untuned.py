@@ -34,6 +34,24 @@ def test_the_form_is_answered_below_itself(address: str) -> None:
     assert "no workload builds this model" in answer.text
 
 
+def test_a_config_with_another_learning_rate_is_told_by_the_one_it_varies(address: str) -> None:
+    shapes = [
+        ("linear", [512, 64]),
+        ("linear", [256, 512]),
+        ("linear", [10, 256]),
+        ("vector", [512]),
+        ("vector", [256]),
+    ]
+    parameters = [{"kind": kind, "shape": shape, "count": 1} for kind, shape in shapes]
+    fingerprint = json.dumps({**examples.UNTUNED_QUESTION["fingerprint"], "parameters": parameters})
+    form = {**FORM, "fingerprint": fingerprint, "num_trials": "5"}
+    answer = httpx.post(address + ADDRESS, trust_env=False, data=form)
+    assert answer.status_code == 200
+    assert answer.text.count("The first one with 0.5 times its learning rate, as the best may be lower.") == 1
+    assert answer.text.count("The first one with 2.0 times its learning rate, as the best may be higher.") == 1
+    assert answer.text.count("<p>From ") == 3
+
+
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
