@@ -26,6 +26,16 @@ pytorch_optimizer.ScalableShampoo
 pytorch_optimizer.Shampoo
     knows neither blocks nor grafting nor averages of factors, and takes an SVD for each factor; it gets our blocks,
     and its vectors step with fused AdamW. Only for completeness: not among the defaults.
+
+Other methods, which are no members of ours (`shampoo/METHODS.md`), with the same blocks; they are not among the
+defaults either:
+
+pytorch_optimizer.Kron, heavyball.PSGDKron
+    PSGD with a triangular factor for each side. A "refresh" is a step of the factors, which their authors take at every
+    step at first. Kron gets our blocks, PSGDKron cuts them; it stores half of each factor and unpacks it in every step.
+pytorch_optimizer.SPlus
+    the sign of the momentum in the eigenbasis of both factors, and an average of the weights. It gets our blocks; a
+    refresh is `eigh` of both.
 """
 
 from __future__ import annotations
@@ -100,14 +110,7 @@ def _heavyball(kind: str) -> Callable[[Shapes, int, str, bool], Contestant]:
             merge_dims=True,
             split=True,
         )
-        refreshes = [False]
-        # A refresh is due when the sum of these probabilities passes an integer.
-        optimizer.precond_schedule = lambda _step: float(refreshes[0])
-
-        def schedule(refresh: bool) -> None:
-            refreshes[0] = refresh
-
-        return Contestant(f"heavyball.{kind}", params, (optimizer,), schedule)
+        return Contestant(f"heavyball.{kind}", params, (optimizer,), _by_probability(optimizer))
 
     return build
 
@@ -185,6 +188,67 @@ def _pytorch_shampoo(shapes: Shapes, block: int, device: str, _compiled: bool) -
     return Contestant("pytorch_optimizer.Shampoo", params, (optimizer, *rest), _by_attribute(optimizer))
 
 
+def _pytorch_kron(shapes: Shapes, block: int, device: str, _compiled: bool) -> Contestant:
+    from pytorch_optimizer import Kron
+
+    params = _as_blocks(shapes, block, device)
+    optimizer = Kron(
+        params,
+        lr=LEARNING_RATE,
+        momentum=BETAS[0],
+        weight_decay=WEIGHT_DECAY,
+        max_size_triangular=block,
+        balance_prob=0,
+    )
+
+    def schedule(refresh: bool) -> None:
+        optimizer.param_groups[0]["pre_conditioner_update_probability"] = float(refresh)
+
+    return Contestant("pytorch_optimizer.Kron", params, (optimizer,), schedule)
+
+
+def _heavyball_kron(shapes: Shapes, block: int, device: str, compiled: bool) -> Contestant:
+    import heavyball
+
+    if not compiled:
+        heavyball.utils.compile_mode = None
+    params = _as_matrices(shapes, block, device)
+    optimizer = heavyball.PSGDKron(
+        params,
+        lr=LEARNING_RATE,
+        betas=BETAS,
+        weight_decay=WEIGHT_DECAY,
+        max_size_triangular=block,
+        merge_dims=True,
+        split=True,
+    )
+    return Contestant("heavyball.PSGDKron", params, (optimizer,), _by_probability(optimizer))
+
+
+def _pytorch_splus(shapes: Shapes, block: int, device: str, _compiled: bool) -> Contestant:
+    from pytorch_optimizer import SPlus
+
+    params = _as_blocks(shapes, block, device)
+    # Of its own a side of `max_dim` has no factor any more.
+    optimizer = SPlus(params, lr=LEARNING_RATE, betas=BETAS, weight_decay=WEIGHT_DECAY, max_dim=block + 1)
+
+    def schedule(refresh: bool) -> None:
+        optimizer.param_groups[0]["inverse_steps"] = _period(refresh)
+
+    return Contestant("pytorch_optimizer.SPlus", params, (optimizer,), schedule)
+
+
+def _by_probability(optimizer: Any) -> Callable[[bool], None]:
+    refreshes = [False]
+    # A refresh is due when the sum of these probabilities passes an integer.
+    optimizer.precond_schedule = lambda _step: float(refreshes[0])
+
+    def schedule(refresh: bool) -> None:
+        refreshes[0] = refresh
+
+    return schedule
+
+
 def _by_attribute(optimizer: Any) -> Callable[[bool], None]:
     def schedule(refresh: bool) -> None:
         optimizer.preconditioning_compute_steps = _period(refresh)
@@ -204,4 +268,7 @@ PEERS: dict[str, Callable[[Shapes, int, str, bool], Contestant]] = {
     "pytorch_optimizer.DASH": _pytorch_dash,
     "pytorch_optimizer.ScalableShampoo": _pytorch_scalable,
     "pytorch_optimizer.Shampoo": _pytorch_shampoo,
+    "heavyball.PSGDKron": _heavyball_kron,
+    "pytorch_optimizer.Kron": _pytorch_kron,
+    "pytorch_optimizer.SPlus": _pytorch_splus,
 }
