@@ -2,7 +2,7 @@
 
     python -m tests.benchmarks.training.convergence                     # about 20 minutes on two quiet cores
     python -m tests.benchmarks.training.convergence --workloads stdlib-gpt --trials 24 --json convergence.json
-    python -m tests.benchmarks.training.convergence --size small --workloads digits-autoencoder
+    python -m tests.benchmarks.training.convergence --size small --trials 24 --no-budgets --log small.jsonl    # hours
     python -m tests.benchmarks.training.convergence --variants bfloat16 ema lawa fsdp2
     python -m tests.benchmarks.training.convergence --optimizers shampoo spectral --variants half root-free swan
     python -m tests.benchmarks.training.convergence --optimizers spectral cosmos --workloads digits-autoencoder
@@ -33,6 +33,7 @@ The goal is the median over the seeds of AdamW's best validation loss.
     loss_over_adamw.X.W       X's best validation loss over AdamW's (medians over seeds)
     loss_over_plain.V.X.W     best validation loss of variant V of X over X's own (medians over seeds)
 
+With `--log` a run that broke off goes on from the file; adapters and runs of several ranks are trained again.
 A goal never attained counts as attained one measurement after the end: such ratios are lower bounds, and `censored`
 lists them.
 """
@@ -55,7 +56,7 @@ from search_spaces import preset
 from tests.benchmarks.report import Cell, report
 from tests.benchmarks.training.adapters import WORKLOAD as WORKLOAD_OF_ADAPTERS
 from tests.benchmarks.training.adapters import adapters_to_train
-from tests.benchmarks.training.training_runs import Curve, RankGroups, Recipe, Task, Trainers
+from tests.benchmarks.training.training_runs import Curve, RankGroups, Recipe, RunLog, Task, Trainers
 from tests.benchmarks.training.tuning import Trial, best, replaced, search
 from trainers.config import AveragingConfig, ParallelismConfig
 from trainers.workloads.registry import describe
@@ -329,6 +330,7 @@ def main() -> None:
     parser.add_argument("--variants", nargs="*", choices=VARIANTS, default=["int4"], help="default: int4")
     parser.add_argument("--no-budgets", action="store_true", help="leave budget_over_adamw out")
     parser.add_argument("--processes", type=int, default=2, help="runs at once, of one thread each (default: 2)")
+    parser.add_argument("--log", type=Path, help="a line of JSON for each run, as soon as it is there")
     parser.add_argument("--quick", action="store_true", help="3 trials and 1 seed of 20 steps")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     options = parser.parse_args()
@@ -342,6 +344,7 @@ def main() -> None:
         parser.error(f"--optimizers lora-rite trains adapters alone: --workloads {ADAPTERS}")
     seeds = [TUNING_SEED + number for number in range(1, options.seeds + 1)]
     num_ranks = max((VARIANTS[name].num_ranks for name in options.variants), default=1)
+    log = None if options.log is None else RunLog(options.log)
     with ExitStack() as open_until_the_end:
         tasks = []
         for name in options.workloads:
@@ -352,7 +355,7 @@ def main() -> None:
                 workload, given = WORKLOAD_OF_ADAPTERS, adapters_to_train(Path(directory))
             num_steps = options.steps or describe(workload).default_num_steps
             tasks.append(Task(workload, num_steps, options.evaluations, options.size, given))
-        trainers = open_until_the_end.enter_context(Trainers(options.processes))
+        trainers = open_until_the_end.enter_context(Trainers(options.processes, log=log))
         groups = None
         if num_ranks > 1:
             num_groups = max(1, options.processes // num_ranks)

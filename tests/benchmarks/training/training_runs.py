@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import math
 import multiprocessing
 import os
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -104,10 +107,37 @@ class Task:
         )
 
 
-class Trainers:
-    """Worker processes of one thread each that train one config after the other."""
+class RunLog:
+    """Curves that have been trained, by their configs, in a file with a line of JSON for each."""
 
-    def __init__(self, num_processes: int) -> None:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        self._known: dict[str, Curve] = {}
+        if path.exists():
+            for line in map(json.loads, path.read_text().splitlines()):
+                of_log = Curve(**line["curve"])
+                self._known[_key(line["config"])] = replace(
+                    of_log, steps=tuple(of_log.steps), seconds=tuple(of_log.seconds), losses=tuple(of_log.losses)
+                )
+
+    def curve_of(self, config: TrialConfig) -> Curve | None:
+        """That of an equal config, if there is one."""
+        return self._known.get(_key(asdict(config)))
+
+    def add(self, config: TrialConfig, trained: Curve) -> None:
+        with self._lock, self._path.open("a") as file:
+            file.write(json.dumps({"config": asdict(config), "curve": asdict(trained)}) + "\n")
+
+
+def _key(config: Mapping[str, Any]) -> str:
+    return json.dumps(config, sort_keys=True)
+
+
+class Trainers:
+    """Worker processes of one thread each that train one config after the other; none that the log has."""
+
+    def __init__(self, num_processes: int, *, log: RunLog | None = None) -> None:
         # Inherited by the workers. Set before they import torch, or its threads exist already.
         os.environ["OMP_NUM_THREADS"] = os.environ["MKL_NUM_THREADS"] = "1"
         self._pool = ProcessPoolExecutor(
@@ -116,6 +146,7 @@ class Trainers:
             initializer=torch.set_num_threads,
             initargs=(1,),
         )
+        self._log = log
 
     def __enter__(self) -> Self:
         return self
@@ -127,7 +158,20 @@ class Trainers:
 
     def start(self, config: TrialConfig) -> Future[Curve]:
         """Trains the config as soon as a process is free."""
-        return self._pool.submit(curve, config)
+        if self._log is None:
+            return self._pool.submit(curve, config)
+        if (known := self._log.curve_of(config)) is not None:
+            future = Future[Curve]()
+            future.set_result(known)
+            return future
+        future = self._pool.submit(curve, config)
+        future.add_done_callback(partial(_log_if_trained, self._log, config))
+        return future
+
+
+def _log_if_trained(log: RunLog, config: TrialConfig, future: Future[Curve]) -> None:
+    if not future.cancelled() and future.exception() is None:
+        log.add(config, future.result())
 
 
 class RankGroups:
