@@ -13,9 +13,8 @@ Workloads are those that ship with real data, trained for their default number o
 of a small GPT-2 that has learned Python and is to learn C++ (`tests.benchmarks.training.adapters`). For each
 optimizer the service's sampler (TPE, after the preset's defaults) tries `--trials` choices of its preset, trained in
 full on seed 0; that of the least validation loss is trained again on `--seeds` other seeds, the same for all. So every
-figure is of seeds that nobody tuned on. Variants are not tuned: they are an optimizer's winner with something changed,
-4-bit state or other exponents (of shampoo only: 1/2 and, without a root, 1), rows standardised and no momentum (SWAN,
-of spectral only), bfloat16 mixed precision, averaged weights, or two ranks that shard the model by FSDP2.
+figure is of seeds that nobody tuned on. Variants are not tuned: they are an optimizer's winner with something changed
+(`tuning`), an option of the optimizer, the precision, averaged weights or the number of ranks.
 The goal is the median over the seeds of AdamW's best validation loss.
 
     steps_over_adamw.X.W      steps at which runs of X on workload W first measure the goal or less (median over seeds)
@@ -45,7 +44,7 @@ import math
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -57,42 +56,21 @@ from tests.benchmarks.report import Cell, report
 from tests.benchmarks.training.adapters import WORKLOAD as WORKLOAD_OF_ADAPTERS
 from tests.benchmarks.training.adapters import adapters_to_train
 from tests.benchmarks.training.training_runs import Curve, RankGroups, Recipe, RunLog, Task, Trainers
-from tests.benchmarks.training.tuning import Trial, best, replaced, search
-from trainers.config import AveragingConfig, ParallelismConfig
+from tests.benchmarks.training.tuning import (
+    OPTIMIZERS,
+    TUNED,
+    VARIANT_OF,
+    VARIANTS,
+    Trial,
+    best,
+    replaced,
+    search,
+)
 from trainers.workloads.registry import describe
 
 WORKLOADS = ("digits-autoencoder", "digits-convnet", "stdlib-gpt")
 ADAPTERS = "adapters"
 """The workload `huggingface`, on a model that is trained beforehand."""
-TUNED = ("adamw", "shampoo", "soap", "kl")
-OPTIMIZERS = (*TUNED[1:], "spectral", "cosmos", "lora-rite")
-"""Those that can be compared with AdamW."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """Changes of an optimizer's winner."""
-
-    arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of the optimizer."""
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    """Of the trial's config."""
-    of: tuple[str, ...] = ("adamw", *OPTIMIZERS)
-    num_ranks: int = 1
-
-
-VARIANTS = {
-    "int4": Variant(arguments={"state_dtype": "int4"}, of=("shampoo",)),
-    "half": Variant(arguments={"exponent_override": 0.5}, of=("shampoo",)),
-    "root-free": Variant(arguments={"exponent_override": 1.0}, of=("shampoo",)),
-    "swan": Variant(arguments={"standardize_rows": True, "betas": [0.0, 0.95]}, of=("spectral",)),
-    "bfloat16": Variant(fields={"precision": "bfloat16"}),
-    "ema": Variant(fields={"averaging": AveragingConfig("ema", {"decay": 0.98})}),
-    "lawa": Variant(fields={"averaging": AveragingConfig("lawa", {"num_snapshots": 5, "update_frequency": 4})}),
-    "fsdp2": Variant(fields={"parallelism": ParallelismConfig("fsdp2")}, num_ranks=2),
-}
-VARIANT_OF = "+"
-"""Between an optimizer's name and that of a variant."""
 SEARCH_SEED = "convergence"
 TUNING_SEED = 0
 NUM_TUNING_EVALUATIONS = 10

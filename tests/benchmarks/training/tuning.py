@@ -1,11 +1,14 @@
-"""The same search for every optimizer: the service's own sampler over its presets, an equal number of trials each."""
+"""The same search for every optimizer, and the changes of its winner that are compared: one for each option.
+
+The search is the service's own sampler over its presets, an equal number of trials each.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from search_spaces import Scalar, SearchSpace
@@ -13,7 +16,62 @@ from service.domain import Direction, FailureReason, TrialState
 from service.scheduler.policy.searching.phase_search import TrialOutcome
 from service.scheduler.policy.searching.samplers import make_sampler
 from tests.benchmarks.training.training_runs import Curve, Recipe
-from trainers.config import OptimizerConfig, ScheduleConfig
+from trainers.config import AveragingConfig, OptimizerConfig, ParallelismConfig, ScheduleConfig
+
+TUNED = ("adamw", "shampoo", "soap", "kl")
+OPTIMIZERS = (*TUNED[1:], "spectral", "cosmos", "lora-rite")
+"""Those that can be compared with AdamW."""
+
+_FACTORED = ("shampoo", "soap", "kl")
+_FAMILY = (*_FACTORED, "spectral")
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """Changes of an optimizer's winner."""
+
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """Of the optimizer."""
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    """Of the trial's config."""
+    of: tuple[str, ...] = ("adamw", *OPTIMIZERS)
+    num_ranks: int = 1
+
+
+VARIANTS = {
+    "int4": Variant(arguments={"state_dtype": "int4"}, of=("shampoo",)),
+    "int8": Variant(arguments={"state_dtype": "int8"}, of=_FACTORED),
+    "half": Variant(arguments={"exponent_override": 0.5}, of=("shampoo",)),
+    "root-free": Variant(arguments={"exponent_override": 1.0}, of=("shampoo",)),
+    "pseudo-inverse": Variant(arguments={"pseudo_inverse": True}, of=("shampoo",)),
+    "absolute": Variant(arguments={"epsilon_type": "absolute"}, of=("shampoo", "kl")),
+    "newton": Variant(arguments={"solver": "coupled_newton"}, of=("shampoo",)),
+    "qr": Variant(arguments={"solver": "qr"}, of=_FACTORED),
+    "one-sided": Variant(arguments={"one_sided": True}, of=_FACTORED),
+    "long-diagonal": Variant(
+        arguments={"max_preconditioner_dim": 64, "large_dim_method": "diagonal"}, of=("shampoo", "kl")
+    ),
+    "tolerant": Variant(arguments={"refresh_tolerance": 0.1}, of=_FACTORED),
+    "rare-statistics": Variant(arguments={"statistics_frequency": 2, "precondition_frequency": 10}, of=_FACTORED),
+    "late": Variant(arguments={"start_preconditioning_step": 20}, of=_FACTORED),
+    "at-once": Variant(arguments={"stagger_refresh": False}, of=_FACTORED),
+    "uncorrected": Variant(arguments={"use_bias_correction": False}, of=_FAMILY),
+    "nadam": Variant(arguments={"beta3": 0.81}, of=_FAMILY),
+    "nesterov": Variant(arguments={"betas": [0.0, 0.95], "momentum": 0.9, "nesterov": True}, of=("spectral",)),
+    "slow-factors": Variant(arguments={"shampoo_beta": 0.999}, of=("soap",)),
+    "rmsprop-length": Variant(
+        arguments={"grafting": "rmsprop", "grafting_beta2": 0.95, "grafting_epsilon": 1e-6}, of=("shampoo",)
+    ),
+    "swan": Variant(arguments={"standardize_rows": True, "betas": [0.0, 0.95]}, of=("spectral",)),
+    "rows": Variant(arguments={"matrix_norm": "rows"}, of=("spectral",)),
+    "bfloat16-products": Variant(arguments={"product_dtype": "bfloat16"}, of=_FAMILY),
+    "bfloat16": Variant(fields={"precision": "bfloat16"}),
+    "ema": Variant(fields={"averaging": AveragingConfig("ema", {"decay": 0.98})}),
+    "lawa": Variant(fields={"averaging": AveragingConfig("lawa", {"num_snapshots": 5, "update_frequency": 4})}),
+    "fsdp2": Variant(fields={"parallelism": ParallelismConfig("fsdp2")}, num_ranks=2),
+}
+VARIANT_OF = "+"
+"""Between an optimizer's name and that of a variant."""
 
 
 @dataclass(frozen=True, slots=True)
