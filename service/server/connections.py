@@ -49,6 +49,23 @@ class PatientServerState(ServerState):
     is_stopping = False
 
 
+class OneLength(h11.Connection):
+    """A connection on which no request tells the length of its body twice.
+
+    Of `Content-Length` and `Transfer-Encoding` h11 goes by the latter, and reads on. A proxy in front that goes by the
+    other takes what this service answers as a second request for a part of the first one's body, and so gives somebody
+    an answer that is not theirs. HTTP has both refused, or the connection closed (RFC 9112, section 6.1).
+    """
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("both Content-Length and Transfer-Encoding")
+        return event
+
+
 class PatientProtocol(H11Protocol):
     """Uvicorn's protocol with deadlines for what comes in, and problems instead of plain text."""
 
@@ -60,6 +77,7 @@ class PatientProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.conn = OneLength(h11.SERVER)
         self._server_state = server_state
         self._awaited: tuple[object, object] | None = None
         self._deadline: asyncio.TimerHandle | None = None

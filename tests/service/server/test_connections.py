@@ -128,6 +128,9 @@ def test_an_answer_may_take_longer_than_a_request(url: str, sqlite_database: Dat
         b"GET / HTTP/1.1\r\nHost: localhost\r\nA\r\n\r\n",
         b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
         b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        # A proxy that goes by the length takes the second request for the end of the first one.
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 46\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
 def test_what_is_no_http_is_a_problem(url: str, said: bytes) -> None:
