@@ -14,7 +14,7 @@ from torch.distributed.tensor import Placement, Replicate, Shard, distribute_ten
 from shampoo import Shampoo
 from shampoo.step import weights
 from tests.support.shampoo import sharded
-from tests.support.shampoo.members import REPRESENTATIVES, member
+from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
 from tests.support.trainers.ranks import WarmRanks
 
 NUM_STEPS = 8
@@ -64,6 +64,27 @@ def _alone_with_even_shapes(name: str) -> list[Tensor]:
 def test_every_member_equals_one_process_bit_for_bit(ranks: Ranks, mesh: str, name: str) -> None:
     config = member(name, weight_decay=0.1)
     _require_equal(ranks, mesh, config, _alone_with_even_shapes(name), exact=True, shapes=sharded.EVEN_SHAPES)
+
+
+WITHOUT_STATE = {"plain_sgd", "spectral_swan"}
+"""Members whose matrices have none: there is nothing to share but a few vectors' averages."""
+
+
+def _shares(mesh: str) -> dict[str, float]:
+    """The share of each member's state that this rank has."""
+    found = {}
+    for name in MEMBERS.keys() - WITHOUT_STATE:
+        params = [nn.Parameter(x) for x in sharded.placed(sharded.initial_weights(sharded.EVEN_SHAPES), mesh)]
+        found[name] = Shampoo(params, **{**sharded.options(mesh), **member(name)}).share_of_state
+    return found
+
+
+@pytest.mark.parametrize("mesh", ["two", "ddp two"])
+def test_two_ranks_share_the_state_of_every_member(ranks: Ranks, mesh: str) -> None:
+    one, other = ranks[2].run(_shares, mesh)
+    for name, share in one.items():
+        assert 0.25 < share < 0.75, name
+        assert share + other[name] == pytest.approx(1, abs=0.01), name
 
 
 @pytest.mark.parametrize("name", ["shampoo_root_free", "spectral_swan", "spectral_rows", "spectral_rank"])
