@@ -12,6 +12,7 @@ from service.cli.job_file import apply_settings, read_job_file
 from service.specification.job import JobSpecification
 from service.specification.planning import JobPlan, plan_job
 from tests.benchmarks.training.recipe_costs import RECIPES, cost_of, plan_of
+from tests.support.readmes import command_lines
 from tests.support.trainers import small_data
 from trainers.loop import train
 from trainers.memory.prediction import predicted_bytes
@@ -104,3 +105,12 @@ def test_the_ablation_changes_one_choice_at_a_time() -> None:
 def test_the_manual_names_each_recipe() -> None:
     text = (Path(RECIPES).parent / "README.md").read_text()
     assert [name for name in NAMES if f"| `{name}` |" not in text] == []
+
+
+def test_the_manuals_command_names_every_file_that_the_recipe_reads() -> None:
+    (words,) = [words for words in command_lines("search_spaces/README.md") if "gpt2-124m.yaml" in " ".join(words)]
+    set_there = {word.partition("=")[0] for word in words}
+    options = read_job_file(RECIPES / "gpt2-124m.yaml").content["workload"]["options"]
+    named = {f"workload.options.{name}" for name, value in options.items() if str(value).startswith("/")}
+    assert named
+    assert named <= set_there
