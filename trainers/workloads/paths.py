@@ -56,6 +56,8 @@ def _problem(given: str, data_roots: DataRoots | None) -> str | None:
             return f"{given!r} may not be read by the user whom the service runs as"
         if path.is_file():
             return None if path.stat().st_size else f"{given!r} is an empty file"
+        if not path.is_dir():  # a pipe would be waited for, and a device may never end
+            return f"{given!r} is neither a file nor a directory"
         return _problem_of_directory(path, given, data_roots)
     except (OSError, RuntimeError, ValueError) as error:  # too long a name, no such home, NUL
         return f"{given!r} cannot be looked at: {error}"

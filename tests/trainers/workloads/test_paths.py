@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,7 @@ def test_what_cannot_be_read_is_named_with_its_option(tmp_path: Path) -> None:
     (tmp_path / "bare" / "deeper").mkdir(parents=True)
     (tmp_path / "hollow").mkdir()
     (tmp_path / "hollow" / "a.txt").touch()
+    os.mkfifo(tmp_path / "pipe")
     missing, lost = str(tmp_path / "text.txt"), str(tmp_path / "no" / "such" / "place")
     assert problems(path=missing) == [("path", f"there is nothing at {missing!r}")]
     assert problems(path=lost) == [("path", f"there is nothing at {lost!r}: {str(tmp_path)!r} is as far as it leads")]
@@ -53,6 +55,7 @@ def test_what_cannot_be_read_is_named_with_its_option(tmp_path: Path) -> None:
         "empty.txt": "is an empty file",
         "bare": "is a directory without a file",
         "hollow": "is a directory of empty files",
+        "pipe": "is neither a file nor a directory",
     }.items():
         path = str(tmp_path / name)
         assert problems(validation_path=path) == [("validation_path", f"{path!r} {words}")]
