@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from urllib.parse import urlsplit
@@ -81,17 +82,21 @@ def check_url(url: str, *, allows_private: bool) -> None:
         ForbiddenAddress
     """
     host = read_url(url).host
-    is_local = host == "localhost" or host.endswith(".localhost")
-    if not allows_private and (is_local or (_is_address(host) and not is_public(host))):
+    name = host.removesuffix(".")
+    is_local = name == "localhost" or name.endswith(".localhost")
+    address = _address_in(name)
+    if not allows_private and (is_local or (address is not None and not is_public(address))):
         raise ForbiddenAddress(f"{host} is not public; webhook_private_addresses in the service's settings allows it")
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    return True
+def _address_in(host: str) -> str | None:
+    """The IP address that a host is, in any spelling for which nobody's name server is asked: `127.1`, `0x7f000001`,
+    `2130706433`; None: it is a name."""
+    with suppress(ValueError):
+        return str(ip_address(host.partition("%")[0]))
+    with suppress(OSError):
+        return socket.inet_ntoa(socket.inet_aton(host))
+    return None
 
 
 def is_public(address: str) -> bool:

@@ -68,6 +68,11 @@ def test_public_addresses(address: str) -> None:
         ("http://localhost:8730/", "not public"),
         ("http://127.0.0.1/", "not public"),
         ("http://[::ffff:10.0.0.1]/", "not public"),
+        ("http://localhost./", "not public"),
+        ("http://127.1/", "not public"),
+        ("http://0177.0.0.1/", "not public"),
+        ("http://0x7f000001/", "not public"),
+        ("http://2130706433/", "not public"),
     ],
 )
 def test_urls_that_are_refused(url: str, why: str) -> None:
