@@ -4,12 +4,15 @@ const INDENT = "  ";
 // What YAML would take for something else, or a person could: all other text stands in quotes, as in JSON.
 const PLAIN = /^[A-Za-z_][A-Za-z0-9_.\-]*$/;
 const TAKEN = /^(true|false|null|yes|no|on|off|y|n|[-+.]?(inf|nan))$/i;
-// Legal in JSON's strings, and not in a file of YAML.
-const UNPRINTABLE = /[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g;
+// Legal in JSON's strings, and not in a file of YAML; and marks of direction, which would show a line turned round to
+// whoever is about to paste it.
+const UNSEEN = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]/g;
+
+const json = (value, indent) =>
+  JSON.stringify(value, null, indent).replaceAll(UNSEEN, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
 function text(value) {
-  if (PLAIN.test(value) && !TAKEN.test(value)) return value;
-  return JSON.stringify(value).replaceAll(UNPRINTABLE, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+  return PLAIN.test(value) && !TAKEN.test(value) ? value : json(value);
 }
 
 const isPart = (value) => typeof value === "object" && value !== null && Object.keys(value).length > 0;
@@ -18,7 +21,7 @@ const isScalar = (value) => !isPart(value);
 function scalar(value) {
   if (Array.isArray(value)) return "[]";
   if (typeof value === "object" && value !== null) return "{}";
-  return typeof value === "string" ? text(value) : JSON.stringify(value);
+  return typeof value === "string" ? text(value) : json(value);
 }
 
 function lines(value, indent) {
@@ -48,6 +51,6 @@ const quoted = (value) => `'${value.replaceAll("'", `'\\''`)}'`;
 /** The request that submits the document, for a shell. */
 export function curl(document, { service_url: url, sends_token: sendsToken }) {
   const token = sendsToken ? `  -H "Authorization: Bearer $SHAMPOO_TUNER_TOKEN" \\\n` : "";
-  const body = JSON.stringify(document, null, 1);
+  const body = json(document, 1);
   return `curl ${url}/v1/jobs \\\n${token}  -H 'Content-Type: application/json' \\\n  -d ${quoted(body)}\n`;
 }

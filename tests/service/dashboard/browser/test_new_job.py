@@ -24,7 +24,7 @@ from service.store.models import Job
 from service.store.session import Database
 from tests.support.service.commands import run
 from tests.support.service.scenarios import NOW
-from tests.support.service.stories.jobs import Story
+from tests.support.service.stories.jobs import Story, submit_digits
 
 _COLUMNS: dict[str, Any] = {"state": JobState.QUEUED, "num_trials": 1, "num_steps": 1}
 """The columns that a row must have, whatever the job says."""
@@ -272,6 +272,17 @@ def test_a_job_is_cloned_by_the_form_with_some_of_it_changed(
     assert changed == {"budget", "workload"}
     page.goto("/jobs/new?clone=job_unknown")
     expect(page.get_by_role("heading", level=1)).to_have_text("No such job")
+
+
+def test_what_is_to_be_pasted_is_shown_in_the_order_that_it_has(
+    page: Page, sqlite_database: Database, tmp_path: Path
+) -> None:
+    turned = "abc\u202egnp.exe\u2066"
+    page.goto(f"/jobs/new?clone={submit_digits(sqlite_database, now=NOW, name=turned)}")
+    expect(page.locator("#yaml")).to_contain_text("gnp.exe")
+    assert _typed(page, tmp_path)["name"] == turned
+    for shown in ("#yaml", "#curl"):
+        assert r'"abc\u202egnp.exe\u2066"' in (page.locator(shown).text_content() or "")
 
 
 def test_the_form_says_of_any_job_what_the_job_says(asking: Page, sqlite_database: Database, tmp_path: Path) -> None:
