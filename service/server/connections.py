@@ -7,6 +7,7 @@ goes on a byte at a time, or not at all, and for one that does not take its answ
 from __future__ import annotations
 
 import asyncio
+import logging
 import resource
 from collections import Counter
 from typing import Any
@@ -35,6 +36,10 @@ FEW = 0.5
 """Share of the connections of whoever has most; by judgement: those of two that have about as many stay."""
 SPARE_FILES = 100
 """File descriptors that are left for the database and processes."""
+
+_logger = logging.getLogger("uvicorn.error.requests")
+# Uvicorn warns of each request that is no HTTP, or asks for a WebSocket: whoever reaches the port could fill the log.
+_logger.setLevel(logging.ERROR)
 
 
 def max_connections() -> int:
@@ -77,6 +82,7 @@ class PatientProtocol(H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self.logger = _logger
         self.conn = OneLength(h11.SERVER)
         self._server_state = server_state
         self._awaited: tuple[object, object] | None = None

@@ -133,12 +133,13 @@ def test_an_answer_may_take_longer_than_a_request(url: str, sqlite_database: Dat
         b"0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
 )
-def test_what_is_no_http_is_a_problem(url: str, said: bytes) -> None:
+def test_what_is_no_http_is_a_problem_and_fills_no_log(url: str, said: bytes, caplog: pytest.LogCaptureFixture) -> None:
     connection = _connect(url)
     connection.sendall(said)
     status, problem = _problem(_rest(connection))
     assert (status, problem["status"]) == (b"HTTP/1.1 400 Bad Request", 400)
     assert httpx.get(f"{url}/healthz", trust_env=False, verify=False).status_code == 200
+    assert [record for record in caplog.records if record.name.startswith("uvicorn")] == []
 
 
 def test_connections_beyond_the_most_take_the_place_of_those_that_ask_nothing(
