@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sqlite3
@@ -81,6 +82,7 @@ def test_an_export_for_which_there_is_no_room_names_it_and_leaves_nothing(
         told = subprocess.run(
             [*COMMAND, job, "--url", url, "--format", output_format, "-o", path],
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500)),
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},  # or modules would end there, as in `files_end_at`
             capture_output=True,
             text=True,
         )

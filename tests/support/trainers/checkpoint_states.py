@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import resource
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from torch.optim import Optimizer
 
 from shampoo import Shampoo, WeightAveraging
 from shampoo.distributed.block_rows import BlockRows
+from tests.support.file_size_limit import files_end_at
 from trainers.checkpoints import (
     CheckpointMismatch,
     CheckpointNotWritten,
@@ -123,17 +123,6 @@ def change_manifest(checkpoint: Path, change: Callable[[dict[str, Any]], object]
     text = json.dumps(manifest)
     checksum = hashlib.sha256(text.encode()).hexdigest()
     (checkpoint / "manifest.json").write_text(f'{{"manifest": {text}, "sha256": "{checksum}"}}\n')
-
-
-@contextmanager
-def full_disk(num_bytes: int = 1000) -> Iterator[None]:
-    """This process may write no file above so many bytes."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 class Training:
@@ -262,7 +251,7 @@ def save_on_full_disk(directory: Path, failing: int) -> tuple[str, str, list[int
     errors, steps = [], []
     for step in (20, 30):
         save(to, step, context=context)
-        with full_disk() if context.rank == failing else nullcontext():
+        with files_end_at(1000) if context.rank == failing else nullcontext():
             start_to_save(to, 90, context=context)
             open_channel(context).finish_submitted()
         try:

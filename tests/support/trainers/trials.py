@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gc
 import json
-import resource
 from collections.abc import Mapping
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import psutil
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from tests.support.file_size_limit import files_end_at
 from trainers.checkpoints import CheckpointNotWritten
 from trainers.config import Diverged, InvalidConfig, Measurement, OptimizerConfig, TrialConfig
 from trainers.loop import train
@@ -74,13 +75,8 @@ def run_to_the_end(config: TrialConfig, directory: Path | None = None) -> tuple[
 
 def run_with_full_disk_on_rank_0(config: TrialConfig, directory: Path) -> tuple[str, int, str]:
     """The same where rank 0, which writes, may write no file above 1000 bytes."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    if process_group_context().rank == 0:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
+    with files_end_at(1000) if process_group_context().rank == 0 else nullcontext():
         return run_to_the_end(config, directory)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 def first_loss(config: TrialConfig) -> float:

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 import torch
 
+from tests.support.file_size_limit import files_end_at
 from tests.support.trainers.checkpoint_states import (
     OPTIMIZERS,
     Training,
     checkpoints,
-    full_disk,
     measurement,
     names,
     newest_step,
@@ -288,7 +288,7 @@ def test_all_random_generators_go_on_where_they_were(tmp_path: Path) -> None:
 def test_a_write_the_system_refuses_leaves_the_previous_one(tmp_path: Path, notices: str) -> None:
     to = checkpoints(tmp_path)
     save(to, 10)
-    with full_disk():
+    with files_end_at(1000):
         start_to_save(to, 20)
         with pytest.raises(CheckpointNotWritten, match=r"checkpoint of step 20 in .*rank 0: .*File too large"):
             to.wait() if notices == "wait" else save(to, 30)

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.file_size_limit import files_end_at
 from tests.support.trainers.checkpoint_states import (
     checkpoints,
     config,
-    full_disk,
     names,
     newest_step,
     save,
@@ -48,7 +48,7 @@ def test_a_checkpoint_that_is_not_there_is_not_copied(tmp_path: Path) -> None:
 def test_of_a_copy_that_fails_nothing_is_left(tmp_path: Path) -> None:
     save(checkpoints(tmp_path / "1"), 10)
     save(checkpoints(tmp_path / "2"), 5)
-    with full_disk(), pytest.raises(OSError, match="File too large"):
+    with files_end_at(1000), pytest.raises(OSError, match="File too large"):
         fork_checkpoint(tmp_path / "1", tmp_path / "2", step=10, config=config())
     assert names(tmp_path / "2") == {"step-00000005"}
     assert newest_step(tmp_path / "2") == 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from sqlalchemy import event
 
 from service.store.session import Database
+from tests.support.file_size_limit import files_end_at
 from tests.support.service.scenarios import submit
 
 
@@ -45,9 +45,5 @@ def full_disk(database: Database) -> Iterator[None]:
     process has for the size of files."""
     submit(database)  # there is a log, larger than what tests print
     log = Path(f"{database.engine.url.database}-wal")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (log.stat().st_size, hard))
-    try:
+    with files_end_at(log.stat().st_size):
         yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
