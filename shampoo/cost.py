@@ -35,9 +35,9 @@ _READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 
 # Kernels that an accelerator launches, as counted with float32 state: in an ordinary step for a group, for a bucket
 # without a matrix, for one with (and for each side that has one); in a refresh for each such side.
-_GROUP_KERNELS, _PLAIN_KERNELS = 8, 19
-_STEP_KERNELS: Mapping[str, tuple[int, int]] = {"shampoo": (19, 5), "soap": (14, 6), "kl": (8, 35), "spectral": (41, 0)}
-_ROWS_KERNELS, _STANDARDIZING_KERNELS, _LEADING_KERNELS = 21, 11, 65
+_GROUP_KERNELS, _PLAIN_KERNELS = 8, 12
+_STEP_KERNELS: Mapping[str, tuple[int, int]] = {"shampoo": (19, 2), "soap": (12, 3), "kl": (8, 25), "spectral": (37, 0)}
+_ROWS_KERNELS, _STANDARDIZING_KERNELS, _LEADING_KERNELS = 17, 10, 65
 _REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
 
 
@@ -67,7 +67,8 @@ class Cost:
     """Batched matrix products of a step with statistics, each of them one kernel where chunks are whole buckets."""
     step_kernels: int
     """Kernels that a step without a refresh launches on an accelerator, where chunks are whole buckets: within 20% of
-    what is counted with float32 state. Blocks of columns, which are strided, add three for each parameter."""
+    what is counted with float32 state. Blocks of columns, which are strided, add three for each parameter, and each
+    plain parameter of a million elements or more has one of its own."""
     refresh_kernels: int
     """Kernels that refreshing all units at once adds; coupled Newton with as many iterations as epsilon=1e-6 allows."""
 

@@ -208,7 +208,8 @@ def _direction(bucket: Bucket, chunk: Chunk, h: Hyperparameters, step: int) -> T
     copied = _copy(chunk.state)
     if h.momentum == 0:
         copied = dataclasses.replace(copied, momentum=None)
-    return block_direction(scratch, copied, h, at, step=step, due=(), all_refreshed=bucket.all_refreshed).clone()
+    P = block_direction(scratch, copied, h, at, step=step, due=(), all_refreshed=bucket.all_refreshed)
+    return P.tensor * P.factor
 
 
 def _copy(state: BlockState) -> BlockState:

@@ -26,8 +26,12 @@ foreach_norm = torch._foreach_norm
 foreach_sub = torch._foreach_sub
 foreach_sub_ = torch._foreach_sub_
 
-# The kernel of `torch.optim.Adam(fused=True)`: one pass over gradient and moments where operations take many.
+# The kernels of `torch.optim.Adam(fused=True)` and AdamW: one pass over gradient and moments, where operations take
+# many.
 fused_adam_ = torch._fused_adam_
+fused_adamw_ = torch._fused_adamw_
+FUSED_ADAM_DEVICES = frozenset({"cpu", "cuda", "meta"})
+"""Types of device that have them, in all of these releases."""
 
 # The file of the extension module. It is linked to the libraries that PyTorch computes with, whose functions are found
 # by it: those have other names and places in every distribution.

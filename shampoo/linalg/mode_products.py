@@ -101,11 +101,14 @@ def _accumulate_lower(A: Tensor, X: Tensor, decay: float, weight: float, *, leve
         _accumulate_lower(A[:, half, half], X[:, half], decay, weight, levels=levels - 1)
 
 
-def scale_along(X: Tensor, mode: int, values: Tensor) -> Tensor:
-    """Multiplies X in place, along one side, by `values` (K, d)."""
-    K, d = values.shape
-    _around(X, mode).mul_(values.view(K, 1, d, 1))
-    return X
+def scaled(X: Tensor, values: Sequence[Tensor | None], out: Tensor) -> Tensor:
+    """X, (K, d_1, ..., d_k), times the values (K, d_i) of each side, None for 1, in `out`: a tensor like X, or X."""
+    source = X
+    for mode, of_side in enumerate(values):
+        if of_side is not None:
+            torch.mul(_around(source, mode), of_side.unsqueeze(1).unsqueeze(-1), out=_around(out, mode))
+            source = out
+    return out if source is out else out.copy_(X)
 
 
 def _around(X: Tensor, mode: int) -> Tensor:

@@ -33,6 +33,9 @@ _MIN_GROUP_CHUNKS = 8
 _MIN_CHUNK_OPERATIONS = 150_000_000
 """But not below these, about 6 ms of a thread: of smaller ones, threads wait for the interpreter (an MLP of 669,706
 parameters took 0.96 of the time in chunks of 180 to 270 million, and 1.1 in such of half the size)."""
+LARGE_ELEMENTS = 1 << 20
+"""Parameters without a preconditioner of so many elements have buckets apart from others: where each takes a kernel of
+its own, one takes less time to launch than the passes over the elements that it saves. By judgement."""
 _CACHE_LINE_ELEMENTS = 16
 """Of float32; of float64 two lines."""
 
@@ -108,9 +111,12 @@ class Bucket:
         h: Hyperparameters,
         line: Line,
         *,
+        is_large: bool,
         group_elements: int,
     ) -> None:
         self.block = block
+        self.is_large = is_large
+        """See `LARGE_ELEMENTS`."""
         self.line = line
         self.pieces = pieces
         self.num_blocks = self.pieces[-1].stop
@@ -200,10 +206,11 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
 
     What is stepped elsewhere has no place in them, and decides only at which step the rest is refreshed.
     """
-    members: dict[tuple[object, ...], list[tuple[Stepped, int, Region]]] = {}
+    members: dict[tuple[tuple[int, ...], bool, torch.dtype, torch.device], list[tuple[Stepped, int, Region]]] = {}
     for param in params:
         for index, region in enumerate(regions(param.shape, h)):
-            key = (region.block, param.like.dtype, param.like.device)
+            is_large = not region.block and region.num_blocks >= LARGE_ELEMENTS
+            key = (region.block, is_large, param.like.dtype, param.like.device)
             members.setdefault(key, []).append((param, index, region))
     sizes = [
         (sum(region.num_blocks for _, _, region in placed), refresh_costs(placed[0][2].block, h))
@@ -212,8 +219,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
     buckets: list[Bucket] = []
     group_elements = sum(math.prod(param.shape) for param in params)
     num_regions: dict[int, int] = {}
-    for placed, line in zip(members.values(), lines(sizes), strict=True):
-        block = placed[0][2].block
+    for ((block, is_large, *_), placed), line in zip(members.items(), lines(sizes), strict=True):
         pieces: list[BucketPiece] = []
         runs: list[tuple[int, int]] = []
         stop = all_stop = 0
@@ -233,7 +239,8 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
                 pieces.append(BucketPiece(param.tensor, here, stop - count, here.is_dense, index, number, param.shape))
             all_stop += region.num_blocks
         if pieces:
-            buckets.append(Bucket(block, pieces, h, line.part(runs, stop), group_elements=group_elements))
+            part = line.part(runs, stop)
+            buckets.append(Bucket(block, pieces, h, part, is_large=is_large, group_elements=group_elements))
     return buckets
 
 

@@ -28,12 +28,13 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Grafting, Hyperparameters
-from shampoo.linalg.mode_products import accumulate_gram, mode_products, scale_along
+from shampoo.linalg.mode_products import accumulate_gram, mode_products, scaled
 from shampoo.linalg.orthogonalization import orthogonalize
 from shampoo.state.block_state import BlockState, Due, is_refreshed
 from shampoo.state.timing import StepScalars, step_scalars
@@ -41,8 +42,21 @@ from shampoo.step import grafting
 from shampoo.step.kl_statistics import begin_statistics, initialize_kl, kl_root, update_kl, whitened
 from shampoo.step.leading_subspace import direction_by_parts
 from shampoo.step.refresh import read_basis, read_root, refresh_side
+from shampoo.torch_internals import FUSED_ADAM_DEVICES
 
 Scratch = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockDirection:
+    """P of W ← W − lr·P, as a tensor and what it is still to be multiplied by, which saves a pass over it."""
+
+    tensor: Tensor
+    """(K, d_1, ..., d_k): scratch memory, or a part of the state, and not to be written to."""
+    factor: float | Tensor
+    """One number, or one for each block, (K, 1, ..., 1)."""
+
+
 Solved = Mapping[int, tuple[Tensor, ...]]
 """The results of `per_matrix` for `solver_call`, by side."""
 _MEAN_ROUNDINGS = 8
@@ -59,8 +73,8 @@ def block_direction(
     due: Due,
     all_refreshed: bool,
     solved: Solved | None = None,
-) -> Tensor:
-    """The direction P of W ← W − lr·P, (K, d_1, ..., d_k); updates `state` in place.
+) -> BlockDirection:
+    """The direction P of W ← W − lr·P; updates `state` in place.
 
     Args:
         scratch: three tensors of the blocks' stacked shape; the first holds the gradient. All are overwritten.
@@ -71,9 +85,6 @@ def block_direction(
         all_refreshed: whether it is known that all units have been refreshed before; saves looking.
         solved: what the refresh of each side that is due solves, from statistics that have this step's gradient
             already; None where neither has been done.
-
-    Returns:
-        A scratch tensor, or the momentum buffer itself: not to be written to.
     """
     scale: float | Tensor
     if not state.sides:
@@ -94,9 +105,12 @@ def block_direction(
         else:
             ready = all_refreshed or is_refreshed(state)
             P, scale = _shampoo(scratch, state, h, at, step, ready=ready)
+    factor = scale / at.first_moment_correction
+    if state.momentum is None:
+        return BlockDirection(P, factor)
     # The first moment itself must not be scaled in place.
     out = P if any(P is x for x in scratch) else scratch[1]
-    return _momentum(P, scale, 1 / at.first_moment_correction, state.momentum, h, out=out)
+    return BlockDirection(_momentum(torch.mul(P, factor, out=out), state.momentum, h), 1.0)
 
 
 def update_gram_factors(G: Tensor, state: BlockState, at: StepScalars) -> None:
@@ -127,6 +141,22 @@ def _refresh(
         refresh_side(rows, mode, X, spare, h, at, step, sample_weight=weight, solved=done)
 
 
+def is_adamw(state: BlockState, h: Hyperparameters) -> bool:
+    """True if the steps of plain blocks, of shape (), are those of `torch.optim.AdamW`, on a device that has its
+    kernel."""
+    M = state.first_moment
+    return (
+        not state.sides
+        and M is not None
+        and M.device.type in FUSED_ADAM_DEVICES
+        and state.momentum is None
+        and h.plain_method == "adam"
+        and h.beta3 in (None, h.betas[0])
+        and h.use_bias_correction
+        and (h.weight_decay == 0 or h.weight_decay_type != "l2")
+    )
+
+
 def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int) -> tuple[Tensor, float]:
     _, N, root = _diagonal_step(scratch, state, h, at, step, method=h.plain_method)
     return N, root
@@ -139,7 +169,7 @@ def _diagonal_step(
     G, second, third = scratch
     M, V = state.first_moment, state.second_moment
     has_one_beta1 = h.beta3 in (None, h.betas[0])
-    if method == "adam" and M is not None and V is not None and has_one_beta1 and G.device.type == "cpu":
+    if method == "adam" and M is not None and V is not None and has_one_beta1 and G.device.type in FUSED_ADAM_DEVICES:
         betas = h.betas[0], h.second_moment_beta
         t = step if h.corrects_adam else None
         return M, grafting.adam_in_one_pass(G, M, V, betas=betas, epsilon=h.grafting_epsilon, step=t, out=third), 1.0
@@ -237,12 +267,8 @@ def _kl_begun(
         in_basis = mode_products(bases, G, (second, third), transposed=True, dtype=h.product_precision)
     spare = [x for x in scratch if x is not in_basis]
     F = _first_moment(in_basis, state.first_moment, h, out=spare[0])
-    scaled = spare[1].copy_(F)
-    for mode, side in enumerate(state.sides):
-        root = kl_root(side, h)
-        if root is not None:
-            scale_along(scaled, mode, root)
-    return mode_products(bases, scaled, (spare[0], in_basis), dtype=h.product_precision)
+    by_roots = scaled(F, [kl_root(side, h) for side in state.sides], spare[1])
+    return mode_products(bases, by_roots, (spare[0], in_basis), dtype=h.product_precision)
 
 
 def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
@@ -284,14 +310,9 @@ def _first_moment(G: Tensor, M: Tensor | None, h: Hyperparameters, out: Tensor) 
     return out
 
 
-def _momentum(
-    P: Tensor, scale: float | Tensor, correction: float, B: Tensor | None, h: Hyperparameters, out: Tensor
-) -> Tensor:
-    torch.mul(P, scale * correction, out=out)
-    if B is None:
-        return out
-    B.mul_(h.momentum).add_(out)
-    return out.add_(B, alpha=h.momentum) if h.nesterov else B
+def _momentum(P: Tensor, B: Tensor, h: Hyperparameters) -> Tensor:
+    B.mul_(h.momentum).add_(P)
+    return P.add_(B, alpha=h.momentum) if h.nesterov else B
 
 
 def _norms(X: Tensor) -> Tensor:

@@ -54,8 +54,7 @@ def adam_in_one_pass(
 ) -> Tensor:
     """Updates M ← β1 M + (1 − β1) G and V as for adam, and gives M/(√(V/c) + ε), without M's own correction, in `out`.
 
-    What torch's fused AdamW does to weights of 0, on the CPU: it reads and writes half as often as operation by
-    operation.
+    What torch's fused AdamW does to weights of 0: it reads and writes half as often as operation by operation.
 
     Args:
         step: t of c = 1 − β2ᵗ; None for c = 1.
@@ -68,7 +67,7 @@ def adam_in_one_pass(
         [M],
         [V],
         [],
-        [torch.tensor(t)],
+        [torch.full((), t, dtype=torch.float32, device=G.device)],  # written by the device: no copy to wait for
         lr=betas[0] ** t - 1,  # takes back its correction of M
         beta1=betas[0],
         beta2=betas[1],

@@ -12,7 +12,7 @@ from torch import Tensor
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.state.buckets import Bucket, scratch_elements
 from shampoo.step.autocast import own_precision
-from shampoo.step.block_step import Scratch, Solved, block_direction, update_gram_factors
+from shampoo.step.block_step import Scratch, Solved, block_direction, is_adamw, update_gram_factors
 from shampoo.step.chunk_schedule import ChunkStep, chunk_steps, step_chunks
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.weights import Weights, finite_gradients, per_row
@@ -57,7 +57,12 @@ class GroupStep:
                 update_gram_factors(scratch[0], item.chunk.state, item.at)
 
         def step(item: ChunkStep, solved: Solved | None) -> None:
-            chunk, is_finite = item.chunk, finite.rows(item.chunk.pieces)
+            chunk = item.chunk
+            flags = finite.of_pieces(chunk.pieces)
+            if flags is not None and item.bucket.is_large and is_adamw(chunk.state, h) and weights.are_as_state(chunk):
+                weights.adamw_where_finite(chunk, h, step=item.step, kept=kept, is_finite=flags)
+                return
+            is_finite = finite.rows(chunk.pieces)
             with self._gradient(item, weights, is_finite, h) as scratch:
                 P = block_direction(
                     scratch,
@@ -69,10 +74,10 @@ class GroupStep:
                     all_refreshed=item.bucket.all_refreshed,
                     solved=solved,
                 )
+                spare = next(x for x in scratch if x is not P.tensor)
                 if is_finite is None:
-                    weights.move(chunk, P, h.lr, kept=kept)
+                    weights.move(chunk, P, h.lr, kept=kept, spare=spare)
                 else:
-                    spare = [x for x in scratch if x is not P][:2]
                     weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
 
         with own_precision(bucket.like for bucket in buckets):

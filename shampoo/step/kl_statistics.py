@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.linalg.mode_products import accumulate_gram, mode_products, scale_along
+from shampoo.linalg.mode_products import accumulate_gram, mode_products, scaled
 from shampoo.state.block_state import BlockState, Side
 from shampoo.state.timing import StepScalars
 from shampoo.step.refresh import read_basis, refresh_side
@@ -49,8 +49,8 @@ def kl_root(side: Side, h: Hyperparameters) -> Tensor | None:
         return None
     values = values.clamp(min=0)
     largest = values.amax(dim=-1, keepdim=True)
-    roots = (values + (h.epsilon * largest if h.epsilon_type == "relative" else h.epsilon)).rsqrt()
-    return torch.where(largest == 0, torch.ones_like(roots), roots)
+    raised = values.add_(largest, alpha=h.epsilon) if h.epsilon_type == "relative" else values.add_(h.epsilon)
+    return raised.rsqrt_().masked_fill_(largest == 0, 1.0)
 
 
 def whitened(
@@ -58,12 +58,9 @@ def whitened(
 ) -> tuple[Tensor, float]:
     """X of one side, in new memory, and 1/D_i."""
     others = [None if other == mode else read_basis(side) for other, side in enumerate(state.sides)]
-    X = mode_products(others, G, spare, transposed=True).clone()
-    for other, side in enumerate(state.sides):
-        root = kl_root(side, h)
-        if other != mode and root is not None:
-            scale_along(X, other, root)
-    return X, G.shape[mode + 1] / math.prod(G.shape[1:])
+    X = mode_products(others, G, spare, transposed=True)
+    roots = [None if other == mode else kl_root(side, h) for other, side in enumerate(state.sides)]
+    return scaled(X, roots, torch.empty_like(X)), G.shape[mode + 1] / math.prod(G.shape[1:])
 
 
 def initialize_kl(
@@ -96,25 +93,20 @@ def update_kl(scratch: tuple[Tensor, Tensor, Tensor], state: BlockState, h: Hype
         if side.factor is not None:
             later = [Q if other > mode else None for other, Q in enumerate(bases)]
             X = mode_products(later, prefix, free, transposed=True)
-            X = free[0].copy_(prefix) if X is prefix else X
-            for other, root in enumerate(roots):
-                if other != mode and root is not None:
-                    scale_along(X, other, root)
+            others = [None if other == mode else root for other, root in enumerate(roots)]
+            X = scaled(X, others, free[0] if X is prefix else X)
             weight = at.factor_weight * sides[mode] / numel
             accumulate_gram(side.factor, X, mode, decay=at.factor_decay, weight=weight)
         own = [Q if other == mode else None for other, Q in enumerate(bases)]
         prefix = mode_products(own, prefix, free, transposed=True)
         first, second = (x for x in scratch if x is not prefix)
         free = (first, second)
-    squares = free[0].copy_(prefix)
-    for mode, root in enumerate(roots):
-        if root is not None:
-            scale_along(squares, mode, root)
+    squares = scaled(prefix, roots, free[0])
     squares.mul_(squares)
     for mode, (side, root) in enumerate(zip(state.sides, roots, strict=True)):
         if side.eigenvalues is not None and root is not None:
-            others = tuple(1 + other for other in range(len(sides)) if other != mode)
+            dims = tuple(1 + other for other in range(len(sides)) if other != mode)
             # Divided by its own root as well, which is to be undone.
-            sample = squares.sum(dim=others).div_(root.square()).mul_(sides[mode] / numel)
-            side.eigenvalues.mul_(at.factor_decay).add_(sample, alpha=at.factor_weight)
+            sample = squares.sum(dim=dims).div_(root.square())
+            side.eigenvalues.mul_(at.factor_decay).add_(sample, alpha=at.factor_weight * sides[mode] / numel)
     return prefix

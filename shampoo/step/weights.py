@@ -15,8 +15,9 @@ from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.state.buckets import BucketPiece, Chunk, state_dtype
+from shampoo.step.block_step import BlockDirection
 from shampoo.step.rounding import stochastic_round_to_bfloat16_, stochastic_round_to_float16_
-from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_mul_, foreach_norm
+from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_mul_, foreach_norm, fused_adamw_
 
 READABLE_DEVICES = frozenset({"cpu"})
 """Types of device of which the host reads a number without waiting for a queue of work."""
@@ -44,9 +45,14 @@ class FiniteGradients:
 
     def rows(self, pieces: Sequence[BucketPiece]) -> Tensor | None:
         """The flag of each row of consecutive pieces, (K,); None where the host knows."""
-        if pieces[0].param not in self.flags:
+        flags = self.of_pieces(pieces)
+        if flags is None:
             return None
-        return torch.cat([self.flags[piece.param].expand(piece.stop - piece.start) for piece in pieces])
+        return torch.cat([flag.expand(piece.stop - piece.start) for flag, piece in zip(flags, pieces, strict=True)])
+
+    def of_pieces(self, pieces: Sequence[BucketPiece]) -> list[Tensor] | None:
+        """The flag of each piece; None where the host knows."""
+        return [self.flags[piece.param] for piece in pieces] if pieces[0].param in self.flags else None
 
 
 def finite_gradients(
@@ -110,32 +116,72 @@ class Weights:
             else:
                 self.of[param] = param if param.is_contiguous() else param.contiguous()
 
-    def move(self, chunk: Chunk, P: Tensor, lr: float, *, kept: float) -> None:
-        """W ← kept·W − lr·P for a chunk, P (K, d_1, ..., d_k)."""
-        for directions, weights in chunk.aligned(P, self.of):
-            if kept != 1:
-                foreach_mul_(weights, kept)
-            foreach_add_(weights, directions, alpha=-lr)
-
-    def move_where_finite(
-        self, chunk: Chunk, P: Tensor, lr: float, *, kept: float, is_finite: Tensor, spare: Sequence[Tensor]
-    ) -> None:
-        """The same for rows (K,) whose gradient was finite, and nothing for others: the device decides.
+    def move(self, chunk: Chunk, P: BlockDirection, lr: float, *, kept: float, spare: Tensor) -> None:
+        """W ← kept·W − lr·P for a chunk.
 
         Args:
-            spare: two tensors like P, to work in.
+            spare: a tensor like P's, to work in.
         """
-        first, second = spare
-        mask = per_row(is_finite, P)
-        pairs = chunk.aligned(first, self.of)
+        if isinstance(P.factor, Tensor):
+            tensor, factor = torch.mul(P.tensor, P.factor, out=spare), 1.0
+        else:
+            tensor, factor = P.tensor, P.factor
+        for directions, weights in chunk.aligned(tensor, self.of):
+            if kept != 1:
+                foreach_mul_(weights, kept)
+            foreach_add_(weights, directions, alpha=-lr * factor)
+
+    def move_where_finite(
+        self, chunk: Chunk, P: BlockDirection, lr: float, *, kept: float, is_finite: Tensor, spare: Tensor
+    ) -> None:
+        """The same for rows (K,) whose gradient was finite, and nothing for others: the device decides."""
+        takes_part = per_row(is_finite, spare).to(spare.dtype)
+        by_row, factor = (takes_part * P.factor, 1.0) if isinstance(P.factor, Tensor) else (takes_part, P.factor)
+        pairs = chunk.aligned(spare, self.of)
+        if kept == 1:
+            torch.mul(P.tensor, by_row, out=spare)
+            for directions, weights in pairs:
+                foreach_add_(weights, directions, alpha=-lr * factor)
+            return
         for copies, weights in pairs:
             foreach_copy_(copies, weights)
-        if kept != 1:
-            # In the weights' precision, so that they decay as where the host knows.
-            first.mul_(torch.where(mask, first.new_full((), kept), 1.0))
-        first.add_(torch.mul(P, mask, out=second), alpha=-lr)
+        spare.addcmul_(spare, takes_part, value=kept - 1).addcmul_(P.tensor, by_row, value=-lr * factor)
         for copies, weights in pairs:
             foreach_copy_(weights, copies)
+
+    def are_as_state(self, chunk: Chunk) -> bool:
+        """True if weights, gradients and moments of a chunk of plain steps have one dtype."""
+        dtypes = {tensors[piece.param].dtype for tensors in (self.of, self.gradients) for piece in chunk.pieces}
+        return chunk.state.first_moment is not None and dtypes == {chunk.state.first_moment.dtype}
+
+    def adamw_where_finite(
+        self, chunk: Chunk, h: Hyperparameters, *, step: int, kept: float, is_finite: Sequence[Tensor]
+    ) -> None:
+        """AdamW's step of a chunk of plain steps, and nothing for pieces whose gradient was not finite: one pass over
+        weights, gradient and moments of each."""
+        M, V = chunk.state.first_moment, chunk.state.second_moment
+        assert M is not None
+        assert V is not None
+        t = torch.full((), float(step), dtype=torch.float32, device=M.device)
+        is_skipped = torch.stack(list(is_finite)).logical_not().float().unbind()
+        for piece, skipped in zip(chunk.pieces, is_skipped, strict=True):
+            rows = slice(piece.start - chunk.start, piece.stop - chunk.start)
+            fused_adamw_(
+                [piece.region.flat(self.of[piece.param])],
+                [piece.region.flat(self.gradients[piece.param])],
+                [M[rows]],
+                [V[rows]],
+                [],
+                [t],
+                lr=h.lr,
+                beta1=h.betas[0],
+                beta2=h.second_moment_beta,
+                weight_decay=0.0 if kept == 1 else (1 - kept) / h.lr,
+                eps=h.grafting_epsilon,
+                amsgrad=False,
+                maximize=False,
+                found_inf=skipped,
+            )
 
     def write_back(self) -> None:
         """Brings copies back into the parameters."""

@@ -25,7 +25,11 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 _ALLOCATIONS = frozenset({"empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "resize_"})
 _READS = frozenset({"_local_scalar_dense", "is_nonzero", "nonzero", "equal", "masked_select"})
-_NO_KERNEL = _ALLOCATIONS | frozenset({"_local_scalar_dense", "lift_fresh", "_unsafe_view", "transpose_", "squeeze_"})
+_NO_KERNEL = _ALLOCATIONS | frozenset(
+    {"_local_scalar_dense", "lift_fresh", "_unsafe_view", "transpose_", "squeeze_", "promote_types"}
+)
+_WRITES = frozenset({"copy_", "_foreach_copy_", "fill_", "zero_"})
+"""Those that do not read what they write to."""
 # What a tensor answers to the host in one call that never reaches the dispatcher, or cannot on the meta device.
 _HOST_METHODS: Mapping[str, Callable[[Tensor], object]] = {
     "tolist": lambda x: _answer(x).tolist(),
@@ -62,6 +66,8 @@ class StepCounts:
     num_strided: int
     """Launches beyond one for each operation, in operations on lists of tensors that do not lie in memory alike: torch
     then launches one for each."""
+    bytes_moved: int
+    """Read and written by operations other than matrix products, as if nothing stayed in a cache."""
     floating_point_operations: int
     """Of matrix products, as `FlopCounterMode` has them."""
     host_reads: Counter[str]
@@ -113,6 +119,7 @@ class _Operations(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]  # untyped in torch
         self.launches: Counter[str] = Counter()
         self.num_strided = 0
+        self.bytes_moved = 0
         self.reads: Counter[str] = Counter()
         self._device = device
         self._scratch = scratch
@@ -132,6 +139,8 @@ class _Operations(TorchDispatchMode):
             if name not in _NO_KERNEL and not _is_view(func):
                 self.launches[name] += 1
                 self.num_strided += _num_kernels(name, args) - 1
+                if "mm" not in name:
+                    self.bytes_moved += _bytes_moved(func, args, kwargs, outputs)
         return result
 
 
@@ -173,6 +182,7 @@ def count_step(step: Callable[[], object], *, device: str, scratch: Scratch) -> 
     return StepCounts(
         operations=operations.launches,
         num_strided=operations.num_strided,
+        bytes_moved=operations.bytes_moved,
         floating_point_operations=products.get_total_flops(),
         host_reads=operations.reads + host.reads,
         scratch_bytes=scratch.peak,
@@ -252,6 +262,30 @@ def _num_kernels(name: str, args: Any) -> int:
         for x, *others in zip(*lists, strict=True)
     )
     return 1 if alike else len(lists[0])
+
+
+def _bytes_moved(func: Any, args: Any, kwargs: Any, outputs: Iterable[object]) -> int:
+    """Bytes that an operation reads and writes."""
+    arguments = func._schema.arguments
+    given = zip(arguments, (*args, *(kwargs.get(argument.name) for argument in arguments[len(args) :])), strict=True)
+    read: dict[int, int] = {}
+    written: dict[int, int] = {}
+    for argument, value in given:
+        sizes = {id(x): _extent(x) for x in tree_iter(value) if isinstance(x, Tensor)}
+        is_written = argument.alias_info is not None and argument.alias_info.is_write
+        if is_written:
+            written |= sizes
+        if not (is_written and (argument.is_out or func._schema.name.removeprefix("aten::") in _WRITES)):
+            read |= sizes
+    if not written:
+        written = {id(x): _extent(x) for x in outputs if isinstance(x, Tensor)}
+    return sum(read.values()) + sum(written.values())
+
+
+def _extent(x: Tensor) -> int:
+    """Bytes of the elements of a tensor, those of a broadcast dimension once."""
+    sizes = (size for size, stride in zip(x.shape, x.stride(), strict=True) if stride != 0)
+    return math.prod(sizes) * x.element_size()
 
 
 def _is_view(func: Any) -> bool:

@@ -9,6 +9,8 @@ By default on the meta device, which needs neither an accelerator nor the model'
     operations                of aten, apart from views and allocations; on lists of tensors one for the whole list
     launches                  the same, with one for each tensor of a list that torch cannot take together, because
                               blocks of columns are strided
+    passes                    what operations other than products read and write, over the weights' bytes; those of
+                              fused AdamW are 7
     products_over_formula     products of an ordinary step over 4mn(m + n), for soap and kl 6mn(m + n); below 1 where
                               half of a symmetric product is left out
     state_over_formula        bytes of all state over those of two averages and two matrices for each side
@@ -41,6 +43,7 @@ COLUMNS = (
     "step",
     "operations",
     "launches",
+    "passes",
     "products/formula",
     "host reads",
     "scratch MB",
@@ -90,6 +93,7 @@ def figures_of(
             "num_operations": counts.num_operations,
             "num_launches": counts.num_launches,
             "operations": dict(counts.operations.most_common()),
+            "passes": counts.bytes_moved / sum(param.numel() * param.element_size() for param in contestant.params),
             "floating_point_operations": counts.floating_point_operations,
             "products_over_formula": counts.floating_point_operations / formula,
             "host_reads": dict(counts.host_reads),
@@ -111,6 +115,7 @@ def rows_of(model: str, name: str, figures: dict[str, Any]) -> list[Sequence[Cel
             kind,
             figures[kind]["num_operations"],
             figures[kind]["num_launches"],
+            figures[kind]["passes"],
             figures[kind]["products_over_formula"],
             sum(figures[kind]["host_reads"].values()),
             figures[kind]["scratch_bytes"] / 1e6,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+import shampoo.state.buckets
 import shampoo.step.weights
 from shampoo import Shampoo
 from tests.support.cases import in_one_test
@@ -19,6 +20,7 @@ from tests.support.shampoo.settings import gradients_like, parameters, train
 # The first two share a bucket.
 SHAPES = [(6, 7), (6, 7), (5,)]
 NUM_STEPS = 8  # two refresh periods
+KEPT = ("weights", "first_moment.0", "second_moment.0")
 
 
 @pytest.fixture
@@ -95,21 +97,70 @@ def test_where_the_host_cannot_read_a_gradient_that_is_not_finite_moves_nothing_
                 assert value.isfinite().all(), quantity
 
 
+def _outcome(config: dict[str, Any], *, spoilt: dict[int, float]) -> dict[str, Any]:
+    """Weights and state after some steps."""
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, **config)
+    _train(optimizer, params, spoilt=spoilt)
+    tensors = {f"{i} {key}": x for i, param in enumerate(params) for key, x in optimizer.state[param].items()}
+    return {**tensors, **{f"{i}": param.detach() for i, param in enumerate(params)}}
+
+
+def _assert_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
+    assert one.keys() == other.keys()
+    for key, value in one.items():
+        if isinstance(value, Tensor):
+            torch.testing.assert_close(other[key], value, rtol=1e-9, atol=1e-9, msg=key)
+        else:
+            assert value == other[key], key
+
+
 @in_one_test("name", OF_EACH_TIMING)
 def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcomes: list[dict[str, Any]] = []
-    for devices in (frozenset({"cpu"}), frozenset[str]()):
-        monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", devices)
-        params = parameters(SHAPES)
-        optimizer = Shampoo(params, **member(name, weight_decay=0.1))
-        train(optimizer, params, range(NUM_STEPS))
-        tensors = {f"{i} {key}": x for i, p in enumerate(params) for key, x in optimizer.state[p].items()}
-        outcomes.append({**tensors, **{f"{i}": param.detach() for i, param in enumerate(params)}})
-    for key, value in outcomes[0].items():
-        other = outcomes[1][key]
-        assert torch.equal(value, other) if isinstance(value, Tensor) else value == other, key
+    config = member(name, weight_decay=0.1)
+    expected = _outcome(config, spoilt={})
+    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
+    _assert_alike(_outcome(config, spoilt={}), expected)
+
+
+@pytest.mark.parametrize("changed", [{}, {"weight_decay": 0.0}, {"betas": (0.0, 0.9)}, {"lr": 0.0}])
+def test_large_plain_parameters_take_the_same_steps_in_one_kernel(
+    changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = {"preconditioner": "none", "lr": 0.01, "betas": (0.9, 0.99), "weight_decay": 0.1, **changed}
+    expected = _outcome(config, spoilt={})
+    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.state.buckets, "LARGE_ELEMENTS", 40)
+    steps: list[int] = []
+    whole = shampoo.step.weights.Weights.adamw_where_finite
+
+    def counted(*args: Any, **named: Any) -> None:
+        steps.append(named["step"])
+        whole(*args, **named)
+
+    monkeypatch.setattr(shampoo.step.weights.Weights, "adamw_where_finite", counted)
+    _assert_alike(_outcome(config, spoilt={}), expected)
+    assert len(set(steps)) == (NUM_STEPS if changed.get("betas", (1,))[0] else 0)  # without beta1 there is no average
+
+
+def test_a_large_plain_parameter_whose_gradient_is_not_finite_keeps_weights_and_moments(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.state.buckets, "LARGE_ELEMENTS", 40)
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, preconditioner="none", weight_decay=0.1)
+    _train(optimizer, params, spoilt={})
+    before = [{**optimizer.state[param], "weights": param}[key].clone() for param in params for key in KEPT]
+    for param, gradient in zip(params, gradients_like(params, step=0), strict=True):
+        param.grad = gradient
+    params[1].grad.view(-1)[0] = math.inf  # type: ignore[union-attr]
+    optimizer.step()
+    after = [{**optimizer.state[param], "weights": param}[key] for param in params for key in KEPT]
+    stayed = [torch.equal(a, b) for a, b in zip(before, after, strict=True)]
+    assert stayed == [False] * 3 + [True] * 3 + [False] * 3
 
 
 class _ReadsByTheHost(TorchDispatchMode):

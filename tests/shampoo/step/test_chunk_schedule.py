@@ -15,7 +15,7 @@ from shampoo import Hyperparameters, Shampoo
 from shampoo.linalg.per_matrix import Call, per_matrix_together
 from shampoo.state import buckets
 from shampoo.step import chunk_schedule, group_step
-from shampoo.step.block_step import Scratch, block_direction
+from shampoo.step.block_step import BlockDirection, Scratch, block_direction
 from shampoo.step.chunk_schedule import ChunkStep, Step, Update
 from tests.support.shampoo.members import REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
@@ -153,7 +153,7 @@ def test_what_fails_in_a_thread_is_raised_when_all_have_ended(
     begun: list[tuple[int, ...]] = []
     ended: list[tuple[int, ...]] = []
 
-    def failing(scratch: Scratch, *arguments: Any, **named: Any) -> Tensor:
+    def failing(scratch: Scratch, *arguments: Any, **named: Any) -> BlockDirection:
         block = tuple(scratch[0].shape[1:])
         begun.append(block)
         if block == (16, 24):
