@@ -43,11 +43,11 @@ Args:
         for soap and kl. Used by shampoo, soap, kl.
     start_preconditioning_step: Step at which all roots and bases are computed for the first time; until then steps
         are plain. None: the first step with statistics; for soap the one after, because in the basis of one
-        gradient that gradient is diagonal, and Adam makes whole steps of the rounding beside the diagonal. Used by
-        shampoo, soap, kl.
+        gradient that gradient is diagonal, and Adam makes whole steps of the rounding beside the diagonal; kl's is
+        the first. Used by shampoo, soap.
     statistics_frequency: Steps from one update of the factors to the next; at most the two above. None: 1; with a
-        low-precision `state_dtype` an update is part of a refresh, and nothing else can be asked for (kl's
-        eigenvalues, which are not in low precision, follow every step). Used by shampoo, soap, kl.
+        low-precision `state_dtype` an update is part of a refresh, and nothing else can be asked for. kl takes
+        every gradient: its roots enlarge what its factors have not seen. Used by shampoo, soap.
     stagger_refresh: Refresh an equal share of the factors at every step instead of all at once: no step is longer
         than others. Used by shampoo, soap, kl.
     refresh_tolerance: Leave out a due refresh while the off-diagonal part of the factor in its old basis has at

@@ -44,6 +44,7 @@ CommunicationDtype: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
 KRONECKER = used_by("shampoo", "soap", "kl")
 """The members with Kronecker factors."""
+BOUNDED = used_by("shampoo", "soap")  # members whose steps are bounded whatever their factors have seen
 MATRICES = used_by("shampoo", "soap", "kl", "spectral")
 """The members that treat matrices otherwise than vectors."""
 
@@ -103,14 +104,14 @@ class Hyperparameters:
     """Precondition the shortest side of a block alone. Shapes the state."""
     precondition_frequency: Annotated[int | None, Range(low=1), KRONECKER, IN_FLIGHT] = None
     """Steps from one refresh of a root or basis to the next, >= 1. None: 50 for shampoo, 10 for soap and kl."""
-    start_preconditioning_step: Annotated[int | None, Range(low=1), KRONECKER] = None
+    start_preconditioning_step: Annotated[int | None, Range(low=1), BOUNDED] = None
     """Step at which all roots and bases are computed for the first time; until then steps are plain. None: the first
     step with statistics; for soap the one after, because in the basis of one gradient that gradient is diagonal, and
-    Adam makes whole steps of the rounding beside the diagonal."""
-    statistics_frequency: Annotated[int | None, Range(low=1), KRONECKER, IN_FLIGHT] = None
+    Adam makes whole steps of the rounding beside the diagonal; kl's is the first."""
+    statistics_frequency: Annotated[int | None, Range(low=1), BOUNDED, IN_FLIGHT] = None
     """Steps from one update of the factors to the next; at most the two above. None: 1; with a low-precision
-    `state_dtype` an update is part of a refresh, and nothing else can be asked for (kl's eigenvalues, which are not in
-    low precision, follow every step)."""
+    `state_dtype` an update is part of a refresh, and nothing else can be asked for. kl takes every gradient: its roots
+    enlarge what its factors have not seen."""
     stagger_refresh: Annotated[bool, KRONECKER] = True
     """Refresh an equal share of the factors at every step instead of all at once: no step is longer than others."""
     refresh_tolerance: Annotated[float, AVERAGE, KRONECKER, IN_FLIGHT] = 0.0

@@ -2,8 +2,8 @@
 
 With f the refresh period, s the first refresh and k the statistics period:
 
-    statistics   at t = k, 2k, ...; for kl, whose statistics need the other sides' roots, at t = s, s + k, ...; in low
-                 precision as a part of each refresh, apart from kl's eigenvalues
+    statistics   at t = k, 2k, ...; for kl at every t; in low precision as a part of each refresh, apart from kl's
+                 eigenvalues
     refresh      of every unit at t = s, and then of a unit with phase φ in [0, f) when (t − s) mod f = φ
 
 A unit is one factor of one block. With `stagger_refresh` the phases spread the units of a group evenly over the period,
@@ -46,7 +46,7 @@ class StepScalars:
 def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | None = None) -> StepScalars:
     """The scalars of step t, for blocks with factors or for plain ones.
 
-    `begun` is the step with which kl's statistics began; None: that of the first refresh.
+    `begun` is the step with which kl's statistics began; None: the first.
 
     Statistics taken every k steps decay by β^k, which keeps their horizon in steps. The correction of the direction
     F_t = β3·M_{t−1} + (1 − β3)·G_t is 1 − β3·β1^(t−1), which is Adam's 1 − β1^t for β3 = β1.
@@ -59,14 +59,13 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | 
     correct = h.use_bias_correction
     # These averages feed back into themselves, so their bias is kept out instead of being divided out.
     b = s if begun is None else begun
-    num_updates = (t - s) // k - (b - s) // k + 1
-    old, new = _weights(h, k, num_updates=num_updates) if is_kl else (decay, _complement(decay))
+    old, new = _weights(h, k, num_updates=t - b + 1) if is_kl else (decay, _complement(decay))
     sample_old, sample_new = _weights(h, f, num_updates=(t - b + f - 1) // f + 1)
     method = (
         "adam" if h.preconditioner == "soap" and has_factors else h.grafting_method if has_factors else h.plain_method
     )
     return StepScalars(
-        update_statistics=((t - s) % k == 0 and t >= s) if is_kl else t % k == 0 and not h.low_precision_state,
+        update_statistics=is_kl or (t % k == 0 and not h.low_precision_state),
         has_started=t >= s,
         phase=(t - s) % f,
         factor_decay=old,

@@ -221,8 +221,7 @@ def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScala
 
 
 def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due) -> Tensor:
-    if at.has_started:
-        begin_statistics(scratch[0], state, step=step)
+    begin_statistics(scratch[0], state, step=step)
     assert state.begun is not None
     begun: list[int] = state.begun.tolist()
     if begun.count(begun[0]) == len(begun):
@@ -247,7 +246,7 @@ def _kl_begun(
     G, second, third = scratch
     if begun == 0:
         return _first_moment(G, state.first_moment, h, out=second)
-    if begun != h.first_refresh:
+    if begun != 1:
         since = step_scalars(h, step, has_factors=True, begun=begun)
         at = dataclasses.replace(since, update_statistics=at.update_statistics)
     in_basis: Tensor | None = None

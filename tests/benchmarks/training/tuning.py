@@ -23,6 +23,7 @@ OPTIMIZERS = (*TUNED[1:], "spectral", "cosmos", "lora-rite")
 """Those that can be compared with AdamW."""
 
 _FACTORED = ("shampoo", "soap", "kl")
+_BOUNDED = ("shampoo", "soap")
 _FAMILY = (*_FACTORED, "spectral")
 
 
@@ -52,8 +53,8 @@ VARIANTS = {
         arguments={"max_preconditioner_dim": 64, "large_dim_method": "diagonal"}, of=("shampoo", "kl")
     ),
     "tolerant": Variant(arguments={"refresh_tolerance": 0.1}, of=_FACTORED),
-    "rare-statistics": Variant(arguments={"statistics_frequency": 2, "precondition_frequency": 10}, of=_FACTORED),
-    "late": Variant(arguments={"start_preconditioning_step": 20}, of=_FACTORED),
+    "rare-statistics": Variant(arguments={"statistics_frequency": 2, "precondition_frequency": 10}, of=_BOUNDED),
+    "late": Variant(arguments={"start_preconditioning_step": 20}, of=_BOUNDED),
     "at-once": Variant(arguments={"stagger_refresh": False}, of=_FACTORED),
     "uncorrected": Variant(arguments={"use_bias_correction": False}, of=_FAMILY),
     "nadam": Variant(arguments={"beta3": 0.81}, of=_FAMILY),

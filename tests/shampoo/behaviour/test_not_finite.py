@@ -187,20 +187,18 @@ class _ReadsByTheHost(TorchDispatchMode):
 def test_an_ordinary_step_never_makes_the_host_wait(name: str) -> None:
     # Ordinary: after the first refresh of all units, in a step in which none is due.
     params = parameters([(6, 7), (9, 5), (5,)])
-    config = {
-        **member(name, precondition_frequency=50),
-        **({"start_preconditioning_step": 2} if _has_start(name) else {}),
-    }
+    config = member(name, precondition_frequency=50)
+    preconditioner = config.get("preconditioner", "shampoo")
+    if preconditioner in ("shampoo", "soap"):
+        config["start_preconditioning_step"] = 2
+    if preconditioner in ("shampoo", "soap", "kl"):
+        config["stagger_refresh"] = False
     if "statistics_frequency" in config:
         config["statistics_frequency"] = 1
-    optimizer = Shampoo(params, **{**config, "stagger_refresh": False} if _has_start(name) else config)
+    optimizer = Shampoo(params, **config)
     train(optimizer, params, range(4))
     for param, gradient in zip(params, gradients_like(params, step=4), strict=True):
         param.grad = gradient
     with _ReadsByTheHost() as reads:
         optimizer.step()
     assert reads.found == []
-
-
-def _has_start(name: str) -> bool:
-    return MEMBERS[name].get("preconditioner", "shampoo") in ("shampoo", "soap", "kl")

@@ -225,7 +225,7 @@ def test_a_parameter_that_began_late_keeps_its_phases_and_counts_its_own_steps(n
 
 
 @pytest.mark.parametrize("later", [3, 100])
-@pytest.mark.parametrize("name", ["shampoo_adam", "soap", "kl"])
+@pytest.mark.parametrize("name", ["shampoo_adam", "soap"])
 def test_a_start_that_is_raised_afterwards_moves_the_phases_and_stops_nothing(name: str, later: int) -> None:
     config = _config(name)
     phases = _expected(config)

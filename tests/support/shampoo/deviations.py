@@ -102,10 +102,10 @@ OPTIONS: dict[str, dict[str, Choices]] = {
     },
     "kl": {
         "geometry": GEOMETRY,
-        "schedule": SCHEDULES,
+        "schedule": {name: SCHEDULES[name] for name in ("default_start", "every_step")},
         "solver": BASIS_SOLVERS,
         "averages": AVERAGES,
-        # The first statistics are of one gradient whenever it starts, so there is always a null eigenvalue.
+        # The first statistics are of one gradient, so there is always a null eigenvalue.
         "damping": {**DAMPING, "relative": {"epsilon": 1e-5}},
         "decay": DECAYS,
         "momentum": MOMENTUM,

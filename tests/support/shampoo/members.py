@@ -56,8 +56,6 @@ KL: dict[str, dict[str, Any]] = {
     "kl_absolute": {"preconditioner": "kl", "epsilon_type": "absolute", "epsilon": 1e-3},
     "kl_momentum": {"preconditioner": "kl", "betas": (0.0, 0.95), **_MOMENTUM},
     "kl_bfloat16_products": {"preconditioner": "kl", "product_dtype": "bfloat16"},
-    # Statistics that lag behind the gradients need more damping: kl's roots enlarge what they have not seen.
-    "kl_late": {"preconditioner": "kl", "start_preconditioning_step": 3, "statistics_frequency": 2, "epsilon": 0.1},
 }
 SPECTRAL: dict[str, dict[str, Any]] = {
     "spectral": {"preconditioner": "spectral"},

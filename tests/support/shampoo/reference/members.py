@@ -271,13 +271,10 @@ class KlBlock(Block):
         self.values = self.ones()
 
     def direction(self, F: Tensor, G: Tensor, t: int) -> Tensor:
-        s = self.s
-        since = t - s["start_preconditioning_step"]
-        takes_statistics = since >= 0 and since % s["statistics_frequency"] == 0
-        begins = since >= 0 and self.num_updates == 0 and bool((G * G).mean() >= LEAST_MEAN_SQUARE)
+        begins = self.num_updates == 0 and bool((G * G).mean() >= LEAST_MEAN_SQUARE)
         if begins:
             self.begin_statistics(G)
-        elif takes_statistics and self.num_updates > 0:
+        elif self.num_updates > 0:
             self.update_statistics(G)
         if self.num_updates == 0:
             return F
@@ -316,11 +313,11 @@ class KlBlock(Block):
             self.values[u], self.Q[u] = self.refreshed(self.S[u], self.Q[u], u)
 
     def update_statistics(self, G: Tensor) -> None:
-        beta2, k = self.s["betas"][1], self.s["statistics_frequency"]
+        beta2 = self.s["betas"][1]
         self.num_updates += 1
-        weight = 1 - beta2**k
+        weight = 1 - beta2
         if self.s["use_bias_correction"]:
-            weight /= 1 - beta2 ** (k * self.num_updates)
+            weight /= 1 - beta2**self.num_updates
         deltas = [self.divergence_gradient(G, u) for u in range(len(self.modes))]
         for u, delta in enumerate(deltas):
             self.S[u] = average(self.S[u], delta, 1 - weight)
