@@ -17,8 +17,10 @@ import torch
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters, Solver
 from shampoo.state.block_state import state_layout
 from shampoo.state.blocking import regions
-from shampoo.state.buckets import max_chunk_blocks, scratch_elements
+from shampoo.state.buckets import is_large, max_chunk_blocks, scratch_elements
 from shampoo.state.factors import side_kinds
+from shampoo.step.grafting import is_adamw
+from shampoo.step.weights import READABLE_DEVICES
 
 # What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the
 # tridiagonal form, the rest for vectors) at well below the speed of products; a followed basis two products and a QR
@@ -52,8 +54,8 @@ class Cost:
     the leading eigenvectors of spectral with a rank."""
     scratch_bytes: int
     """Upper bound of the working memory that a thread keeps between steps: three times the largest chunk. It is one
-    thread, but for large models on the CPU (`chunk_schedule`). A refresh needs some matrices of the size of the factors
-    at hand beside it."""
+    thread, but for large models on the CPU (`chunk_schedule`). On a GPU none for plain parameters of a million elements
+    or more. A refresh needs some matrices of the size of the factors at hand beside it."""
     num_blocks: int
     """Blocks that have a preconditioner."""
     step_operations: int
@@ -93,7 +95,9 @@ def estimate(
         raise ValueError(f"unknown hyperparameter {unknown[0]!r} = {config[unknown[0]]!r}")
     h = Hyperparameters(**{**DEFAULTS, **config})
     counts: dict[tuple[int, ...], int] = {}
-    num_params = num_elements = 0
+    num_params = num_elements = num_whole = 0
+    # Stepped where they lie, as the state's precision is theirs.
+    by_kernel = device not in READABLE_DEVICES and is_adamw(h, device) and dtype in (torch.float32, torch.float64)
     for shape in shapes:
         if isinstance(shape, int):
             raise ValueError(f"shapes must be one shape for each parameter, as [(1024, 1024)], got {shapes!r}")
@@ -103,6 +107,8 @@ def estimate(
         num_elements += math.prod(shape)
         for region in regions(shape, h):
             counts[region.block] = counts.get(region.block, 0) + region.num_blocks
+            if by_kernel and is_large(region):
+                num_whole += region.num_blocks
     has_masters = h.low_precision_weights == "master"
     return estimate_blocks(
         counts,
@@ -111,6 +117,7 @@ def estimate(
         device=device,
         num_params=num_params,
         num_master_elements=num_elements if has_masters else 0,
+        num_whole=num_whole,
     )
 
 
@@ -122,8 +129,13 @@ def estimate_blocks(
     device: str,
     num_params: int,
     num_master_elements: int,
+    num_whole: int = 0,
 ) -> Cost:
-    """The cost of so many blocks of each shape, which belong to `num_params` parameters."""
+    """The cost of so many blocks of each shape, which belong to `num_params` parameters.
+
+    Args:
+        num_whole: elements of parameters that take AdamW's step in a kernel of their own, in no scratch memory.
+    """
     working = torch.promote_types(dtype, torch.float32)
     total_bytes = num_params * torch.int64.itemsize  # num_skipped
     if working != dtype:
@@ -145,7 +157,8 @@ def estimate_blocks(
         for_step, for_refresh = _kernels(block, h, device)
         step_kernels += for_step
         refresh_kernels += for_refresh
-        rows = min(num, max_chunk_blocks(block, device, working.itemsize))
+        in_scratch = num if block else num - num_whole
+        rows = min(in_scratch, max_chunk_blocks(block, device, working.itemsize))
         scratch = max(scratch, 3 * scratch_elements(rows * math.prod(block)) * working.itemsize)
     return Cost(
         state_bytes=total_bytes,

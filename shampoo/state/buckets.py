@@ -201,6 +201,11 @@ class Stepped:
     """By region, the blocks [first, last + 1) that lie one after the other in the tensor."""
 
 
+def is_large(region: Region) -> bool:
+    """True for a parameter without a preconditioner of `LARGE_ELEMENTS` or more."""
+    return not region.block and region.num_blocks >= LARGE_ELEMENTS
+
+
 def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
     """Buckets with fresh state for what is stepped here of the parameters of one group, in order of first appearance.
 
@@ -209,8 +214,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
     members: dict[tuple[tuple[int, ...], bool, torch.dtype, torch.device], list[tuple[Stepped, int, Region]]] = {}
     for param in params:
         for index, region in enumerate(regions(param.shape, h)):
-            is_large = not region.block and region.num_blocks >= LARGE_ELEMENTS
-            key = (region.block, is_large, param.like.dtype, param.like.device)
+            key = (region.block, is_large(region), param.like.dtype, param.like.device)
             members.setdefault(key, []).append((param, index, region))
     sizes = [
         (sum(region.num_blocks for _, _, region in placed), refresh_costs(placed[0][2].block, h))
@@ -219,7 +223,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
     buckets: list[Bucket] = []
     group_elements = sum(math.prod(param.shape) for param in params)
     num_regions: dict[int, int] = {}
-    for ((block, is_large, *_), placed), line in zip(members.items(), lines(sizes), strict=True):
+    for ((block, large, *_), placed), line in zip(members.items(), lines(sizes), strict=True):
         pieces: list[BucketPiece] = []
         runs: list[tuple[int, int]] = []
         stop = all_stop = 0
@@ -240,7 +244,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
             all_stop += region.num_blocks
         if pieces:
             part = line.part(runs, stop)
-            buckets.append(Bucket(block, pieces, h, part, is_large=is_large, group_elements=group_elements))
+            buckets.append(Bucket(block, pieces, h, part, is_large=large, group_elements=group_elements))
     return buckets
 
 

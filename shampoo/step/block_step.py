@@ -141,22 +141,6 @@ def _refresh(
         refresh_side(rows, mode, X, spare, h, at, step, sample_weight=weight, solved=done)
 
 
-def is_adamw(state: BlockState, h: Hyperparameters) -> bool:
-    """True if the steps of plain blocks, of shape (), are those of `torch.optim.AdamW`, on a device that has its
-    kernel."""
-    M = state.first_moment
-    return (
-        not state.sides
-        and M is not None
-        and M.device.type in FUSED_ADAM_DEVICES
-        and state.momentum is None
-        and h.plain_method == "adam"
-        and h.beta3 in (None, h.betas[0])
-        and h.use_bias_correction
-        and (h.weight_decay == 0 or h.weight_decay_type != "l2")
-    )
-
-
 def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int) -> tuple[Tensor, float]:
     _, N, root = _diagonal_step(scratch, state, h, at, step, method=h.plain_method)
     return N, root

@@ -18,13 +18,26 @@ import math
 import torch
 from torch import Tensor
 
-from shampoo.hyperparameters import Grafting
-from shampoo.torch_internals import fused_adam_
+from shampoo.hyperparameters import Grafting, Hyperparameters
+from shampoo.torch_internals import FUSED_ADAM_DEVICES, fused_adam_
 
 
 def has_second_moment(method: Grafting) -> bool:
     """True if the method keeps V."""
     return method in ("adagrad", "rmsprop", "adam")
+
+
+def is_adamw(h: Hyperparameters, device_type: str) -> bool:
+    """True if plain steps are those of `torch.optim.AdamW`, on a device that has its kernel."""
+    return (
+        device_type in FUSED_ADAM_DEVICES
+        and h.plain_method == "adam"
+        and h.betas[0] > 0
+        and h.beta3 in (None, h.betas[0])
+        and h.momentum == 0
+        and h.use_bias_correction
+        and (h.weight_decay == 0 or h.weight_decay_type != "l2")
+    )
 
 
 def accumulate(V: Tensor, G: Tensor, *, method: Grafting, beta: float) -> None:

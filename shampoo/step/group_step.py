@@ -12,9 +12,10 @@ from torch import Tensor
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.state.buckets import Bucket, scratch_elements
 from shampoo.step.autocast import own_precision
-from shampoo.step.block_step import Scratch, Solved, block_direction, is_adamw, update_gram_factors
+from shampoo.step.block_step import Scratch, Solved, block_direction, update_gram_factors
 from shampoo.step.chunk_schedule import ChunkStep, chunk_steps, step_chunks
 from shampoo.step.failures import RefreshFailures
+from shampoo.step.grafting import is_adamw
 from shampoo.step.weights import Weights, finite_gradients, per_row
 from shampoo.torch_internals import foreach_add_, foreach_copy_
 
@@ -57,9 +58,10 @@ class GroupStep:
                 update_gram_factors(scratch[0], item.chunk.state, item.at)
 
         def step(item: ChunkStep, solved: Solved | None) -> None:
-            chunk = item.chunk
+            bucket, chunk = item.bucket, item.chunk
             flags = finite.of_pieces(chunk.pieces)
-            if flags is not None and item.bucket.is_large and is_adamw(chunk.state, h) and weights.are_as_state(chunk):
+            is_whole = bucket.is_large and is_adamw(h, bucket.like.device.type) and weights.are_as_state(chunk)
+            if flags is not None and is_whole:
                 weights.adamw_where_finite(chunk, h, step=item.step, kept=kept, is_finite=flags)
                 return
             is_finite = finite.rows(chunk.pieces)
@@ -71,7 +73,7 @@ class GroupStep:
                     item.at,
                     step=item.step,
                     due=item.due,
-                    all_refreshed=item.bucket.all_refreshed,
+                    all_refreshed=bucket.all_refreshed,
                     solved=solved,
                 )
                 spare = next(x for x in scratch if x is not P.tensor)

@@ -123,6 +123,19 @@ def test_steps_allocate_no_further_state_and_scratch_as_bounded(name: str) -> No
     assert 0 < allocated_bytes(slabs) <= cost.scratch_bytes
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_large_tables_need_scratch_memory_only_where_they_have_no_kernel_of_their_own(momentum: float) -> None:
+    shapes = [(2048, 1024), (1024,)]
+    config: dict[str, Any] = {"preconditioner": "none", "momentum": momentum}
+    optimizer = Shampoo(params := [nn.Parameter(torch.empty(shape, device="meta")) for shape in shapes], **config)
+    for param in params:
+        param.grad = torch.empty_like(param)
+    take_step(optimizer.step, device="meta")
+    slabs = [slab for kept in optimizer._step_group.scratch.values() for slab in kept]
+    assert 0.99 <= allocated_bytes(slabs) / estimate(shapes, device="meta", **config).scratch_bytes <= 1
+    assert (allocated_bytes(slabs) > 2048 * 1024) == (momentum > 0)
+
+
 # --- matrix products ---
 
 COUNTED_SHAPES = [(48, 48), (48, 48), (96, 40), (9, 24, 30), (17,)]
