@@ -49,12 +49,7 @@ TINY: Mapping[str, tuple[str, ...]] = {
 @pytest.fixture(scope="module")
 def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     """By workload, options that name a small set of data."""
-    root = tmp_path_factory.mktemp("data")
-    return {
-        "image-folder": {"path": small_data.write_images(root)["path"]},
-        "text-lm": small_data.write_text(root),
-        "click-log": small_data.write_clicks(root, num_examples=200),
-    }
+    return small_data.of_recipes(tmp_path_factory.mktemp("data"))
 
 
 def tiny(name: str, paths: Mapping[str, Mapping[str, Any]]) -> JobPlan:

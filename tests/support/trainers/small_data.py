@@ -40,3 +40,12 @@ def write_clicks(root: Path, *, num_examples: int = 2000) -> dict[str, Any]:
     path = root / "clicks.tsv"
     write_click_log(path, num_examples, seed=0)
     return {"path": str(path), "cache_directory": str(root / "cache")}
+
+
+def of_recipes(root: Path) -> dict[str, dict[str, Any]]:
+    """By workload of the recipes, options that name a small set of data, written below `root`."""
+    return {
+        "image-folder": {"path": write_images(root)["path"]},
+        "text-lm": write_text(root),
+        "click-log": write_clicks(root, num_examples=200),
+    }
