@@ -197,17 +197,18 @@ def _orthonormal_by_cholesky(Y: Tensor) -> Tensor:
     matrix of nearly dependent ones is shifted by its rounding so that its decomposition exists (Fukaya et al.,
     arXiv 1809.11085), by `_shifts`.
     """
-    identity = torch.eye(Y.shape[-1], dtype=Y.dtype, device=Y.device)
     for shift in _shifts(Y.shape[-1], torch.finfo(Y.dtype).eps):
         gram = _gram(Y)
-        is_close = _is_close(gram, identity)
-        if Y.device.type == "cpu" and is_close.all():
+        is_close = _is_close(gram) if Y.device.type == "cpu" else None  # elsewhere to look would be to wait
+        if is_close is not None and is_close.all():
             break
-        Y = torch.where(is_close, Y, _times_inverse_root(Y, gram + shift * identity))
+        gram.diagonal(dim1=-2, dim2=-1).add_(shift)
+        nearer = _times_inverse_root(Y, gram)
+        # A matrix is the same whatever others are in the stack.
+        Y = nearer if is_close is None else torch.where(is_close, Y, nearer)
     else:
         gram = _gram(Y)
-        is_close = _is_close(gram, identity)
-    return torch.where(is_close, _times_inverse_root(Y, gram), torch.nan)
+    return torch.where(_is_close(gram), _times_inverse_root(Y, gram), torch.nan)
 
 
 def _shifts(n: int, rounding: float) -> list[float]:
@@ -230,9 +231,9 @@ def _gram(Y: Tensor) -> Tensor:
     return torch.bmm(Y.mT, Y)
 
 
-def _is_close(gram: Tensor, identity: Tensor) -> Tensor:
+def _is_close(gram: Tensor) -> Tensor:
     """True if the singular values of Y lie in [√½, √1.5] for certain, (K, 1, 1): then one pass more is exact."""
-    return (gram - identity).abs().sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True) < 0.5
+    return (gram - torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)).abs().sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True) < 0.5
 
 
 def _times_inverse_root(Y: Tensor, gram: Tensor) -> Tensor:
