@@ -3,21 +3,23 @@
     python -m tests.benchmarks.training.preset_ranges --preset shampoo --other "lr=1e-4:3e-2" "betas[0]=0.85:0.99"
     python -m tests.benchmarks.training.preset_ranges --preset adamw --other "betas[0]=0.5:0.98" \\
       --workloads digits-mlp --trials 24 --seeds 3 --log adamw.jsonl
-    python -m tests.benchmarks.training.preset_ranges --workloads click-log \\
-      --options '{"path": "clicks.tsv", "validation_share": 0.2}'
+    python -m tests.benchmarks.training.preset_ranges --workloads digits-mlp click-log --steps 100 \\
+      --options '{"click-log": {"path": "clicks.tsv", "validation_share": 0.2}}'
     python -m tests.benchmarks.training.preset_ranges --quick           # to see that it works: no figures to quote
 
-For each workload and seed, the service's sampler (TPE, after the preset's defaults) tries `--trials` choices in the
-preset's ranges, and as many in those with `--other` in their place: same seed of the sampler, of the model and of the
-data, one thread, one trial after the other. Both winners (the least validation loss at a trial's end) are trained
-again on `--repeats` new seeds, the same for both, and the mean of those losses is what counts: luck does not.
+For each workload and seed, the service's sampler (TPE, after the preset's defaults for so many steps) tries `--trials`
+choices in the preset's ranges, and as many in those with `--other` in their place: same seed of the sampler, of the
+model and of the data, one thread, one trial after the other. A parameter of `--other` that the preset does not search
+is added as the preset `shampoo` has it. Both winners (the least validation loss at a trial's end) are trained again on
+`--repeats` new seeds, the same for both, and the mean of those losses is what counts: luck does not.
 
-    other_over_ours.W     geometric mean over the seeds of the loss with the other ranges over that with the preset's:
+    other_over_ours.W     geometric mean over the pairs of the loss with the other ranges over that with the preset's:
                           above 1 the preset's are better
-    edges.W               share of the preset's winners' values that lie within 5% of an edge of their range (on its
-                          scale), by parameter
+    other_over_ours.all   the same over all pairs of all workloads, if there are several
+    edges.W               share of the preset's winners' values that lie within `--edge` of an edge of their range (a
+                          share of the range on its scale), by parameter
 
-The interval in the table is Student's t of the logarithms over the seeds, 95%: three seeds make it wide.
+The interval in the table is Student's t of the logarithms over the pairs, 95%: three make it wide.
 """
 
 from __future__ import annotations
@@ -45,6 +47,7 @@ from trainers.workloads.registry import describe
 
 EDGE = 0.05
 """Share of a range, on its scale, that counts as its edge."""
+ALL = "all"
 NUM_EVALUATIONS = 4
 WORKLOADS = ("digits-mlp", "digits-autoencoder", "digits-convnet", "stdlib-gpt")
 
@@ -63,17 +66,19 @@ Pair: TypeAlias = tuple[Found, Found]
 
 
 def with_ranges(space: SearchSpace, ranges: Mapping[str, tuple[float, float]]) -> SearchSpace:
-    """The space with other ranges of some parameters; defaults are moved into them.
+    """The space with other ranges of some parameters; defaults are moved into them. A parameter that the space does not
+    search is added as the preset `shampoo` has it.
 
     Raises:
-        ValueError: the space searches no such number.
+        ValueError: neither searches such a number.
     """
-    known = {parameter.name for parameter in space.parameters if not isinstance(parameter, Categorical)}
-    if unknown := ranges.keys() - known:
+    known = {parameter.name for parameter in space.parameters}
+    added = [one for one in preset("shampoo").parameters if one.name in ranges.keys() - known]
+    parameters = (*space.parameters, *added)
+    numbers = {parameter.name for parameter in parameters if not isinstance(parameter, Categorical)}
+    if unknown := ranges.keys() - numbers:
         raise ValueError(f"the preset searches no {', '.join(sorted(unknown))}")
-    return SearchSpace(
-        space.optimizer, tuple(_with_range(p, ranges.get(p.name)) for p in space.parameters), space.fixed
-    )
+    return SearchSpace(space.optimizer, tuple(_with_range(p, ranges.get(p.name)) for p in parameters), space.fixed)
 
 
 def _with_range(parameter: Parameter, bounds: tuple[float, float] | None) -> Parameter:
@@ -87,7 +92,7 @@ def _with_range(parameter: Parameter, bounds: tuple[float, float] | None) -> Par
     return dataclasses.replace(parameter, low=low, high=high, default=inside)
 
 
-def at_edges(space: SearchSpace, parameters: Mapping[str, Scalar]) -> list[str]:
+def at_edges(space: SearchSpace, parameters: Mapping[str, Scalar], *, share: float = EDGE) -> list[str]:
     """The parameters whose value lies at an edge of its range, with the edge: `lr high`."""
     found = []
     for parameter in space.active(parameters):
@@ -95,16 +100,16 @@ def at_edges(space: SearchSpace, parameters: Mapping[str, Scalar]) -> list[str]:
         if isinstance(parameter, Float | Integer) and isinstance(value, int | float) and parameter.low < parameter.high:
             low, high = parameter.to_unit(parameter.low), parameter.to_unit(parameter.high)  # type: ignore[arg-type]
             position = (parameter.to_unit(value) - low) / (high - low)  # type: ignore[arg-type]  # as its kind has it
-            if position <= EDGE or position >= 1 - EDGE:
-                found.append(f"{parameter.name} {'low' if position <= EDGE else 'high'}")
+            if position <= share or position >= 1 - share:
+                found.append(f"{parameter.name} {'low' if position <= share else 'high'}")
     return found
 
 
 class Searches:
     """Searches of one workload, at one number of steps."""
 
-    def __init__(self, task: Task, *, num_trials: int, num_repeats: int, budget: float) -> None:
-        self._task, self._num_trials, self._num_repeats, self._budget = task, num_trials, num_repeats, budget
+    def __init__(self, task: Task, *, num_trials: int, num_repeats: int) -> None:
+        self._task, self._num_trials, self._num_repeats = task, num_trials, num_repeats
 
     def winner(self, space: SearchSpace, *, seed: int) -> Found:
         """The best of a search, trained again on new seeds."""
@@ -123,7 +128,7 @@ class Searches:
         return Found(best.parameters, value)
 
     def _train(self, chosen: Recipe, *, seed: int) -> Curve:
-        return curve(self._task.config(chosen, seed=seed, budget=self._budget, num_evaluations=NUM_EVALUATIONS))
+        return curve(self._task.config(chosen, seed=seed))
 
 
 def logarithm(ours: float, other: float) -> float:
@@ -152,42 +157,54 @@ def ranges_of(texts: Iterable[str]) -> dict[str, tuple[float, float]]:
     return found
 
 
-def pairs_of(given: argparse.Namespace, workload: str, spaces: tuple[SearchSpace, SearchSpace]) -> list[Pair]:
-    """The winners on one workload, seed by seed; each pair is logged as soon as it is there, and one that the log has
-    is not searched again.
-    """
-    task = Task(
-        workload,
-        num_steps=describe(workload).default_num_steps,
-        num_evaluations=NUM_EVALUATIONS,
-        options=given.options,
+def spaces_of(given: argparse.Namespace, num_steps: int) -> tuple[SearchSpace, SearchSpace]:
+    """The preset for trainings of so many steps, and the same with the other ranges."""
+    ours = preset(given.preset, num_steps=num_steps)
+    return ours, with_ranges(ours, ranges_of(given.other))
+
+
+def pair_of(given: argparse.Namespace, workload: str, *, seed: int) -> Pair:
+    """The winners on one workload with one seed."""
+    num_steps = given.steps or describe(workload).default_num_steps
+    options = given.options.get(workload, {})
+    task = Task(workload, num_steps=num_steps, num_evaluations=NUM_EVALUATIONS, options=options)
+    searches = Searches(task, num_trials=given.trials, num_repeats=given.repeats)
+    ours, other = spaces_of(given, num_steps)
+    of = {
+        "preset": given.preset,
+        "workload": workload,
+        "options": options,
+        "steps": num_steps,
+        "trials": given.trials,
+        "repeats": given.repeats,
+        "seed": seed,
+    }
+    return (
+        _winner(searches, ours, {**of, "other": []}, given.log),
+        _winner(searches, other, {**of, "other": given.other}, given.log),
     )
-    searches = Searches(task, num_trials=given.trials, num_repeats=given.repeats, budget=given.budget)
-    pairs: list[Pair] = []
-    asked = {name: getattr(given, name) for name in ("preset", "other", "options", "trials", "repeats", "budget")}
-    for seed in range(given.seeds):
-        of = {**asked, "workload": workload, "seed": seed}
-        if (known := logged(given.log, of)) is not None:
-            pairs.append(known)
-            continue
-        ours, other = (searches.winner(space, seed=seed) for space in spaces)
-        pairs.append((ours, other))
-        text = json.dumps({"of": of, "winners": [dataclasses.asdict(ours), dataclasses.asdict(other)]})
-        print(text, file=sys.stderr)
-        if given.log is not None:
-            with given.log.open("a") as log:
-                log.write(text + "\n")
-    return pairs
 
 
-def logged(path: Path | None, of: Mapping[str, Any]) -> Pair | None:
-    """The pair that a log has of a search with these settings, if any."""
+def _winner(searches: Searches, space: SearchSpace, of: Mapping[str, Any], log: Path | None) -> Found:
+    """The winner of one search; logged as soon as it is there, and not searched again if the log has it."""
+    if (known := logged(log, of)) is not None:
+        return known
+    found = searches.winner(space, seed=of["seed"])
+    text = json.dumps({"of": of, "winner": dataclasses.asdict(found)})
+    print(text, file=sys.stderr)
+    if log is not None:
+        with log.open("a") as file:
+            file.write(text + "\n")
+    return found
+
+
+def logged(path: Path | None, of: Mapping[str, Any]) -> Found | None:
+    """The winner that a log has of a search with these settings, if any."""
     if path is None or not path.exists():
         return None
     for line in map(json.loads, path.read_text().splitlines()):
         if line["of"] == of:
-            ours, other = line["winners"]
-            return Found(**ours), Found(**other)
+            return Found(**line["winner"])
     return None
 
 
@@ -197,36 +214,46 @@ def main() -> None:
     parser.add_argument("--preset", default="shampoo")
     parser.add_argument("--other", nargs="+", default=["lr=1e-4:3e-2"], metavar="NAME=LOW:HIGH")
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS))
-    parser.add_argument("--options", type=json.loads, default={}, metavar="JSON", help="of the workloads")
+    parser.add_argument("--options", type=json.loads, default={}, metavar="JSON", help="of the workloads, by name")
     parser.add_argument("--trials", type=int, default=24, help="of each search")
     parser.add_argument("--seeds", type=int, default=3, help="pairs of searches per workload")
     parser.add_argument("--repeats", type=int, default=2, help="new seeds that a winner is trained again on")
-    parser.add_argument("--budget", type=float, default=1.0, help="share of the workload's default number of steps")
+    parser.add_argument("--steps", type=int, help="of each trial; the workload's default if not given")
+    parser.add_argument("--edge", type=float, default=EDGE, help="share of a range that counts as its edge")
     parser.add_argument(
-        "--log", type=Path, help="a line of JSON for each pair, as soon as it is there; runs go on from it"
+        "--log",
+        type=Path,
+        help="a line of JSON for each winner, as soon as it is there; runs go on from it, also those of other ranges",
     )
     parser.add_argument("--json", type=Path)
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.quick:
-        given.workloads, given.trials, given.seeds, given.repeats, given.budget = ["digits-mlp"], 3, 1, 1, 0.1
+        given.workloads, given.trials, given.seeds, given.repeats, given.steps = ["digits-mlp"], 3, 1, 1, 10
     torch.set_num_threads(1)
-    ours = preset(given.preset)
-    spaces = ours, with_ranges(ours, ranges_of(given.other))
+    pairs: dict[str, list[Pair]] = {workload: [] for workload in given.workloads}
+    for seed in range(given.seeds):
+        for workload, found in pairs.items():
+            found.append(pair_of(given, workload, seed=seed))
+    if len(pairs) > 1:
+        pairs[ALL] = [pair for found in list(pairs.values()) for pair in found]
+    spaces = spaces_of(given, given.steps or 1)  # Their ranges are those of any number of steps.
     rows: list[list[Cell]] = []
     ratios: dict[str, float] = {}
     edges: dict[str, dict[str, float]] = {}
-    for workload in given.workloads:
-        pairs = pairs_of(given, workload, spaces)
-        mean, low, high = interval([logarithm(mine.value, theirs.value) for mine, theirs in pairs])
+    for workload, found in pairs.items():
+        mean, low, high = interval([logarithm(mine.value, theirs.value) for mine, theirs in found])
         counts = [
-            Counter(edge for pair in pairs for edge in at_edges(spaces[side], pair[side].parameters)) for side in (0, 1)
+            Counter(edge for pair in found for edge in at_edges(spaces[side], pair[side].parameters, share=given.edge))
+            for side in (0, 1)
         ]
-        shown = ["; ".join(f"{edge} {count}/{len(pairs)}" for edge, count in sorted(c.items())) or "-" for c in counts]
+        shown = ["; ".join(f"{edge} {count}/{len(found)}" for edge, count in sorted(c.items())) or "-" for c in counts]
         ratios[f"other_over_ours.{workload}"] = mean
-        edges[workload] = {edge: count / len(pairs) for edge, count in sorted(counts[0].items())}
-        losses = [statistics.fmean(pair[side].value for pair in pairs) for side in (0, 1)]
-        rows.append([workload, *losses, f"{mean:.3f}", f"{low:.3f}..{high:.3f}", *shown])
+        edges[workload] = {edge: count / len(found) for edge, count in sorted(counts[0].items())}
+        losses: list[Cell] = [statistics.fmean(pair[side].value for pair in found) for side in (0, 1)]
+        rows.append(
+            [workload, *(("", "") if workload == ALL else losses), f"{mean:.3f}", f"{low:.3f}..{high:.3f}", *shown]
+        )
     report(
         "preset_ranges",
         columns=["workload", "loss", "other's", "other/ours", "95%", "edges", "other's edges"],
