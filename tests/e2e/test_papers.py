@@ -47,6 +47,8 @@ FOLDERS = (*PACKAGES, "tests", "docker")
 PAPERS = papers()
 PLACEHOLDERS = ("TRIAL", "NUMBER")
 """Words for the reader to put a number in their place."""
+RUN_ELSEWHERE = (f"service/{README}", "service/LOOPS.md")
+"""Papers whose Python needs a service, or libraries of others; the tests of what it shows run it."""
 MAX_LINES = 200
 MAX_GLOSSARY_LINES = 30
 
@@ -78,7 +80,7 @@ def test_the_paths_it_names_exist(paper: str) -> None:
 
 
 def test_the_walks_of_a_value_and_a_measurement_name_what_stands_there() -> None:
-    hops = re.findall(r"^ ([^`\n]{22}) ((?:\w+/)+\w+) +(.*)", text(f"service/{README}"), re.MULTILINE)
+    hops = re.findall(r"^ ([^`\n]{22}) ((?:\w+/)+\w+) +(.*)", text("service/INSIDE.md"), re.MULTILINE)
     assert len(hops) > 12
     for passed, place, told in hops:
         source = _source(place)
@@ -210,9 +212,7 @@ def _one_rank(tmp_path: Path) -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "paper", [paper for paper in PAPERS if blocks(paper, "python") and paper != f"service/{README}"]
-)
+@pytest.mark.parametrize("paper", [paper for paper in PAPERS if blocks(paper, "python") and paper not in RUN_ELSEWHERE])
 @pytest.mark.usefixtures("_one_rank")
 def test_its_python_runs_and_prints_the_tables_beside_it(paper: str) -> None:
     torch.manual_seed(0)

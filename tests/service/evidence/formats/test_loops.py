@@ -75,7 +75,7 @@ def as_pasted(python: str, data: list[dict[str, Tensor]]) -> nn.Module:
 
 def block_with(marked: str) -> str:
     """The manual's only block of Python with these words."""
-    (block,) = (block for block in blocks("service/README.md", "python") if marked in block)
+    (block,) = (block for block in blocks("service/LOOPS.md", "python") if marked in block)
     return block
 
 
