@@ -19,7 +19,7 @@ from trainers.trackers.protocol import TrackerName
 from trainers.workload.user_workload import MAX_REFERENCE_LENGTH, REFERENCE_PATTERN
 
 MAX_TRIALS = 10_000
-"""The largest job that was measured: its driver holds 0.4 GB (`service/README.md`)."""
+"""The largest job that was measured: its driver holds 0.4 GB (`service/INSIDE.md`)."""
 MAX_SEEDS = 100
 """New seeds of a confirmation, and configs that it trains with each."""
 MAX_PINNED = 100
