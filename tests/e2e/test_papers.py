@@ -33,10 +33,12 @@ from search_spaces import SearchSpace
 from service.cli.commands import app
 from service.client import Client
 from service.client.own_token import TOKEN, TOKEN_FILE
-from service.server.app import create_app
+from service.code import archive
+from service.server.app import MAX_STREAMS, MAX_STREAMS_PER_ADDRESS, create_app
 from service.settings import ENV_PREFIX, Settings
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
+from service.use_cases import submit, webhooks
 from shampoo.hyperparameters import DEFAULTS, Preconditioner
 from tests.support.readmes import PACKAGES, README, ROOT, anchors, blocks, command_lines, papers, text
 from tests.support.shampoo.adapters import adapted_model
@@ -244,6 +246,20 @@ def test_the_python_of_the_service_calls_what_the_client_has() -> None:
     ]
     assert {"submit", "wait", "recommendation"} == set(called)
     assert [name for name in called if not hasattr(Client, name)] == []
+
+
+def test_the_limits_that_the_manual_of_the_service_names_are_those_of_the_code() -> None:
+    manual = " ".join(text(f"service/{README}").split())
+    for told in (
+        f"again for {sum(webhooks.PAUSES) / 3600:.0f} hours where it fails",
+        f"after {webhooks.FAILURES_UNTIL_DISABLED} requests in a row that failed",
+        f"{webhooks.MAX_WEBHOOKS} webhooks",
+        f"{archive.MAX_FILES:,} files and {archive.MAX_BYTES / 1e6:.0f} MB are taken, "
+        f"{archive.MAX_SENT_BYTES / 1e6:.0f} MB once compressed",
+        f"hold for {submit.IDEMPOTENCY_KEYS_KEPT.days} days",
+        f"beyond {MAX_STREAMS}, or {MAX_STREAMS_PER_ADDRESS} to one address",
+    ):
+        assert told in manual
 
 
 @pytest.mark.slow
