@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from service.domain import Direction
 from service.evidence.best_values import BestTrial
 from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.told_interval import told_interval
@@ -178,8 +177,3 @@ def _told(groups: Mapping[Any, Sequence[Compared]], write: Callable[[Any], str])
 def is_comparable(jobs: Sequence[Compared]) -> bool:
     """True if the jobs' values can be drawn in one chart."""
     return len(jobs) > 1 and obstacle(jobs) is None
-
-
-def objective_of(jobs: Sequence[Compared]) -> tuple[str, Direction]:
-    """The objective of all of the jobs, which can be compared."""
-    return jobs[0].job.metric, jobs[0].job.direction

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import TypeAlias
@@ -249,12 +249,3 @@ def without_code(sections: Sequence[FormSection]) -> list[FormSection]:
         )
         for section in sections
     ]
-
-
-def pointers_of(sections: Sequence[FormSection]) -> Iterator[str]:
-    """The pointers of all fields, parts and lists."""
-    for section in sections:
-        for item in section.items:
-            yield item.pointer
-            if not isinstance(item, FormField):
-                yield from (field.pointer for field in item.fields)

@@ -75,7 +75,6 @@ class Tile:
     """Its newest value, for a person."""
     lines: Sequence[str]
     """Stretches of finite values as points of an SVG polyline, in `WIDTH` by `HEIGHT`."""
-    is_logarithmic: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +111,6 @@ def tile_groups(measurements: Sequence[StoredMeasurement], objectives: Sequence[
 
 def _tile(name: str, curve: Sequence[tuple[float, float | None]], objectives: Sequence[str]) -> Tile:
     finite = [value for _, value in curve if value is not None and math.isfinite(value)]
-    is_log = axis_type(finite) == "log"
     sentence = SENTENCES.get(name, "An objective of the job." if name in objectives else "")
     title = name.removeprefix("optimizer_") if group_of(name) is MetricGroup.OPTIMIZER else name
     return Tile(
@@ -120,8 +118,7 @@ def _tile(name: str, curve: Sequence[tuple[float, float | None]], objectives: Se
         title.replace("_", " "),
         sentence,
         measured_words(name, curve[-1][1]),
-        spark_lines(curve, is_log=is_log),
-        is_log,
+        spark_lines(curve, is_log=axis_type(finite) == "log"),
     )
 
 

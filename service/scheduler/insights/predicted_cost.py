@@ -11,9 +11,6 @@ from service.scheduler.insights.compared import EndedTrial
 from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workload.description import ParameterGroup, ParameterRule
 
-FREE = frozenset({"lr", "weight_decay"})
-"""Settings of a group of parameters that cost nothing."""
-
 
 @dataclass(frozen=True, slots=True)
 class OptimizerCost:

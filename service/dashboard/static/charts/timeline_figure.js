@@ -6,7 +6,7 @@ import { layoutOf, literal, number, unitOf } from "./axis.js";
 import { trialLink } from "./links.js";
 
 /** What stretches of training led to, in the order of the legend. */
-export const ENDINGS = [
+const ENDINGS = [
   ["completed", "#3a9a56"],
   ["running", "#3b82d6"],
   ["paused", "#c9a227"],

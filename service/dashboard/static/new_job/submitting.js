@@ -15,7 +15,7 @@ const isObject = (value) => typeof value === "object" && value !== null && !Arra
  * The merge patch (RFC 7396) that makes one document of another, as the API reads it: what a document leaves out is as
  * in `defaults`. Null: no patch can, as a null would have to stand where the API knows no field.
  */
-export function patchOf(before, after, defaults) {
+function patchOf(before, after, defaults) {
   const patch = {};
   for (const name of new Set([...Object.keys(before), ...Object.keys(after)])) {
     const isField = Object.hasOwn(defaults, name);

@@ -3,7 +3,7 @@
 import { ask, complain, dialog, onClick, tell } from "./asking.js";
 import { deliveries } from "./deliveries.js";
 
-export const WEBHOOKS = "/v1/webhooks";
+const WEBHOOKS = "/v1/webhooks";
 
 /** `refresh()` has the page show what there is now. */
 export function webhooks(refresh) {
