@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, text
+from sqlalchemy import BigInteger, ForeignKey, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from service.store.models.base import Base
+from service.store.models.base import SERIAL, Base
 
 
 class Project(Base):
@@ -77,9 +77,7 @@ class AuditEntry(Base):
     __tablename__ = "audit_entries"
     __table_args__ = ({"sqlite_autoincrement": True},)
 
-    id: Mapped[int] = mapped_column(
-        BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True
-    )
+    id: Mapped[int] = mapped_column(SERIAL, primary_key=True, autoincrement=True)
     at: Mapped[datetime]
     actor: Mapped[str | None] = mapped_column(String(200))
     """The name of a token, or `shell:` and the account that ran a command; None: nobody had to say who asks."""

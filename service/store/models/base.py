@@ -6,12 +6,15 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, Enum, MetaData, TypeDecorator
+from sqlalchemy import JSON, BigInteger, DateTime, Dialect, Enum, Integer, MetaData, TypeDecorator
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.orm import DeclarativeBase
 
 from service.domain import CancelCause, FailureReason, JobRequest, JobState, Phase, TrialRequest, TrialState
 from service.evidence.types import EvidenceStatus
+
+SERIAL = BigInteger().with_variant(Integer(), "sqlite")
+"""The type of ids that the database counts up. SQLite does so only for INTEGER, which has 64 bits."""
 
 
 def _read_utc(stored: str | None) -> datetime | None:

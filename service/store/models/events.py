@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String
+from sqlalchemy import ForeignKey, Index, String
 from sqlalchemy.orm import Mapped, mapped_column
 
-from service.store.models.base import Base
+from service.store.models.base import SERIAL, Base
 
 
 class Event(Base):
@@ -17,13 +17,7 @@ class Event(Base):
     __tablename__ = "events"
     __table_args__ = (Index("ix_events_job_id_id", "job_id", "id"), {"sqlite_autoincrement": True})
 
-    id: Mapped[int] = mapped_column(
-        BigInteger().with_variant(
-            Integer(), "sqlite"
-        ),  # SQLite counts up by itself only for INTEGER, which has 64 bits
-        primary_key=True,
-        autoincrement=True,
-    )
+    id: Mapped[int] = mapped_column(SERIAL, primary_key=True, autoincrement=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     kind: Mapped[str] = mapped_column(String(40))
     data: Mapped[dict[str, Any]]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Index, Integer, String, false, text
+from sqlalchemy import ForeignKey, Index, String, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.specification.external.messages import End, Report, RequestKind, RunAnswer, Suggest
-from service.store.models.base import Base
+from service.store.models.base import SERIAL, Base
 
 
 class ExternalRequest(Base):
@@ -29,9 +29,7 @@ class ExternalRequest(Base):
         {"sqlite_autoincrement": True},
     )
 
-    id: Mapped[int] = mapped_column(
-        BigInteger().with_variant(Integer(), "sqlite"), primary_key=True, autoincrement=True
-    )
+    id: Mapped[int] = mapped_column(SERIAL, primary_key=True, autoincrement=True)
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"))
     kind: Mapped[str] = mapped_column(String(20))
     """A `RequestKind`."""

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from sqlalchemy import BigInteger, Enum, ForeignKey, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Enum, ForeignKey, Index, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.domain import OutputStream
-from service.store.models.base import Base
-
-SERIAL = BigInteger().with_variant(Integer(), "sqlite")
+from service.store.models.base import SERIAL, Base
 
 
 class RankOutput(Base):
