@@ -23,7 +23,7 @@ from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.decisions import Decisions
 from service.scheduler.policy.in_examples import InExamples
 from service.scheduler.policy.phases import JobPolicy
-from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, Wait
+from service.scheduler.policy.protocol import Decision, Resume
 from service.scheduler.policy.retries import Retries
 from service.scheduler.policy.time_limit import Pace
 from service.scheduler.tune.journal import Journal
@@ -31,7 +31,7 @@ from service.scheduler.tune.judgement import Judgement
 from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.scheduler.tune.open_trials import OpenTrials, TrialEnd
 from service.scheduler.tune.orders import Orders
-from service.scheduler.tune.run_end import Ending, RunEnded, Signals
+from service.scheduler.tune.run_end import RunEnded, Signals
 from service.specification.external.messages import End, ExternalDecision, Report, RunAnswer, Suggest, SuggestedTrial
 from service.specification.planning import JobPlan
 from service.store.models import ExternalRequest, TrialLease
@@ -161,7 +161,7 @@ class Serving:
             self._take_back(now)
         if not self._held and not self._ready:
             # Nothing is under way that the search could wait for: what it wants next shows whether it is over.
-            order = self._next()
+            order = self._orders.next(self._policy)
             if order is not None:
                 self._ready.append(order)
         return num_answered > 0
@@ -191,7 +191,7 @@ class Serving:
         at_once = self._plan.specification.resources.parallel_trials
         if at_once is not None and len(self._held) >= at_once:
             return False
-        order = self._ready.popleft() if self._ready else self._next()
+        order = self._ready.popleft() if self._ready else self._orders.next(self._policy)
         if order is None:
             return False
         trial = self._journal.read(lambda session: TrialRepository(session).get(self._job_id, order.number))
@@ -220,21 +220,6 @@ class Serving:
         self._journal.flush()
         self._held[order.number] = _Held(lease, order.config.num_steps, is_heard=True)
         return True
-
-    def _next(self) -> TrialOrder | None:
-        """The trial that the policy wants tried next; None: it waits for others."""
-        while True:
-            match self._policy.ask():
-                case Start() | Resume() as asked:
-                    order = self._orders.order(asked)
-                    if order is not None:
-                        return order
-                case GiveUp() as asked:
-                    self._orders.give_up(asked)
-                case Wait():
-                    return None
-                case Done(is_early):
-                    raise RunEnded(Ending.DONE_EARLY if is_early else Ending.DONE)
 
     def _take_in(self, request: ExternalRequest, report: Report, now: datetime) -> None:
         request_id, number = request.id, request.number

@@ -11,11 +11,11 @@ from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.kept_weights import WeightsPlaces
 from service.scheduler.output.files import OutputPlaces
 from service.scheduler.policy.feasibility import Feasibility
-from service.scheduler.policy.protocol import Fork, GiveUp, Resume, Start
+from service.scheduler.policy.protocol import Done, Fork, GiveUp, Policy, Resume, Start, Wait
 from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.messages import TrialOrder
 from service.scheduler.tune.open_trials import OpenTrials, TrialEnd
-from service.scheduler.tune.run_end import JobImpossible, RunEnded, Signals
+from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded, Signals
 from service.specification.planning import JobPlan
 from service.use_cases import run
 from trainers.config import TrialConfig
@@ -52,6 +52,26 @@ class Orders:
         self._output = output
         self._weights = weights
 
+    def next(self, policy: Policy) -> TrialOrder | None:
+        """The order for the trial that a policy wants tried next; None: it waits for others.
+
+        Raises:
+            JobImpossible: as `order`.
+            RunEnded: every trial has ended, or the run is to begin nothing more.
+        """
+        while True:
+            match policy.ask():
+                case Start() | Resume() as asked:
+                    order = self.order(asked)
+                    if order is not None:
+                        return order
+                case GiveUp(number, why):  # a paused trial that is not worth going on with
+                    self._trials.end(number, TrialEnd(TrialState.PRUNED, detail=why))
+                case Wait():
+                    return None
+                case Done(is_early):
+                    raise RunEnded(Ending.DONE_EARLY if is_early else Ending.DONE)
+
     def order(self, asked: Start | Resume) -> TrialOrder | None:
         """The order for a trial that the policy asked for; a new one is stored first. None: it cannot fit, and ended.
 
@@ -83,10 +103,6 @@ class Orders:
             output=None if self._output is None else self._output.of_trial(number),
             weights_directory=None if self._weights is None else self._weights.of_trial(number),
         )
-
-    def give_up(self, asked: GiveUp) -> None:
-        """Ends a paused trial that is not worth going on with."""
-        self._trials.end(asked.number, TrialEnd(TrialState.PRUNED, detail=asked.why))
 
     def _begin(self, asked: Start) -> str | None:
         """Stores a new trial. Why it cannot begin nevertheless; None: it can.

@@ -8,10 +8,9 @@ from typing import Any
 
 from ray.tune.search import Searcher
 
-from service.scheduler.policy.protocol import Done, GiveUp, Policy, Resume, Start, Wait
+from service.scheduler.policy.protocol import Policy
 from service.scheduler.tune.messages import TrialOrder, TuneAdapter
 from service.scheduler.tune.orders import Orders
-from service.scheduler.tune.run_end import Ending, RunEnded
 from service.scheduler.tune.sharing import Sharing
 
 
@@ -50,7 +49,7 @@ class PolicySearcher(TuneAdapter, Searcher):
         Raises:
             RunEnded: every trial of the job has ended, or the run is to end while none is running.
         """
-        order = self._ready = self._ready or self._next()
+        order = self._ready = self._ready or self._orders.next(self._policy)
         if self._sharing is not None:
             if order is None:
                 self._sharing.wants_none()
@@ -60,20 +59,6 @@ class PolicySearcher(TuneAdapter, Searcher):
                 return None
         self._ready = None
         return None if order is None else order.to_tune()
-
-    def _next(self) -> TrialOrder | None:
-        while True:
-            match self._policy.ask():
-                case Start() | Resume() as asked:
-                    order = self._orders.order(asked)
-                    if order is not None:
-                        return order
-                case GiveUp() as asked:
-                    self._orders.give_up(asked)
-                case Wait():
-                    return None
-                case Done(is_early):
-                    raise RunEnded(Ending.DONE_EARLY if is_early else Ending.DONE)
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
         """Nothing: see the class."""
