@@ -24,6 +24,7 @@ from trainers.retry import retry
 
 __all__ = [
     "DATABASE_ERRORS",
+    "MAX_IDS",
     "UNREADABLE_ROWS",
     "VERSION_TABLE",
     "Database",
@@ -43,6 +44,9 @@ WAL_PAUSE_SECONDS = 0.02
 VERSION_TABLE = "shampoo_tuner_version"
 """Has one row, the revision of the schema. Not Alembic's default name: another library that keeps its tables in the
 same database could use that one."""
+
+MAX_IDS = 10_000
+"""Values named in one statement: fewer than the parameters that either database takes."""
 
 DRIVERS = ("sqlite", "postgresql+psycopg")
 

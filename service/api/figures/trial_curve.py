@@ -9,7 +9,7 @@ from service.api.figures.axes import Figure, layout_of, literal
 from service.api.figures.charts import DIVERGED_COLOUR, MAX_POINTS, PHASE_COLOURS, thin
 from service.domain import Phase
 from service.evidence.in_words.wording import optimizer_title
-from service.store.repositories.of_trials.trial_relations import MetricPoint
+from service.store.repositories.of_trials.measurements import CurvePoint
 from service.use_cases.trials.trial_curves import BandPoint, BaselineBand, TrialCurve
 
 CurveAxis: TypeAlias = Literal["step", "epoch", "seconds"]
@@ -70,12 +70,12 @@ def curve_figure(
     return {"data": data, "layout": layout}
 
 
-def thin_curve(points: Sequence[MetricPoint], limit: int = MAX_POINTS) -> list[MetricPoint]:
+def thin_curve(points: Sequence[CurvePoint], limit: int = MAX_POINTS) -> list[CurvePoint]:
     """At most so many of the points, with the ends and all peaks."""
     return [points[int(place)] for place, _ in thin([(float(i), p.value) for i, p in enumerate(points)], limit)]
 
 
-def _line(points: Sequence[MetricPoint], x: CurveAxis, *, colour: str, width: float) -> dict[str, Any]:
+def _line(points: Sequence[CurvePoint], x: CurveAxis, *, colour: str, width: float) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
@@ -124,7 +124,7 @@ def _band_traces(band: BaselineBand, x: CurveAxis) -> list[Figure]:
     ]
 
 
-def _cross(last: MetricPoint, x: CurveAxis) -> Figure:
+def _cross(last: CurvePoint, x: CurveAxis) -> Figure:
     return {
         "type": "scatter",
         "mode": "markers+text",
@@ -141,5 +141,5 @@ def _cross(last: MetricPoint, x: CurveAxis) -> Figure:
     }
 
 
-def _at(point: MetricPoint | BandPoint, x: CurveAxis) -> float:
+def _at(point: CurvePoint | BandPoint, x: CurveAxis) -> float:
     return float(point.step) if x == "step" else point.epoch if x == "epoch" else point.seconds

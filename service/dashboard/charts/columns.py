@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from service.api.min_max import MinMax
-from service.store.repositories.of_trials.chart_rows import CurvePoint
+from service.store.repositories.of_trials.measurements import CurvePoint
 
 MAX_POINTS = 300
 """Of one curve."""

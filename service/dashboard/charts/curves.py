@@ -12,7 +12,8 @@ from service.api.figures import MAX_CURVES, choose_curves
 from service.dashboard.charts.columns import points_of_each, rounded, rounded_all, thinned
 from service.dashboard.charts.sides import group_of
 from service.domain import Direction, Phase, Side, TrialState
-from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTrial, CurvePoint
+from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTrial
+from service.store.repositories.of_trials.measurements import CurvePoint
 
 CurveAxis = Literal["step", "examples", "epoch", "seconds", "device_seconds"]
 

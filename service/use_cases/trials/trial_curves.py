@@ -12,7 +12,8 @@ from service.evidence.best_values import BestTrial, best_of
 from service.evidence.recommended import evidence_from_json
 from service.store.models import Job, Trial
 from service.store.repositories import RecommendationRepository, TrialRepository
-from service.store.repositories.of_trials.trial_relations import MetricPoint, TrialRelationRepository
+from service.store.repositories.of_trials.measurements import CurvePoint
+from service.store.repositories.of_trials.trial_relations import TrialRelationRepository
 from service.store.session import Session
 
 MAX_BAND_TRIALS = 100
@@ -50,12 +51,12 @@ class TrialCurve:
     """A metric of a trial, and of those that it is seen beside."""
 
     metric: str
-    points: Sequence[MetricPoint]
+    points: Sequence[CurvePoint]
     band: BaselineBand | None
     """None: no baseline trial has completed, or none measures it."""
     best_number: int | None
     """Of the trial with the best objective of its side; None: there is none, or it is this one."""
-    best_points: Sequence[MetricPoint]
+    best_points: Sequence[CurvePoint]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +146,10 @@ def _band(session: Session, job: Job, metric: str) -> BaselineBand | None:
     return BaselineBand(leading.optimizer, points, num_trials=len(curves), num_completed=len(ids)) if points else None
 
 
-def band_points(curves: Iterable[Sequence[MetricPoint]]) -> list[BandPoint]:
+def band_points(curves: Iterable[Sequence[CurvePoint]]) -> list[BandPoint]:
     """The lowest, the middle and the highest of the values at each step, by step; values that are missing do not
     count."""
-    by_step: dict[int, list[tuple[MetricPoint, float]]] = {}
+    by_step: dict[int, list[tuple[CurvePoint, float]]] = {}
     for curve in curves:
         for point in curve:
             if point.value is not None:
@@ -156,7 +157,7 @@ def band_points(curves: Iterable[Sequence[MetricPoint]]) -> list[BandPoint]:
     return [_band_point(step, by_step[step]) for step in sorted(by_step)]
 
 
-def _band_point(step: int, found: Sequence[tuple[MetricPoint, float]]) -> BandPoint:
+def _band_point(step: int, found: Sequence[tuple[CurvePoint, float]]) -> BandPoint:
     values = [value for _, value in found]
     return BandPoint(
         step=step,

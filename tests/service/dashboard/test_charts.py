@@ -31,7 +31,8 @@ from service.places import NodePlace
 from service.server.app import create_app
 from service.settings import Settings
 from service.store.models import Event
-from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTrial, CurvePoint, LaneTrial, Turn
+from service.store.repositories.of_trials.chart_rows import ChartConfig, ChartTrial, LaneTrial, Turn
+from service.store.repositories.of_trials.measurements import CurvePoint
 from service.store.session import Database
 from service.use_cases.run import record_places
 from service.use_cases.steer import retry_trial

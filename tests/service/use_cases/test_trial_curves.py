@@ -5,7 +5,8 @@ from __future__ import annotations
 from service.domain import Direction, Phase, TrialState
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
-from service.store.repositories.of_trials.trial_relations import MetricPoint, TrialRelationRepository
+from service.store.repositories.of_trials.measurements import CurvePoint
+from service.store.repositories.of_trials.trial_relations import TrialRelationRepository
 from service.store.session import Database, Session
 from service.use_cases.leases import Lease
 from service.use_cases.run import add_trial
@@ -14,8 +15,8 @@ from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_t
 from trainers.config import TrialConfig
 
 
-def point(step: int, value: float | None) -> MetricPoint:
-    return MetricPoint(step, step / 10, step / 100, value)
+def point(step: int, value: float | None) -> CurvePoint:
+    return CurvePoint(step, step / 10, step / 100, value)
 
 
 def test_a_band_has_the_lowest_the_middle_and_the_highest_value_at_each_step() -> None:

@@ -13,9 +13,9 @@ from sqlalchemy.orm import Session
 from service.domain import FailureReason, Phase, TrialState
 from service.store.models import Event, MeasurementRow, MetricSet, Trial
 from service.store.packing import value_at
+from service.store.repositories.of_trials.measurements import CurvePoint
+from service.store.session import MAX_IDS
 
-MAX_NUMBERS = 10_000
-"""Named in one statement: fewer than the parameters that either database takes."""
 SOUGHT = (Phase.SEARCH, Phase.BASELINE)
 """The phases that seek."""
 FINAL = tuple(state for state in TrialState if state.is_final)
@@ -43,17 +43,6 @@ class ChartConfig:
     optimizer: str
     batch_size: int
     parameters: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class CurvePoint:
-    """A measurement as a curve shows it."""
-
-    step: int
-    epoch: float
-    seconds: float
-    value: float | None
-    """None: the metric was not measured, or not finite."""
 
 
 @dataclass(slots=True)
@@ -142,8 +131,8 @@ class ChartRepository:
     def curves(self, trial_ids: Sequence[str], metric: str) -> Curves:
         """A metric of these trials."""
         found = Curves()
-        for start in range(0, len(trial_ids), MAX_NUMBERS):
-            self._read(found, metric, MeasurementRow.trial_id.in_(trial_ids[start : start + MAX_NUMBERS]))
+        for start in range(0, len(trial_ids), MAX_IDS):
+            self._read(found, metric, MeasurementRow.trial_id.in_(trial_ids[start : start + MAX_IDS]))
         return found
 
     def ends_of_curves(self, first_steps: Mapping[str, int], metric: str) -> Curves:

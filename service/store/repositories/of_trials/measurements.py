@@ -12,9 +12,8 @@ from sqlalchemy.orm import Session, selectinload
 from service.store.models import MeasurementRow, MetricSet, Trial
 from service.store.packing import digest_of, pack, unpack, value_at
 from service.store.repositories.jobs import lock_event_order
+from service.store.session import MAX_IDS
 
-MAX_IDS = 10_000
-"""Trials named in one statement: fewer than the parameters that either database takes."""
 SCANNED_AT_ONCE = 1000
 """Rows that the database hands over at a time, which bounds memory; by judgement."""
 _METRICS = selectinload(MeasurementRow.metric_set)
@@ -34,6 +33,17 @@ class StoredMeasurement:
     @property
     def metrics(self) -> dict[str, float | None]:
         return dict(zip(self.names, unpack(self.packed), strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """A measurement as a curve shows it."""
+
+    step: int
+    epoch: float
+    seconds: float
+    value: float | None
+    """None: the metric was not measured, or not finite."""
 
 
 class MeasurementRepository:

@@ -11,11 +11,10 @@ from sqlalchemy.orm import Session
 
 from service.domain import OutputStream
 from service.store.models import OutputChunk, RankOutput, Trial
+from service.store.session import MAX_IDS
 
 CHUNK_BYTES = 100
 """Of a stored chunk beside its lines."""
-MAX_IDS = 10_000
-"""Named in one statement: fewer than the parameters that either database takes."""
 
 
 @dataclass(frozen=True, slots=True)

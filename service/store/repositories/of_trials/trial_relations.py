@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from service.domain import Direction, Phase, TrialState
 from service.store.models import MeasurementRow, MetricSet, Trial
 from service.store.packing import value_at
+from service.store.repositories.of_trials.measurements import CurvePoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +35,6 @@ class BestConfig:
     number: int
     value: float
     parameters: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class MetricPoint:
-    """A value of a metric in a trial's curve."""
-
-    step: int
-    epoch: float
-    seconds: float
-    value: float | None
-    """None: it was not measured, or not finite."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +125,7 @@ class TrialRelationRepository:
         statement = select(Trial.metrics).where(*_completed(job_id, phase, optimizer))
         return list(self._session.scalars(statement.order_by(Trial.number.desc()).limit(limit)))
 
-    def curves(self, trial_ids: Sequence[str], metric: str) -> dict[str, list[MetricPoint]]:
+    def curves(self, trial_ids: Sequence[str], metric: str) -> dict[str, list[CurvePoint]]:
         """A metric of these trials by trial, in order of steps."""
         index_in = self._places_of(metric)
         statement = (
@@ -150,11 +140,11 @@ class TrialRelationRepository:
             .where(MeasurementRow.trial_id.in_(trial_ids))
             .order_by(MeasurementRow.trial_id, MeasurementRow.step)
         )
-        found: dict[str, list[MetricPoint]] = {}
+        found: dict[str, list[CurvePoint]] = {}
         for trial_id, step, epoch, seconds, set_id, packed in self._session.execute(statement):
             index = index_in.get(set_id)
             value = None if index is None else value_at(packed, index)
-            found.setdefault(trial_id, []).append(MetricPoint(step, epoch, seconds, value))
+            found.setdefault(trial_id, []).append(CurvePoint(step, epoch, seconds, value))
         return found
 
     def _places_of(self, metric: str) -> dict[int, int]:
