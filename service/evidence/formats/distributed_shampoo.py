@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.evidence.formats.constructor import Constructor, Expression, call
+from service.evidence.formats.constructor import Constructor, Expression, blocks, call, low_precision, refreshes
 from service.evidence.formats.family import Family
-from service.evidence.formats.unsaid import blocks, low_precision, refreshes
 
 _MODULE = "distributed_shampoo"
 

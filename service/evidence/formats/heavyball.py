@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from service.evidence.formats.constructor import Constructor, call, several
+from service.evidence.formats.constructor import Constructor, call, look_ahead, low_precision, of_adamw, several
 from service.evidence.formats.family import Family
 from service.evidence.formats.muon import adamw_of, is_nesterov, momentum_unsaid
 from service.evidence.formats.pytorch_optimizer import soap_unsaid
-from service.evidence.formats.unsaid import look_ahead, low_precision, of_adamw
 
 _CLAMPS = (
     "grafting_epsilon: there it is the least that the root of the squared gradients counts as, and not added to it"

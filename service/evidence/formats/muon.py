@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from search_spaces.optimizers import ARGUMENTS
-from service.evidence.formats.constructor import Constructor, several
+from service.evidence.formats.constructor import Constructor, look_ahead, low_precision, of_adamw, several
 from service.evidence.formats.family import Family
-from service.evidence.formats.unsaid import look_ahead, low_precision, of_adamw
 
 _IMPORTS = ["from torch.optim import AdamW, Muon"]
 _TWO_SIDES = [

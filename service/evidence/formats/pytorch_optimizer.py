@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.evidence.formats.constructor import Constructor, Expression, call, several
+from service.evidence.formats.constructor import (
+    Constructor,
+    Expression,
+    blocks,
+    call,
+    look_ahead,
+    low_precision,
+    of_adamw,
+    refreshes,
+    several,
+)
 from service.evidence.formats.family import Family
 from service.evidence.formats.muon import adamw_of, is_nesterov, momentum_unsaid
-from service.evidence.formats.unsaid import blocks, look_ahead, low_precision, of_adamw, refreshes
 
 
 def pytorch_optimizer(f: Family) -> Constructor | str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.evidence.formats.constructor import Constructor, Expression, literal
+from service.evidence.formats.constructor import Constructor, Expression, blocks, literal, low_precision, refreshes
 from service.evidence.formats.family import Family
-from service.evidence.formats.unsaid import blocks, low_precision, refreshes
 
 
 def scalable_shampoo(f: Family) -> Constructor | str:
