@@ -1,19 +1,23 @@
-"""The disk that a job takes: how much it is, and what of it can go.
+"""The disks that a worker and its runs write to: what a job takes, what of it can go, and whether there is room.
 
-What bounds it: of each unfinished trial the newest checkpoints (`keep_checkpoints` and one being written); of each
-living process its log files, which Ray rotates; the job's own log, of which two files are kept. All else is removed:
-checkpoints (on a path or in a store) when their trial ends, log files when their process has, the run's directory with
-the run.
+What bounds the disk that a job takes: of each unfinished trial the newest checkpoints (`keep_checkpoints` and one being
+written); of each living process its log files, which Ray rotates; the job's own log, of which two files are kept. All
+else is removed: checkpoints (on a path or in a store) when their trial ends, log files when their process has, the
+run's directory with the run.
 """
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from pathlib import Path
 
 import psutil
 
+from service.monitoring.readiness import why_no_room
 from service.scheduler.checkpoint_storage import bytes_in, checkpoint_bytes
+from service.settings import Settings
 from trainers.storage import Place
 
 LOG_BYTES = 8 * 2**20
@@ -73,3 +77,32 @@ def remove_logs_of_ended_processes(run_directory: Path) -> None:
 
 def _earlier(log: Path) -> Path:
     return log.with_name(f"{log.name}.1")
+
+
+logger = logging.getLogger(__name__)
+
+
+class Room:
+    """The room on the disks of one process, which may be asked from any thread."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._why_none: str | None = None
+        """As it was told in the log last."""
+
+    def why_none(self) -> str | None:
+        """The words of `/readyz` on the disks of a service that trains on this machine; None: they have room."""
+        # Checkpoints on a path are seen by a worker, wherever the ranks are that write them.
+        return why_no_room(self._settings, data_are_here=True)
+
+    def is_there(self) -> bool:
+        """True if there is room; the log tells when that ends, and when there is room again."""
+        why_none = self.why_none()
+        with self._lock:
+            had, self._why_none = self._why_none, why_none
+        if why_none is not None and had is None:
+            logger.warning("no job is begun until there is room: %s", why_none)
+        elif why_none is None and had is not None:
+            logger.info("there is room again: jobs are begun")
+        return why_none is None

@@ -35,7 +35,7 @@ from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups, counting_no_callbacks
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import WorkerTemplate, is_useful
-from service.scheduler.disk_space import Room
+from service.scheduler.disk import Room
 from service.scheduler.insights.keeper import InsightsKeeper
 from service.scheduler.job_code import enter_code, runtime_environment
 from service.scheduler.kept_weights import WeightsPlaces

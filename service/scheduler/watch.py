@@ -18,7 +18,7 @@ import psutil
 from service.access.quotas import hours_are_spent
 from service.errors import NotFound
 from service.scheduler.cluster import process_tree
-from service.scheduler.disk_space import Room
+from service.scheduler.disk import Room
 from service.scheduler.tune.run_end import Ending, ExitStatus
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database

@@ -28,7 +28,7 @@ from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_dir
 from service.scheduler.checkpoint_storage import CheckpointsUnusable, checkpoint_bytes, checkpoints_of, try_out
 from service.scheduler.cluster import process_tree, worker_template
 from service.scheduler.cluster.run_environment import run_environment
-from service.scheduler.disk_space import Room
+from service.scheduler.disk import Room
 from service.scheduler.external import beside as external_runs
 from service.scheduler.external.beside import ExternalRuns
 from service.scheduler.kept_weights import keep_winners, keep_winners_of_all
