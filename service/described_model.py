@@ -1,4 +1,4 @@
-"""The base of models whose fields are described by the docstrings below them."""
+"""The bases of models whose fields are described by the docstrings below them; strict ones read a request's JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import inspect
 import sys
 from functools import cache
 
-from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core.core_schema import CoreSchema
 
@@ -58,3 +58,14 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
                 if isinstance(text.value.value, str)
             }
     return found
+
+
+class StrictModel(DescribedModel):
+    """An immutable part of a specification; unknown fields and values of another type are errors."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,  # "8" is no number and true is no 1
+        frozen=True,
+        allow_inf_nan=False,
+    )

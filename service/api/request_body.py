@@ -14,9 +14,9 @@ from typing import Any, get_args, get_type_hints
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError, model_validator
 
+from service.described_model import StrictModel
 from service.errors import InvalidInput
 from service.faults import Faults
-from service.specification.strict_model import StrictModel
 
 MAX_DEPTH = 32
 """Levels of arrays and objects in a request body; a job needs about seven."""

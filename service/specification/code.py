@@ -8,7 +8,7 @@ from typing import Annotated
 import packaging.requirements
 from pydantic import Field, StringConstraints, field_validator
 
-from service.specification.strict_model import StrictModel
+from service.described_model import StrictModel
 
 MAX_VARIABLES = 64
 """Of the environment, by judgement: far more than code reads."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pydantic import Field, JsonValue
 
 from search_spaces import Scalar, SearchSpace, SpaceError
+from service.described_model import StrictModel
 from service.domain import Objective
 from service.errors import InvalidInput
 from service.faults import Faults
-from service.specification.strict_model import StrictModel
 from trainers.config import MAX_COUNT
 
 MAX_IMPORTED = 200

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, RootModel, model_validator
 
+from service.described_model import StrictModel
 from service.domain import Currency, PrunerName, SamplerName
 from service.specification.code import CodeChoice
 from service.specification.external.trials import ExternalTrials
 from service.specification.imported import MAX_IMPORTED, ImportedTrial
 from service.specification.resources import Resources
-from service.specification.strict_model import StrictModel
 from service.specification.training import RequestedTraining, Training
 from trainers.config import MAX_COUNT, MAX_SEED
 from trainers.trackers.protocol import TrackerName

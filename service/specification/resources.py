@@ -7,9 +7,9 @@ from typing import Literal
 
 from pydantic import Field
 
+from service.described_model import StrictModel
 from service.errors import InvalidInput
 from service.faults import Faults
-from service.specification.strict_model import StrictModel
 from trainers.config import MAX_COUNT
 
 MIN_SHARE = 0.01

@@ -19,9 +19,9 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from search_spaces import Assignment, SearchSpace, SpaceError
 from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import AVERAGING
+from service.described_model import StrictModel
 from service.errors import InvalidInput
 from service.faults import one_of
-from service.specification.strict_model import StrictModel
 from trainers.config import AveragingConfig, CompressionConfig, Count, InvalidConfig, Positive, TrainingSettings
 
 SAID_ELSEWHERE: Mapping[str, str] = {

@@ -9,9 +9,9 @@ from pydantic import ConfigDict, Field, JsonValue, ValidationInfo, field_validat
 from service.api import examples
 from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel
+from service.described_model import StrictModel
 from service.evidence.formats.snippet import trial_snippet
 from service.evidence.formats.written import Format, Written, written_of
-from service.specification.strict_model import StrictModel
 from service.transfer.candidates import SourceKind
 from service.transfer.ranking import CONFIDENCE, Transferred
 from service.transfer.situation import ConfigsWanted, Situation

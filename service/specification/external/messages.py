@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
+from service.described_model import StrictModel
 from service.domain import Phase
 from service.specification.external.trials import MAX_METRICS, MetricName
-from service.specification.strict_model import StrictModel
 from trainers.config import MAX_COUNT, Measurement
 
 MAX_MEASUREMENTS = 1000

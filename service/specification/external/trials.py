@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints
 
-from service.specification.strict_model import StrictModel
+from service.described_model import StrictModel
 from trainers.workload.description import MAX_METRIC_NAME, Direction, WorkloadDescription, WorkloadOption
 
 EXTERNAL = "external"
