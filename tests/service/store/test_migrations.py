@@ -17,7 +17,7 @@ from service.store.models import MetricSet
 from service.store.repositories import DeletionRepository, JobRepository, ProjectRepository, TrialRepository
 from service.store.session import VERSION_TABLE, Database
 from service.use_cases.keeping.deletion import delete_job
-from service.use_cases.keeping.notes import change_trial
+from service.use_cases.keeping.marks import change_trial
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements, record_places
 from service.use_cases.steer import cancel_job, change_job
 from service.use_cases.submit import create_job

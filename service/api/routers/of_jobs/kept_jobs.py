@@ -38,8 +38,8 @@ from service.store.repositories import JobRepository
 from service.store.session import Session
 from service.use_cases import steer
 from service.use_cases.keeping import deletion
-from service.use_cases.keeping.archive import set_archived
 from service.use_cases.keeping.clone import merged, submission_of
+from service.use_cases.keeping.marks import set_archived
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

@@ -39,7 +39,7 @@ from service.store.repositories import (
     TrialRepository,
 )
 from service.use_cases import steer
-from service.use_cases.keeping import notes
+from service.use_cases.keeping import marks
 from service.use_cases.trials.rank_output import last_lines
 from service.use_cases.trials.trial_pasting import config_to_paste
 
@@ -158,7 +158,7 @@ def change_trial(
 ) -> TrialRead:
     """Changes the note. Nothing else changes by it, whether the trial trains or has ended."""
     refuse_if_trial_changed(session, job_id, number, if_match)
-    return TrialRead.of(notes.change_trial(session, job_id, number, note=body.note, now=now))
+    return TrialRead.of(marks.change_trial(session, job_id, number, note=body.note, now=now))
 
 
 @router.get("/{number}/config", summary="Read a trial's config to paste", responses=problems.documented(404, 422, 503))

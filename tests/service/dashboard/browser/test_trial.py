@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from service.domain import OutputStream, TrialState
 from service.store.repositories import TrialRepository
 from service.store.session import Database
-from service.use_cases.keeping.notes import change_trial
+from service.use_cases.keeping.marks import change_trial
 from tests.service.dashboard.conftest import wait_for, wait_for_scripts, wait_until_live
 from tests.support.service.stories.jobs import Story
 from tests.support.service.stories.trials import diverge_in, measure_all, print_lines
