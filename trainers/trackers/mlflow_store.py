@@ -18,8 +18,7 @@ from mlflow.entities import Metric, Param
 from mlflow.exceptions import MlflowException
 from mlflow.tracking import MlflowClient
 
-from trainers.trackers.names import SafeNames
-from trainers.trackers.protocol import RunEnd, TrackedTrial
+from trainers.trackers.protocol import RunEnd, SafeNames, TrackedTrial
 
 logging.getLogger("mlflow").setLevel(logging.WARNING)  # it tells of each table that it makes
 

@@ -10,8 +10,7 @@ from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event
 from tensorboardX.summary import hparams, scalar
 
-from trainers.trackers.names import SafeNames
-from trainers.trackers.protocol import RunEnd, TrackedTrial
+from trainers.trackers.protocol import RunEnd, SafeNames, TrackedTrial
 
 
 class TensorBoardRun:

@@ -11,8 +11,7 @@ os.environ.setdefault("WANDB_MODE", "offline")
 
 import wandb
 
-from trainers.trackers.names import SafeNames
-from trainers.trackers.protocol import RunEnd, TrackedTrial
+from trainers.trackers.protocol import RunEnd, SafeNames, TrackedTrial
 
 
 class WandbRun:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from service.cli.commands import app
 from service.store.session import Database
 from tests.support.service.live import finished_job, running
-from trainers.trackers.names import SafeNames
+from trainers.trackers.protocol import SafeNames
 
 
 @pytest.mark.processes  # MLflow asks one for the kind of processor
