@@ -16,7 +16,7 @@ from trainers.identity.data import content_digest
 from trainers.identity.model import model_digest
 from trainers.identity.shape import model_shape
 from trainers.identity.values import Environment, TrialIdentity
-from trainers.installation.commit import commit
+from trainers.installation.distribution import commit
 from trainers.workload.protocol import Workload
 from trainers.workloads.registry import describe
 

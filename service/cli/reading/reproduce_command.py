@@ -64,8 +64,7 @@ def reproduce(
 def _differences(found: RecommendationRead) -> list[str]:
     """Differences between this installation and that where the config was found."""
     from service.evidence.reproduction import other_versions
-    from trainers.installation.commit import commit
-    from trainers.installation.distribution import DISTRIBUTION, version
+    from trainers.installation.distribution import DISTRIBUTION, commit, version
 
     here = {"python": sys.version.partition(" ")[0], DISTRIBUTION: version(), **_installed()}
     own_commit = commit()

@@ -15,7 +15,7 @@ from service.evidence.recommended import Ranks
 from service.evidence.reproduction import Repeated, other_versions, outcome_lines, repeats_of, reproduction
 from tests.support.service.confirmed import recommendation_of
 from trainers.config import AveragingConfig, OptimizerConfig, TrialConfig
-from trainers.installation.commit import commit
+from trainers.installation.distribution import commit
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workloads.registry import load
