@@ -17,7 +17,7 @@ from service.store.repositories import TrialColumnsRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page
 from tests.support.service.confirmed import recommendation_of
-from tests.support.service.pages.contrast import LOW_CONTRAST
+from tests.support.service.pages.accessible import LOW_CONTRAST
 from tests.support.service.stories.jobs import Story, confirmed_story
 
 SIDES: dict[int, list[float | None]] = {0: [0.31, 0.33, 0.32], 1: [0.29, 0.30, 0.28], 2: [0.41, 0.42, 0.40]}

@@ -20,7 +20,7 @@ from tests.service.dashboard.conftest import (
     wait_until_live,
 )
 from tests.support.service import live
-from tests.support.service.pages.contrast import LOW_CONTRAST
+from tests.support.service.pages.accessible import LOW_CONTRAST
 from tests.support.service.stories.jobs import Story, submit_digits
 
 NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
