@@ -1,4 +1,4 @@
-"""What people mark: jobs as put away, trials with a note. Neither changes what is trained.
+"""Marks that people set: jobs put away, and notes of trials. Neither changes anything that is trained.
 
 An archived job stays as it is, runs if it runs, and is left out of lists.
 """
