@@ -104,7 +104,7 @@ class TrialCheckpoints:
         self._place = place
 
     def newest_first(self) -> list[StoredCheckpoint]:
-        """Those that are there; one that is being written to a path is not, one in a store is not whole."""
+        """The checkpoints that are there; one being written to a path is not, one in a store is not whole."""
         found = dict[str, dict[str, _Entry]]()
         for path, entry in self._entries().items():
             checkpoint, _, name = path.partition("/")

@@ -25,7 +25,7 @@ class NodePlace:
         return cls(stored["node"], tuple(stored["gpus"]))
 
     def __str__(self) -> str:
-        """In words: `node-a, GPUs 0 and 1`."""
+        """The place in words: `node-a, GPUs 0 and 1`."""
         if not self.gpus:
             return f"{self.node}, CPU"
         *others, last = self.gpus
@@ -41,7 +41,7 @@ def places_of(ranks: Iterable[NodePlace]) -> tuple[NodePlace, ...]:
 
 
 def words_by_run(stored: Mapping[str, Sequence[Mapping[str, Any]]] | None) -> dict[int, str]:
-    """In words where a trial trained, by run: 1 is its first.
+    """Words on where a trial trained, by run: 1 is its first.
 
     Args:
         stored: as `Trial.places` has it.

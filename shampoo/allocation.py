@@ -214,7 +214,7 @@ class Allocation:
         self.thaw(h_of, state, also)
 
     def rows(self, params: Sequence[Tensor], state: States) -> dict[int, dict[str, RowRuns]]:
-        """By index of a parameter and name in its state, the rows that this rank has of what it shares with others."""
+        """The rows that this rank has of what it shares with others, by index of a parameter and name in its state."""
         pieces: dict[Tensor, list[BucketPiece]] = {}
         for bucket in self.buckets():
             for piece in bucket.pieces:

@@ -190,7 +190,7 @@ class TrainingSettings(ConfigPart):
 
     @property
     def intervals(self) -> tuple[float, ...]:
-        """Those between measurements that are given."""
+        """The intervals between measurements that are given."""
         of_all = (
             self.evaluate_every,
             self.evaluate_every_examples,

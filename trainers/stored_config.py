@@ -55,5 +55,5 @@ class StoredConfig:
         )
 
     def training(self, *names: str) -> dict[str, Json]:
-        """Those of the settings beside the optimizer that it has, as they are stored."""
+        """The settings beside the optimizer with these names that it has, as they are stored."""
         return {name: self.content[name] for name in names if name in self.content}

@@ -166,7 +166,7 @@ class CodeReader:
         self._database, self._turns = database, turns
 
     async def archive(self, specification: JobSpecification, *, project: str) -> bytes | None:
-        """Its archive; None: there is none.
+        """The archive of a job's code; None: the job brings none.
 
         Raises:
             InvalidInput: the project does not have it.

@@ -50,7 +50,7 @@ def room_left(parent: Path, max_bytes: int) -> int:
 
 
 def bytes_below(directory: Path) -> int:
-    """Of all files below a directory, which others may be changing."""
+    """The bytes of all files below a directory, which others may be changing."""
     found = 0
     for at, _, names in os.walk(directory):
         for name in names:

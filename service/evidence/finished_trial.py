@@ -53,14 +53,14 @@ class FinishedTrial:
 
     @property
     def tokens_per_example(self) -> float | None:
-        """By the speeds that it last measured; None: its workload counts no tokens."""
+        """The tokens of an example, by the speeds that it last measured; None: its workload counts no tokens."""
         metrics = self.curve[-1][2] if self.curve else {}
         tokens, examples = metrics.get("tokens_per_second"), metrics.get("examples_per_second")
         return tokens / examples if tokens and examples else None
 
     @property
     def ending(self) -> str:
-        """Its state, and in brackets why it failed."""
+        """The trial's state, and in brackets why it failed."""
         return f"{self.state.value} ({self.reason.value})" if self.reason else self.state.value
 
 

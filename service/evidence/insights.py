@@ -141,7 +141,7 @@ class ParameterInsight:
 
     @property
     def label(self) -> str:
-        """Its name, and in brackets the trials that had it: one name can stand for several ranges."""
+        """The parameter's name, and in brackets the trials that had it: one name can stand for several ranges."""
         return f"{self.name} ({self.condition})" if self.condition else self.name
 
     @property

@@ -104,7 +104,8 @@ class Collector:
             threading.Thread(target=self._collect, name="collect-checkpoints", daemon=True).start()
 
     def collect_now(self, *, not_launched: Collection[int]) -> None:
-        """Waits for it; those of trials that were not launched go, too."""
+        """Removes the checkpoints of all trials that are not unfinished, and of those that were not launched, before it
+        returns."""
         kept = set(self._unfinished) - set(not_launched)
         try:
             remove_of_ended_trials(self._place, unfinished=kept)
@@ -112,7 +113,7 @@ class Collector:
             logger.warning("checkpoints of ended trials stay for now: %s", error)
 
     def collect(self) -> None:
-        """Removes those of all trials that are not unfinished now, or will soon."""
+        """Removes the checkpoints of all trials that are not unfinished: at once, or in a store soon after."""
         if isinstance(self._place, Path):
             remove_of_ended_trials(self._place, unfinished=self._unfinished)
         else:

@@ -91,7 +91,7 @@ class JobRun:
 
     @property
     def address(self) -> str | None:
-        """Of the cluster; None: it is a local one of its own."""
+        """The address of the cluster; None: it is a local one of its own."""
         return self.settings.cluster_address
 
     @property

@@ -62,7 +62,7 @@ class RunProcess(Protocol):
     pid: int
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status; negative: the signal that killed it. Raises: subprocess.TimeoutExpired."""
+        """The process's exit status; negative: the signal that killed it. Raises: subprocess.TimeoutExpired."""
 
     def terminate(self) -> None: ...
 

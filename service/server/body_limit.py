@@ -20,7 +20,7 @@ BODY_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Of a request's body."""
+    """The largest size of a request's body, and the longest time for it."""
 
     max_bytes: int
     max_seconds: float

@@ -91,7 +91,7 @@ class Database:
 
     @property
     def connections_in_use(self) -> int:
-        """Those that sessions have at this moment."""
+        """The number of connections that sessions have at this moment."""
         assert isinstance(self._engine.pool, QueuePool)
         return self._engine.pool.checkedout()
 
@@ -102,7 +102,7 @@ class Database:
             yield session
 
     def session_to_read(self) -> Session:
-        """As `reading`, for whoever closes it; it takes a connection with its first statement."""
+        """A session as `reading` gives it, for whoever closes it; it takes a connection with its first statement."""
         return self._read()
 
     @contextmanager

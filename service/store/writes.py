@@ -93,7 +93,7 @@ class Writes:
             logger.error("writing fails: %s: %s", why_not, error.orig)
 
     def succeeded(self) -> None:
-        """Notes a write."""
+        """Notes a write that succeeded. The first after a failure is logged."""
         with self._lock:
             is_first, self._why_not = self._why_not is not None, None
         if is_first:

@@ -41,7 +41,7 @@ class WebhookUrl:
 
     @property
     def authority(self) -> str:
-        """As `Host` has it."""
+        """The host and port as the header `Host` has them."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
@@ -79,7 +79,7 @@ def check_url(url: str, *, allows_private: bool) -> None:
     """Refuses a URL that can never be sent to; names are looked up when something is sent.
 
     Raises:
-        ForbiddenAddress
+        ForbiddenAddress: it is no URL of a webhook, or its host is not public; the message says which.
     """
     host = read_url(url).host
     name = host.removesuffix(".")

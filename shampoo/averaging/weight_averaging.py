@@ -123,7 +123,8 @@ class WeightAveraging(Optimizer):
 
     @property
     def averages(self) -> Mapping[Tensor, Mapping[str, Any]]:
-        """By parameter, what is kept of its past: tensors and lists of them, as sharded as it is. Not to be changed."""
+        """The past of each parameter, as far as it is kept: tensors and lists of them, as sharded as it is. Not to be
+        changed."""
         return self._averages
 
     @property

@@ -45,7 +45,7 @@ class ReturnPath:
         }
 
     def changes(self, parts: Sequence[OwnedPart]) -> dict[Tensor, tuple[Tensor, Tensor]]:
-        """By placeholder, the change in its unit, and the unit, a float64 scalar."""
+        """The change of each placeholder in its unit, and the unit, a float64 scalar."""
         found: dict[Tensor, tuple[Tensor, Tensor]] = {}
         for part in parts:
             if part.here is not None and part.here in self._before:

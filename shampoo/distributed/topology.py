@@ -92,7 +92,7 @@ class Topology:
 
     @property
     def place(self) -> int:
-        """In its row: the number of the shard that this rank holds."""
+        """The place of this rank in its row: the number of the shard that it holds."""
         return self.array.row_and_place(self.number)[1]
 
 

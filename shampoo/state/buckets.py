@@ -59,6 +59,7 @@ class BucketPiece:
 
     @property
     def stop(self) -> int:
+        """Last row of the bucket that the piece has, + 1."""
         return self.start + self.region.num_blocks
 
 

@@ -80,7 +80,7 @@ class StoreFiles:
             downloads.close()
 
     def start(self, step: int, token: int) -> None:
-        """Nothing: training would wait for the store."""
+        """Does nothing: training would wait for the store."""
 
     def write(self, step: int, token: int, name: str, chunks: Chunks) -> str:
         return self._store.write(f"{_name(step, token)}/{name}", chunks)

@@ -35,6 +35,7 @@ class Goal:
 
     @property
     def evaluate_every(self) -> int:
+        """Steps between measurements, `NUM_MEASUREMENTS` of them in the budget or, of a shorter one, one each step."""
         return max(1, self.num_steps // NUM_MEASUREMENTS)
 
 

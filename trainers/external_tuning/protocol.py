@@ -38,7 +38,7 @@ class Submission:
 
 
 def submissions() -> dict[str, Submission]:
-    """By name: every preset as a space, and AlgoPerf's lists of points."""
+    """The submissions by name: every preset as a space, and AlgoPerf's lists of points."""
     spaces = {name: Submission(name, space) for name, space in presets().items()}
     return spaces | {name: Submission(name, points) for name, points in portfolios().items()}
 

@@ -37,7 +37,7 @@ class Started(Protocol):
     """A process in a session of its own."""
 
     def wait(self, timeout_seconds: float) -> int:
-        """Its exit status; negative: the signal that ended it. Raises: TimeoutError: it has not ended yet."""
+        """The process's exit status; negative: the signal that ended it. Raises: TimeoutError: it has not ended yet."""
 
     def end(self) -> None:
         """Kills it and whatever it has started in its session, and waits until it is gone; to be called in any case."""

@@ -66,7 +66,7 @@ class Suggested:
 
     @property
     def num_steps(self) -> int:
-        """Of the whole trial."""
+        """The steps of the whole trial."""
         return StoredConfig.of(self.config).num_steps
 
     @property

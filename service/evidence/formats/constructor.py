@@ -84,8 +84,8 @@ def unsaid_of_groups(settings: Sequence[Mapping[str, Any] | None]) -> list[str]:
 
 
 def refreshes(f: Family, *, first: int, is_due_at: int) -> list[str]:
-    """Of packages that refresh all factors together, first at step `first`, and then wherever the step modulo the
-    period is `is_due_at`."""
+    """Sentences about packages that refresh all factors together, first at step `first`, and then wherever the step
+    modulo the period is `is_due_at`."""
     found = []
     if f.stagger_refresh and f.period > 1:
         found.append(f"stagger_refresh: all factors are refreshed together there, every {f.period} steps")
@@ -101,7 +101,7 @@ def refreshes(f: Family, *, first: int, is_due_at: int) -> list[str]:
 
 
 def blocks(f: Family, theirs: str) -> list[str]:
-    """Of packages that cut long sides otherwise."""
+    """Sentences about packages that cut long sides otherwise."""
     return [
         f"sides longer than {f.max_preconditioner_dim}: here they are cut into equal parts, there into {theirs}; and "
         f"kernels of convolutions, whose sides are merged here as far as {f.max_preconditioner_dim} allows"
@@ -109,18 +109,18 @@ def blocks(f: Family, theirs: str) -> list[str]:
 
 
 def low_precision(f: Family) -> list[str]:
-    """Of packages with float32 alone, and one norm of matrices."""
+    """Sentences about packages with float32 alone, and one norm of matrices."""
     of_precision = ("state_dtype", "product_dtype", "low_precision_weights")
     return f.without_word(*of_precision, "standardize_rows", "matrix_norm", "rank", "rest_scale")
 
 
 def look_ahead(f: Family) -> list[str]:
-    """Of packages whose AdamW, which steps for the vectors, has no `beta3`."""
+    """Sentences about packages whose AdamW, which steps for the vectors, has no `beta3`."""
     return [f"beta3={f.beta3!r} of vectors: their AdamW has none there"] if f.beta3 != f.betas[0] else []
 
 
 def of_adamw(f: Family) -> list[str]:
-    """Settings that AdamW lacks where it steps for vectors, or for everything with preconditioner="none"."""
+    """Sentences about settings that AdamW lacks where it steps for vectors, or for all with preconditioner="none"."""
     found = []
     if f.plain_method != "adam":
         found.append(f"grafting={f.plain_method!r}: vectors, which it steps for here, have AdamW there")

@@ -42,7 +42,7 @@ class Format(StrEnum):
 
     @property
     def words(self) -> str:
-        """Its name for people."""
+        """The format's name for people."""
         return _TITLES[self]
 
 

@@ -71,7 +71,7 @@ class EndedTrial:
 
 
 def compared(trials: Sequence[EndedTrial], space: SearchSpace) -> list[EndedTrial]:
-    """Those that say something of the objective, with values that the space knows."""
+    """The trials that say something of the objective, with values that the space knows."""
     return [trial for trial in trials if trial.says_something and _is_of(space, trial.parameters)]
 
 

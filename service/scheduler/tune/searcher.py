@@ -61,11 +61,11 @@ class PolicySearcher(TuneAdapter, Searcher):
         return None if order is None else order.to_tune()
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """Nothing: see the class."""
+        """Does nothing: see the class."""
 
     def save(self, checkpoint_path: str) -> None:
         """Writes an empty file: Tune wants one, but a job is resumed from SQL."""
         Path(checkpoint_path).touch()
 
     def restore(self, checkpoint_path: str) -> None:
-        """Nothing: see `save`."""
+        """Does nothing: see `save`."""

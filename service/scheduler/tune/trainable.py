@@ -65,11 +65,11 @@ class WarmTrainable(tune.Trainable):
         return report.to_tune()
 
     def save_checkpoint(self, checkpoint_dir: str) -> dict[str, Any]:
-        """Nothing: the ranks write their checkpoints themselves, to the directory in the order."""
+        """Does nothing: the ranks write their checkpoints themselves, to the directory in the order."""
         return {}
 
     def load_checkpoint(self, checkpoint: dict[str, Any] | None) -> None:
-        """Nothing: the ranks go on from the newest checkpoint they find."""
+        """Does nothing: the ranks go on from the newest checkpoint they find."""
 
     def cleanup(self) -> None:
         if self._group is not None:

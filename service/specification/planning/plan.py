@@ -54,12 +54,12 @@ class JobPlan:
 
     @property
     def metric(self) -> str:
-        """Of the first objective."""
+        """The metric of the first objective."""
         return self.objectives[0].metric
 
     @property
     def direction(self) -> Direction:
-        """Of the first objective."""
+        """The direction of the first objective."""
         return self.objectives[0].direction
 
     @property

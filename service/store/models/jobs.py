@@ -185,19 +185,19 @@ class Job(Base):
 
     @property
     def price(self) -> Price | None:
-        """Of each rank; None: there was none when the job was submitted."""
+        """The price of an hour of each rank; None: there was none when the job was submitted."""
         if self.device_hour_price is None or self.currency is None:
             return None
         return Price(self.device_hour_price, self.currency)
 
     @property
     def metric(self) -> str:
-        """Of the first objective."""
+        """The metric of the first objective."""
         return self.objectives[0].metric
 
     @property
     def direction(self) -> Direction:
-        """Of the first objective."""
+        """The direction of the first objective."""
         return self.objectives[0].direction
 
 
@@ -286,7 +286,7 @@ class Trial(Base):
 
     @property
     def stored_config(self) -> StoredConfig:
-        """Its config as readers have it; read anew each time."""
+        """The trial's config as readers have it; read anew each time."""
         return StoredConfig.of(self.config)
 
 

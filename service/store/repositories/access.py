@@ -81,9 +81,8 @@ class ProjectRepository:
         return (spent + DeletionRepository(self._session).rank_seconds(name)) / 3600
 
     def stored_bytes(self, name: str) -> int:
-        """Of its jobs, when their workers last looked, and of the code that came with them; of deleted ones until their
-        files are gone.
-        """
+        """The bytes that a project's jobs had when their workers last looked, and of the code that came with them; of
+        deleted jobs until their files are gone."""
         of_jobs = self._session.scalar(select(func.coalesce(func.sum(Job.disk_bytes), 0)).where(Job.project == name))
         return (of_jobs or 0) + CodeRepository(self._session).stored_bytes(name)
 
@@ -112,7 +111,7 @@ class TokenRepository:
         return self._session.scalars(select(Token).where(Token.name == name, Token.revoked_at.is_(None))).one_or_none()
 
     def all(self) -> list[Token]:
-        """Those that are revoked or have expired, too; the oldest first."""
+        """All tokens, the oldest first; those that are revoked or have expired, too."""
         return list(self._session.scalars(select(Token).order_by(Token.created_at, Token.prefix)))
 
     def page(self, *, after_prefix: str | None = None, limit: int) -> list[Token]:

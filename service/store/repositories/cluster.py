@@ -31,7 +31,7 @@ class ClusterRepository:
         self._session = session
 
     def running_jobs(self) -> list[Job]:
-        """Those that a worker has, the first to begin first."""
+        """The jobs that a worker has, the first to begin first."""
         statement = select(Job).where(Job.state == JobState.RUNNING, Job.deleted_at.is_(None))
         return list(self._session.scalars(statement.order_by(Job.running_since, Job.id)))
 
@@ -42,7 +42,7 @@ class ClusterRepository:
         return [QueuedJob(row[0], row[1], place) for place, row in enumerate(ordered, start=1)]
 
     def jobs(self, ids: Collection[str]) -> dict[str, Job]:
-        """Those of these jobs that are there, by id."""
+        """The jobs with these ids that are there, by id."""
         found = self._session.scalars(select(Job).where(Job.id.in_(ids), Job.deleted_at.is_(None)))
         return {job.id: job for job in found}
 

@@ -59,7 +59,7 @@ class CodeRepository:
         return bool(self._session.scalar(statement.returning(Code.sha256)))
 
     def stored_bytes(self, project: str) -> int:
-        """Of all archives of a project."""
+        """The bytes of all archives of a project."""
         statement = select(func.coalesce(func.sum(Code.stored_bytes), 0)).where(Code.project == project)
         return self._session.scalar(statement) or 0
 

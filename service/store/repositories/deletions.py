@@ -26,7 +26,7 @@ class DeletionRepository:
         return self._session.scalar(statement.order_by(Job.deleted_at, Job.id).limit(1))
 
     def among(self, job_ids: Collection[str]) -> set[str]:
-        """Those of these jobs that were deleted."""
+        """The ids among these of jobs that were deleted."""
         return set(self._session.scalars(select(DeletedJob.id).where(DeletedJob.id.in_(list(job_ids)))))
 
     def delete_recommendation(self, job_id: str) -> None:

@@ -94,7 +94,7 @@ class TrialLeaseRepository:
         return list(self._session.scalars(select(TrialLease).where(TrialLease.job_id == job_id)))
 
     def jobs_with_clients(self, job_ids: Collection[str]) -> set[str]:
-        """Those of these jobs of which a client has a trial."""
+        """The ids among these of jobs of which a client has a trial."""
         statement = select(TrialLease.job_id).where(TrialLease.job_id.in_(list(job_ids))).distinct()
         return set(self._session.scalars(statement))
 

@@ -61,7 +61,7 @@ class InsightsRepository:
         return self._session.scalar(select(func.count()).where(*_ended(job_id))) or 0
 
     def ended(self, job_id: str) -> list[EndedTrialRow]:
-        """These trials, by number."""
+        """The trials of search and baselines of a job that have ended, by number."""
         statement = select(
             Trial.id,
             Trial.number,
@@ -82,7 +82,7 @@ class InsightsRepository:
         return [EndedTrialRow(*row) for row in self._session.execute(statement.order_by(Trial.number))]
 
     def confirmed(self, job_id: str) -> dict[int, dict[int, float | None]]:
-        """By the number of each trial whose config was trained again: the values with new seeds, by seed; None: it
+        """The values of each config that was trained again, by the number of its trial and by new seed; None: it
         failed."""
         found: dict[int, dict[int, float | None]] = {}
         seed = Trial.config["seed"].as_integer()

@@ -103,7 +103,7 @@ class JobRepository:
         return list(self._session.scalars(statement))
 
     def ids(self) -> list[str]:
-        """Of all jobs, the oldest first."""
+        """The ids of all jobs, the oldest first."""
         return list(self._session.scalars(select(Job.id).where(_IS_THERE).order_by(Job.id)))
 
     def models(self, *, project: str | None) -> list[str]:

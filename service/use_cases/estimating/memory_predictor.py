@@ -33,7 +33,7 @@ class WorkloadRefused(NotPredictable):
 
     @property
     def field(self) -> str:
-        """Of the job: `workload.name`, or `workload.options` or what is below it."""
+        """The job's field at fault: `workload.name`, or `workload.options` or what is below it."""
         if self.option is None:
             return "workload.name"
         return f"workload.options.{self.option}" if self.option else "workload.options"

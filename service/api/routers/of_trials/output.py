@@ -59,6 +59,7 @@ class Wanted:
     contains: str | None = None
 
     def after(self, session: Session, after_id: int, *, limit: int) -> list[StoredChunk]:
+        """Up to `limit` chunks with ids above `after_id`, the oldest first, whatever they contain."""
         return OutputRepository(session).after(
             self.trial_id, after_id=after_id, rank=self.rank, stream=self.stream, since=self.since, limit=limit
         )

@@ -144,7 +144,7 @@ class OutputRepository:
         return list(self._session.scalars(statement))
 
     def printing(self, job_id: str, numbers: Collection[int]) -> set[int]:
-        """Those of some trials of a job whose ranks printed anything."""
+        """The numbers among these of trials of a job whose ranks printed anything."""
         printed = exists(select(RankOutput.trial_id).where(RankOutput.trial_id == Trial.id).correlate(Trial))
         statement = select(Trial.number).where(Trial.job_id == job_id, Trial.number.in_(list(numbers)), printed)
         return set(self._session.scalars(statement))
@@ -180,7 +180,7 @@ class OutputRepository:
         return self._read(statement.order_by(OutputChunk.id.desc()).limit(limit))[::-1]
 
     def bytes_of_job(self, job_id: str) -> int:
-        """Of all that is kept of a job's ranks."""
+        """The bytes of all that is kept of a job's ranks."""
         statement = select(func.coalesce(func.sum(RankOutput.stored_bytes), 0)).join(
             Trial, Trial.id == RankOutput.trial_id
         )

@@ -83,7 +83,7 @@ class TrialColumnsRepository:
         self._session = session
 
     def listed(self, job_id: str, numbers: Collection[int]) -> dict[int, ListedTrial]:
-        """Those of a job's trials that have these numbers, by number."""
+        """The trials of a job that have these numbers, by number."""
         if not numbers:
             return {}
         statement = select(

@@ -45,13 +45,13 @@ class TrialSorting:
     is_descending: bool = False
 
     def __str__(self) -> str:
-        """As addresses have it: `number`, `-value`, `parameter.lr`."""
+        """The order as addresses have it: `number`, `-value`, `parameter.lr`."""
         name = self.by.value if isinstance(self.by, TrialKey) else f"{PARAMETER_PREFIX}{self.by.name}"
         return f"-{name}" if self.is_descending else name
 
     @property
     def value_types(self) -> tuple[type, ...]:
-        """Of what it goes by."""
+        """The types of the values that it goes by."""
         match self.by:
             case ParameterKey():
                 return str, float, int, bool

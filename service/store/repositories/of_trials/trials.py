@@ -197,7 +197,7 @@ class TrialRepository:
         return list(self._session.scalars(statement))
 
     def measured_jobs(self, job_ids: Sequence[str]) -> set[str]:
-        """Those of these jobs of which a trial was ever measured."""
+        """The ids among these of jobs of which a trial was ever measured."""
         measured = select(Trial.id).where(Trial.job_id == Job.id, Trial.step > 0).exists()
         return set(self._session.scalars(select(Job.id).where(Job.id.in_(list(job_ids)), measured)))
 
