@@ -16,6 +16,7 @@ from service.dashboard.recommendations import view
 from service.dashboard.recommendations.asked import NAMES, PATH, Address, Asked
 from service.dashboard.rendering import page
 from service.errors import UnknownName
+from service.evidence.formats.snippet import FRONT_SHOWN
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines
 from service.evidence.recommended import recommendation_from_json
@@ -35,8 +36,6 @@ MAX_PAGE = 100_000
 """By judgement, beyond any: the database is asked to skip no more."""
 MAX_HISTORY = 50
 """Recommendations of one key that are shown, the newest first."""
-FRONT_SHOWN = 8
-"""Trials of a front that the evidence names."""
 
 router = APIRouter(route_class=OneThreadRoute)
 

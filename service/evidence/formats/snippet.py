@@ -38,7 +38,7 @@ _DECAYS = {
 
 
 FRONT_SHOWN = 8
-"""Trials of a front that the head of a snippet names."""
+"""Trials of a front that the head of a snippet names, and the page of a recommendation."""
 
 
 def python_snippet(recommendation: RecommendedConfig) -> str:
