@@ -97,13 +97,13 @@ class Integer:
         """The value of the range that is nearest to `value`."""
         return min(max(value, self.low), self.high)
 
-    def to_unit(self, value: int) -> float:
-        """Position of `value` in the range on its scale, in (0, 1): the middle of the integer's own slice.
+    def to_unit(self, value: float) -> float:
+        """Position of `value` in the range on its scale, in (0, 1): of an integer, the middle of its own slice.
 
         What lies beyond the range is at its edge.
         """
         low, high = self._scaled(self.low - 0.5), self._scaled(self.high + 0.5)
-        return (self._scaled(self.clipped(value)) - low) / (high - low)
+        return (self._scaled(min(max(value, self.low), self.high)) - low) / (high - low)
 
     def from_unit(self, position: float) -> int:
         """The integer whose slice of [0, 1] holds `position`."""

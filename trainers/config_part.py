@@ -113,11 +113,11 @@ def _rule_of(hint: Any) -> _Rule | None:
 
 
 def _number_rule(kind: type, bounds: Bounds, value: object) -> str | None:
-    is_number = isinstance(value, int if kind is int else int | float) and not isinstance(value, bool)
-    if is_number and math.isfinite(value) and bounds.holds(value):  # type: ignore[arg-type]
-        return None
-    if is_number and bounds.le in (MAX_COUNT, MAX_SEED) and value > bounds.le:  # type: ignore[operator]
-        return f"must be an integer <= {bounds.le}"
+    if isinstance(value, int | float) and not isinstance(value, bool) and (kind is not int or isinstance(value, int)):
+        if math.isfinite(value) and bounds.holds(value):
+            return None
+        if bounds.le is not None and bounds.le in (MAX_COUNT, MAX_SEED) and value > bounds.le:
+            return f"must be an integer <= {bounds.le}"
     return f"must be an integer {bounds}" if kind is int else f"must be {bounds}"
 
 

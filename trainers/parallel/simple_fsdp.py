@@ -211,7 +211,7 @@ def _gathering_class(cls: type[nn.Module], names: tuple[str, ...]) -> type[nn.Mo
 
 def _attribute(name: str) -> property:
     def read(module: nn.Module) -> Tensor:
-        gathering: Gathering = module._gathering  # type: ignore[assignment]
+        gathering: Gathering = module._gathering  # type: ignore[assignment]  # as it was set
         return gathering(own_parameters(module)[name], module._gathered_dtype)  # type: ignore[arg-type]
 
     return property(read)

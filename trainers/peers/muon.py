@@ -76,7 +76,7 @@ class MuonWithAdamW(Optimizer):
         self._inner = _inner_of(self.param_groups, {})
 
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # it has overloads
         """One step of both; the loss if there is a closure, which is called once."""
         loss = None
         if closure is not None:

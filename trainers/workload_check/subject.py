@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import islice
 from typing import Any, TypeVar, cast
 
@@ -126,7 +126,7 @@ class Subject:
     def metrics(self, model: nn.Module, *, world_size: int = 1) -> list[Mapping[str, tuple[float, float]]]:
         """The shares of all ranks, for rules that are about something else than their form."""
         shares = [
-            self.available(lambda rank=rank: self.evaluate(model, rank=rank, world_size=world_size), "evaluate fails")  # type: ignore[misc]
+            self.available(partial(self.evaluate, model, rank=rank, world_size=world_size), "evaluate fails")
             for rank in range(world_size)
         ]
         if not all(_is_well_formed(share) for share in shares):

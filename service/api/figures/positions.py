@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from search_spaces import Categorical, Float, Integer, Scalar
-from search_spaces.parameters import is_same
+from search_spaces.parameters import IntegerScale, is_same
 from service.api.figures.axes import Figure, literal, log_ticks
 from service.evidence.insights import ParameterInsight
 
@@ -58,15 +58,15 @@ class Positions:
         if len(inside) < 2:
             inside = [parameter.low, parameter.high]
         stride = math.ceil(len(inside) / MAX_TICKS)
-        return [(parameter.to_unit(value), f"{value:g}") for value in inside[::stride]]  # type: ignore[arg-type]
+        return [(parameter.to_unit(value), f"{value:g}") for value in inside[::stride]]
 
 
 def _as_searched(parameter: ParameterInsight) -> Float | Integer | Categorical:
     if parameter.scale is None or parameter.low is None or parameter.high is None:
         return Categorical(parameter.name, tuple(choice.value for choice in parameter.choices))
     if parameter.kind == Integer.kind:
-        scale = "log" if parameter.scale == "log" else "linear"
-        return Integer(parameter.name, round(parameter.low), round(parameter.high), scale=scale)  # type: ignore[arg-type]
+        scale: IntegerScale = "log" if parameter.scale == "log" else "linear"
+        return Integer(parameter.name, round(parameter.low), round(parameter.high), scale=scale)
     return Float(parameter.name, parameter.low, parameter.high, scale=parameter.scale)  # type: ignore[arg-type]
 
 

@@ -113,7 +113,7 @@ def position(parameter: Parameter | None, value: Any) -> float | None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return round(parameter.to_unit(value), 4)  # type: ignore[arg-type] # an integer's range takes any number
+    return round(parameter.to_unit(value), 4)
 
 
 @dataclass(frozen=True, slots=True)

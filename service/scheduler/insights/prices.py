@@ -185,7 +185,7 @@ def _values_of(parameter: Parameter, best: Scalar) -> list[Scalar]:
 
 def _between(parameter: Float | Integer, best: float, bound: float) -> Scalar:
     """The middle of the two on the parameter's scale; of integers on a logarithmic one, the best doubled or halved."""
-    positions = [parameter.to_unit(value) for value in (best, bound)]  # type: ignore[arg-type]
+    positions = [parameter.to_unit(value) for value in (best, bound)]
     middle = parameter.from_unit(sum(positions) / 2)
     if isinstance(parameter, Float) or parameter.scale != "log":
         return middle
@@ -221,10 +221,10 @@ def _is_twin(trial: EndedTrial, best: EndedTrial, parameter: Parameter, space: S
 
 
 def _distance(parameter: Parameter, one: Scalar, other: Scalar) -> float:
-    """Of two positions in the range; 1 for different choices."""
+    """The distance of two positions in the range; 1 for different choices."""
     if isinstance(parameter, Categorical):
         return 0.0 if is_same(one, other) else 1.0
-    return abs(parameter.to_unit(one) - parameter.to_unit(other))  # type: ignore[arg-type]
+    return abs(parameter.to_unit(one) - parameter.to_unit(other))  # type: ignore[arg-type]  # numbers of its range
 
 
 def _timed_names(space: SearchSpace, best: Mapping[str, Scalar], costs: PredictedCosts) -> frozenset[str]:
