@@ -4,7 +4,8 @@ that were stopped.
 Of a trial that was stopped after some examples the completed ones tell how it would have gone on: a line through their
 values after as many examples and their ends, by Bayesian regression (Bishop, Pattern Recognition and Machine Learning,
 section 3.3). Unless they say otherwise, a trial that was behind them stays behind by as much, and one that was ahead
-loses half of its lead: a curve that fell early has less left to fall, and was stopped nevertheless.
+loses half of its lead: a curve that fell early has less left to fall, and was stopped nevertheless. One whose curve is
+the beginning of a completed trial's is the same training, as with a parameter that has no effect: its end is known.
 `tests.benchmarks.answers.expected_ends` says how well the ends are expected, and how often one that was stopped would
 have been the best.
 """
@@ -35,7 +36,7 @@ class ExpectedEnd:
 
     value: float
     doubt: float
-    """Its standard deviation; 0 of a trial that completed."""
+    """Its standard deviation; 0 of a trial that completed, and of its twins."""
 
 
 def expected_ends(side: SearchedSide, direction: Direction) -> dict[int, ExpectedEnd]:
@@ -54,6 +55,9 @@ def expected_ends(side: SearchedSide, direction: Direction) -> dict[int, Expecte
         if trial.has_completed or not completed:
             found[trial.number] = ExpectedEnd(value, 0.0)
             continue
+        if (twin := next((own for own in completed if _are_twins(trial, own)), None)) is not None:
+            found[trial.number] = ExpectedEnd(twin.curve[-1][1], 0.0)
+            continue
         if seen not in lines:
             pairs = [(_value_at(own, seen), own.curve[-1][1]) for own in completed]
             lines[seen] = _Lines(_line(pairs, SLOPE_AHEAD), _line(pairs, SLOPE_BEHIND))
@@ -61,6 +65,12 @@ def expected_ends(side: SearchedSide, direction: Direction) -> dict[int, Expecte
         is_behind = sign * value > sign * own_lines.behind.value
         found[trial.number] = (own_lines.behind if is_behind else own_lines.ahead).at(value)
     return found
+
+
+def _are_twins(stopped: TriedTrial, completed: TriedTrial) -> bool:
+    """True if they were one training while both ran: not if nothing had moved yet, as with an accuracy of chance."""
+    has_moved = len({value for _, value in stopped.curve}) > 1
+    return has_moved and list(completed.curve[: len(stopped.curve)]) == list(stopped.curve)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.domain import Direction
-from service.evidence.luck.expected_ends import expected_ends
+from service.evidence.luck.expected_ends import ExpectedEnd, expected_ends
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial
 from tests.benchmarks.answers.family_cost import TABLES as FAMILY_TABLES
 from tests.benchmarks.answers.family_cost import landscape_of
@@ -70,10 +70,13 @@ def stopped_in(landscape: Landscape, search: str, num_trials: int, seed: int) ->
         seen, value = trial.curve[-1]
         rest = statistics.fmean(ended.curves[own][-1] - ended.curves[own][seen - 1] for own in ended.completed)
         expected = ends[trial.number]
-        normal = statistics.NormalDist(expected.value, max(expected.doubt, 1e-9 * spread))
-        said = (normal.cdf(ended.completed[best]), end < ended.completed[best])
+        said = (_probability_below(ended.completed[best], expected), end < ended.completed[best])
         found.append(Stopped((expected.value - end) / spread, (value + rest - end) / spread, said))
     return found
+
+
+def _probability_below(best: float, end: ExpectedEnd) -> float:
+    return statistics.NormalDist(end.value, end.doubt).cdf(best) if end.doubt else float(end.value < best)
 
 
 def error_of(errors: Sequence[float]) -> float:

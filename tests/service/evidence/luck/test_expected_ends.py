@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 
 from service.domain import Direction
-from service.evidence.luck.expected_ends import SLOPE_AHEAD, expected_ends
+from service.evidence.luck.expected_ends import SLOPE_AHEAD, ExpectedEnd, expected_ends
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial
 from tests.benchmarks.answers.expected_ends import stopped_in
 from tests.benchmarks.answers.family_cost import landscape_of
@@ -78,6 +78,19 @@ def test_of_one_completed_trial_the_doubt_is_as_large_as_its_own_way_was() -> No
     found = expected_ends(side_of(trial(0, 3.0, 1.0), trial(1, 3.0, completed=False)), MIN)
     assert found[1].value == 1.0
     assert found[1].doubt > 2.0
+
+
+def test_a_stopped_trial_that_trained_as_a_completed_one_did_ends_as_it_did() -> None:
+    completed = [trial(0, 5.0, 3.0, 1.0), trial(1, 6.0, 3.0, 0.0)]
+    stopped = [trial(2, 6.0, 3.0, completed=False), trial(3, 6.0, 2.9, completed=False)]
+    found = expected_ends(side_of(*completed, *stopped), MIN)
+    assert found[2] == ExpectedEnd(0.0, 0.0)
+    assert found[3].doubt > 0.0
+
+
+def test_equal_values_of_curves_that_have_not_moved_yet_tell_no_twins() -> None:
+    completed = [trial(0, 0.1, 0.1, 0.9), trial(1, 0.1, 0.1, 0.5)]
+    assert expected_ends(side_of(*completed, trial(2, 0.1, 0.1, completed=False)), MAX)[2].doubt > 0.0
 
 
 def test_values_between_measurements_are_interpolated_and_beyond_them_the_nearest_count() -> None:
