@@ -233,7 +233,9 @@ def _gram(Y: Tensor) -> Tensor:
 
 def _is_close(gram: Tensor) -> Tensor:
     """True if the singular values of Y lie in [√½, √1.5] for certain, (K, 1, 1): then one pass more is exact."""
-    return (gram - torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)).abs().sum(dim=-1, keepdim=True).amax(dim=-2, keepdim=True) < 0.5
+    return (gram - torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)).abs().sum(
+        dim=-1, keepdim=True
+    ).amax(dim=-2, keepdim=True) < 0.5
 
 
 def _times_inverse_root(Y: Tensor, gram: Tensor) -> Tensor:

@@ -98,8 +98,8 @@ def at_edges(space: SearchSpace, parameters: Mapping[str, Scalar], *, share: flo
     for parameter in space.active(parameters):
         value = parameters[parameter.name]
         if isinstance(parameter, Float | Integer) and isinstance(value, int | float) and parameter.low < parameter.high:
-            low, high = parameter.to_unit(parameter.low), parameter.to_unit(parameter.high)  # type: ignore[arg-type]
-            position = (parameter.to_unit(value) - low) / (high - low)  # type: ignore[arg-type]  # as its kind has it
+            low, high = parameter.to_unit(parameter.low), parameter.to_unit(parameter.high)
+            position = (parameter.to_unit(value) - low) / (high - low)
             if position <= share or position >= 1 - share:
                 found.append(f"{parameter.name} {'low' if position <= share else 'high'}")
     return found
