@@ -40,9 +40,15 @@ def branch_probabilities(
     """
     rng = random.Random(0)
     ends = expected_ends(side, direction)
+    sign = 1.0 if direction is Direction.MINIMIZE else -1.0
+    completed = (ends[trial.number].value for trial in side.trials if trial.number in ends and trial.has_completed)
+    best = sign * min(sign * value for value in completed)
     counts: Counter[Scalar] = Counter()
     for draw in draw_means(side, direction, rng, num_draws):
-        means = {number: mean + rng.gauss(0.0, ends[number].doubt) for number, mean in draw.means.items()}
+        means = {
+            number: mean + sign * (ends[number].drawn(best, direction, rng) - ends[number].value)
+            for number, mean in draw.means.items()
+        }
         counts[choices[min(means, key=means.__getitem__)]] += 1
     tried = dict.fromkeys(choices[number] for number in ends)
     return {choice: counts[choice] / num_draws for choice in tried}

@@ -24,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.domain import Direction
+from service.evidence.comparison import student_t
 from service.evidence.luck.expected_ends import expected_ends
 from service.evidence.luck.searched_side import SearchedSide, typical_distance
 from service.evidence.luck.true_means import Draw, draw_means
@@ -75,7 +76,7 @@ def interval_of_searches(
     mean, degrees = statistics.fmean(differences), len(differences) - 1
     error = statistics.stdev(differences) / math.sqrt(len(differences))
     draws = sorted(
-        mean + error * _student_t(degrees, rng) + theirs - ours
+        mean + error * student_t.drawn(degrees, rng) + theirs - ours
         for ours, theirs in zip(
             lucks(search, direction, rng, num_draws), lucks(baseline, direction, rng, num_draws), strict=True
         )
@@ -156,7 +157,3 @@ def _lowest_of_uniform(num: int, count: int, rng: random.Random) -> list[float]:
         above *= rng.random() ** (1.0 / (num - taken))
         found.append(1.0 - above)
     return found
-
-
-def _student_t(degrees: int, rng: random.Random) -> float:
-    return rng.gauss(0.0, 1.0) / math.sqrt(rng.gammavariate(0.5 * degrees, 2.0) / degrees)

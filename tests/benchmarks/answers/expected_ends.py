@@ -10,6 +10,8 @@ each stopped one would have ended with the same seed, the landscape tells.
   did on average.
 - `said`: the mean probability that a stopped trial would have ended better than the best completed one; `are`: how many
   would have.
+- `score`: the mean of -log of the probability that was said of what came true; `of the share`: the same, if `are` had
+  been said of each.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.domain import Direction
-from service.evidence.luck.expected_ends import ExpectedEnd, expected_ends
+from service.evidence.luck.expected_ends import expected_ends
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial
 from tests.benchmarks.answers.family_cost import TABLES as FAMILY_TABLES
 from tests.benchmarks.answers.family_cost import landscape_of
@@ -37,6 +39,8 @@ SEARCHES = ("asha", "auto")
 NUM_TRIALS = (8, 16, 32)
 LEFT_OUT = 0.1
 """Share of the largest errors: a stopped trial that would have diverged ends anywhere."""
+LEAST_SAID = 0.001
+"""The smallest probability that the score counts, and 1 less the largest: one that is certain and wrong is not all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,13 +74,16 @@ def stopped_in(landscape: Landscape, search: str, num_trials: int, seed: int) ->
         seen, value = trial.curve[-1]
         rest = statistics.fmean(ended.curves[own][-1] - ended.curves[own][seen - 1] for own in ended.completed)
         expected = ends[trial.number]
-        said = (_probability_below(ended.completed[best], expected), end < ended.completed[best])
+        probability = expected.probability_better(ended.completed[best], Direction.MINIMIZE)
+        said = (probability, end < ended.completed[best])
         found.append(Stopped((expected.value - end) / spread, (value + rest - end) / spread, said))
     return found
 
 
-def _probability_below(best: float, end: ExpectedEnd) -> float:
-    return statistics.NormalDist(end.value, end.doubt).cdf(best) if end.doubt else float(end.value < best)
+def score_of(said: Sequence[Said]) -> float:
+    """The mean of -log of the probability that was said of what came true: smaller is better."""
+    kept = [(min(1.0 - LEAST_SAID, max(LEAST_SAID, probability)), is_best) for probability, is_best in said]
+    return -statistics.fmean(math.log(probability if is_best else 1.0 - probability) for probability, is_best in kept)
 
 
 def error_of(errors: Sequence[float]) -> float:
@@ -120,15 +127,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         error = error_of([one.error for one in stopped])
         over_rest = error / error_of([one.error_of_mean_rest for one in stopped])
         said, are = (statistics.fmean(one.said[place] for one in stopped) for place in (0, 1))
-        rows.append([f"{name}, {search}", len(stopped), error, over_rest, f"{said:.1%}", f"{are:.1%}"])
-        figures[f"{name}.{search}"] = {"num": len(stopped), "error": error, "said": said, "are": are}
+        score, of_share = score_of([one.said for one in stopped]), score_of([(are, one.said[1]) for one in stopped])
+        cells: list[Cell] = [error, over_rest, f"{said:.1%}", f"{are:.1%}", score, of_share]
+        rows.append([f"{name}, {search}", len(stopped), *cells])
+        figures[f"{name}.{search}"] = {
+            "num": len(stopped),
+            "error": error,
+            "said": said,
+            "are": are,
+            "score": score,
+            "score_of_share": of_share,
+        }
         ratios.append(over_rest)
     classes = calibration([one.said for own in found.values() for one in own])
     figures["probabilities"] = [{"said": a, "are": b, "num": num} for a, b, num in classes]
     print_table(("said to end best", "are", "trials"), [[f"{a:.1%}", f"{b:.1%}", num] for a, b, num in classes])
     report(
         "expected_ends",
-        columns=("landscape, search", "stopped", "error", "over mean rest", "said", "are"),
+        columns=("landscape, search", "stopped", "error", "over mean rest", "said", "are", "score", "of the share"),
         rows=rows,
         figures=figures,
         ratios={"error_over_that_of_mean_rest": statistics.median(ratios)},

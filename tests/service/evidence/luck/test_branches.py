@@ -78,6 +78,17 @@ def test_what_is_open_of_a_pruned_trial_counts() -> None:
     assert chances[0] < chances[1]
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_pruned_trial_of_which_little_is_known_is_seldom_the_best(sign: float) -> None:
+    """Its end lies around the mean of the others, as far off as they do: of normal draws, a tenth would be the best."""
+    curves = [(1.5, 1.0), (1.7, 1.6), (1.6, 1.9)]
+    trials = [TriedTrial(n, (0.1 * n,), [(5, sign * a), (10, sign * b)], True) for n, (a, b) in enumerate(curves)]
+    trials.append(TriedTrial(3, (0.9,), [(5, sign * 1.7)], False))
+    side = SearchedSide(trials, {0: [sign * 1.0, sign * 1.01]}, chosen=0, top_k=1, num_choosing=0)
+    direction = Direction.MINIMIZE if sign > 0.0 else Direction.MAXIMIZE
+    assert 0.005 < branch_probabilities(side, direction, {0: "soap", 1: "soap", 2: "soap", 3: "kl"})["kl"] < 0.08
+
+
 def test_without_two_new_seeds_nothing_is_said() -> None:
     with pytest.raises(NoNoise):
         said({"soap": [1.0, 1.1], "kl": [1.2, 1.3]}, num_seeds=1)
