@@ -52,9 +52,10 @@ instead of three, and on one of the shipped tables a worse one after five. To ex
 helps on the synthetic tasks, whose best lies inside by construction, and harms on that table. A first rung at 10%
 gains a little at five on most tasks, and loses later. Nor is anything gained at 20 and 50 by more or fewer uniform
 starts, by such that lie far from known configs, by a finer search around the best, or by fits that begin anew. In a
-family, to finish trials of two members first halves the regret at five on one table and adds a tenth to it on another;
-nothing is gained by more starts of each member, by a gap between early and final values that each has of its own, by
-drawing the next one's member from the model, or by a search around the best of each.
+family, to finish trials of two members first takes a third off the regret at five on one table, adds a tenth to it on
+two others, and gains nothing from ten on; nothing is gained by more starts of each member, by a gap between early and
+final values that each has of its own, by drawing the next one's member from the model, or by a search around the best
+of each.
 """
 
 from __future__ import annotations
