@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, overload
+from typing import Any, cast, overload
 
 import torch
 from torch import Tensor
@@ -15,7 +15,6 @@ from shampoo import torch_internals
 from shampoo.averaging import interpolation, trajectory
 from shampoo.averaging.arguments import AveragingArguments, AveragingMethod, WarmUp, WeightDecayAt
 from shampoo.averaging.batches import averaging_dtype
-from shampoo.averaging.state import copy_into, require_fit, snapshot
 
 
 class WeightAveraging(Optimizer):
@@ -260,7 +259,7 @@ class WeightAveraging(Optimizer):
             "averaging": {
                 "arguments": self._arguments.in_use(),
                 "num_steps": self._num_steps,
-                "params": [snapshot(self._averages[param]) for param in self._params()],
+                "params": [_snapshot(self._averages[param]) for param in self._params()],
             },
         }
         return torch_internals.after_saving(self, state_dict)
@@ -289,10 +288,10 @@ class WeightAveraging(Optimizer):
         if len(saved["params"]) != len(params):
             raise ValueError(f"checkpoint averages {len(saved['params'])} parameters, this optimizer has {len(params)}")
         for index, (param, state) in enumerate(zip(params, saved["params"], strict=True)):
-            require_fit(state, self._averages[param], param, index=index)
+            _require_fit(state, self._averages[param], param, index=index)
         self.optimizer.load_state_dict(state_dict["optimizer"])
         for param, state in zip(params, saved["params"], strict=True):
-            copy_into(self._averages[param], state, param)
+            _copy_into(self._averages[param], state, param)
         self._arguments, self._num_steps = arguments, saved["num_steps"]
         torch_internals.after_loading(self)
 
@@ -329,3 +328,43 @@ def _known_lr(lr: Any) -> float:
     if isinstance(lr, Tensor) and lr.device.type != "cpu":
         raise ValueError(f"schedule_free needs the learning rate on the host, got lr={lr!r}")
     return float(lr)
+
+
+def _snapshot(state: dict[str, Any]) -> dict[str, Any]:
+    """A copy for a checkpoint. Snapshots of LAWA are shared, since they are never written; tensors else are copied."""
+    return {
+        name: value.clone() if isinstance(value, Tensor) else list(value) if isinstance(value, list) else value
+        for name, value in state.items()
+    }
+
+
+def _require_fit(saved: dict[str, Any], own: dict[str, Any], param: Tensor, *, index: int) -> None:
+    """Checks that a saved state can replace a parameter's own.
+
+    Raises:
+        ValueError: other names, shapes or dtypes; the message says which.
+    """
+    if set(saved) != set(own):
+        raise ValueError(f"average of parameter {index} holds {sorted(saved)}, expected {sorted(own)}")
+    for name, value in own.items():
+        pairs = [(snapshot, param) for snapshot in saved[name]] if isinstance(value, list) else [(saved[name], value)]
+        for found, expected in pairs:
+            if not isinstance(expected, Tensor):
+                continue
+            if not isinstance(found, Tensor) or found.shape != expected.shape or found.dtype != expected.dtype:
+                described = f"{found.dtype} {tuple(found.shape)}" if isinstance(found, Tensor) else repr(found)
+                raise ValueError(
+                    f"{name!r} of parameter {index} is {described}, expected {expected.dtype} {tuple(expected.shape)}"
+                )
+
+
+def _copy_into(own: dict[str, Any], saved: dict[str, Any], param: Tensor) -> None:
+    """Overwrites a parameter's own state with a saved one that fits, keeping device and strides."""
+    for name, value in saved.items():
+        if isinstance(value, Tensor):
+            cast("Tensor", own[name]).copy_(value)
+        elif isinstance(value, list):
+            # With the parameter's strides, so that the arithmetic is the same as without the interruption.
+            own[name] = [torch.empty_like(param, requires_grad=False).copy_(snapshot) for snapshot in value]
+        else:
+            own[name] = value
