@@ -1,14 +1,16 @@
-"""Removal of what jobs have left that were deleted, or ended while no run had them.
+"""Removal of what jobs have left that were deleted, or ended while no run had them; and of most of the history of those
+that ended long ago.
 
-A thread of a worker removes deleted jobs: files first, then rows, a little at a time. A worker that is killed in the
-middle leaves the rest to the next look of any worker. A job's log lies where its runs were: each worker removes those
-on its own machine.
+Two threads of a worker do it, a little at a time. A deleted job goes with its files first, then its rows; a worker that
+is killed in the middle leaves the rest to the next look of any worker. A job's log lies where its runs were: each
+worker removes those on its own machine.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+from datetime import timedelta
 
 from service.checkpoint_files import weights_of
 from service.clock import Clock, utc_now
@@ -17,15 +19,20 @@ from service.scheduler import disk
 from service.scheduler.checkpoint_storage import checkpoints_of, directories_in, remove
 from service.settings import Settings
 from service.store.repositories import DeletionRepository, JobRepository
-from service.store.session import DATABASE_ERRORS, Database
+from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database
 from service.use_cases.keeping.code import has_unused_code, remove_unused_code
 from service.use_cases.keeping.deletion import next_to_remove, remove_some
+from service.use_cases.keeping.retention import next_to_thin, thin
 from trainers.storage import Place, StoreFailed
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks for a job."""
 PAUSE_SECONDS = 0.05
 """Between two transactions, in which others write."""
+THIN_LOOK_SECONDS = 600.0
+"""Seconds between two looks for a job to thin."""
+THIN_PAUSE_SECONDS = 0.2
+"""Seconds between two transactions that thin, in which others write."""
 
 logger = logging.getLogger(__name__)
 
@@ -118,3 +125,41 @@ def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) 
             return  # they go at the next call
         if can_go:
             remove(checkpoints_of(checkpoints, name))
+
+
+def keep_thinning(database: Database, *, after_days: float, gone: threading.Event, clock: Clock = utc_now) -> None:
+    """Thins jobs until `gone` is set.
+
+    Args:
+        after_days: since the end of a job.
+    """
+    while not gone.is_set():
+        try:
+            found = thin_next(database, after_days=after_days, gone=gone, clock=clock)
+        except DATABASE_ERRORS as error:
+            logger.warning("cannot thin the history of jobs: %s", error)
+            found = None
+        if found is None:
+            gone.wait(THIN_LOOK_SECONDS)
+
+
+def thin_next(database: Database, *, after_days: float, gone: threading.Event, clock: Clock = utc_now) -> str | None:
+    """The job that was thinned; None: there is none to be."""
+    with database.reading() as session:
+        job_id = next_to_thin(session, finished_before=clock() - timedelta(days=after_days))
+    if job_id is None:
+        return None
+    number, is_done = -1, False
+    while not is_done and not gone.wait(THIN_PAUSE_SECONDS):
+        try:
+            with database.writing() as session:
+                step = thin(session, job_id, after_number=number, now=clock())
+        except UNREADABLE_ROWS as error:  # or it would be found again each time, and no other
+            logger.warning("the history of job %s stays, as its rows cannot be read: %s", job_id, error)
+            with database.writing() as session:
+                JobRepository(session).mark_thinned(job_id, clock())
+            return job_id
+        number, is_done = step.after_number, step.is_done
+    if is_done:
+        logger.info("thinned the history of job %s", job_id)
+    return job_id

@@ -34,8 +34,7 @@ from service.scheduler.external.beside import ExternalRuns
 from service.scheduler.kept_weights import keep_winners, keep_winners_of_all
 from service.scheduler.launcher import Launcher
 from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
-from service.scheduler.removal import keep_removing, remove_what_jobs_left
-from service.scheduler.retention import keep_thinning
+from service.scheduler.removal import keep_removing, keep_thinning, remove_what_jobs_left
 from service.scheduler.run_process import describe_crash, held_pipe, make_directory, start_run, supervise
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from service.domain import Direction, Phase, TrialState
-from service.scheduler.retention import thin_next
+from service.scheduler.removal import thin_next
 from service.store.repositories import EventRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.keeping.retention import SHARES, kept_steps, next_to_thin, thin
