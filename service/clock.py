@@ -15,3 +15,8 @@ SECONDS_PER_HOUR = 3600.0
 def utc_now() -> datetime:
     """The present time, aware."""
     return datetime.now(UTC)
+
+
+def utc_text(moment: datetime) -> str:
+    """Date and time in UTC, to the second, for a person: `2026-03-01 12:00:00 UTC`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from service.api.schemas.jobs import JobRead, WaitingRead
+from service.clock import utc_text
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.in_words.wording import (
@@ -272,7 +273,7 @@ def state_words(job: JobRead) -> str:
 
 def waiting_words(waiting: WaitingRead) -> str:
     """The reason why a job waits, and since when."""
-    return f"{waiting.reason} (waiting since {waiting.since:%Y-%m-%d %H:%M:%S} UTC)"
+    return f"{waiting.reason} (waiting since {utc_text(waiting.since)})"
 
 
 def _listed(numbers: Sequence[int]) -> str:

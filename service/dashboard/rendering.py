@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup, escape
 from starlette.templating import Jinja2Templates
 
+from service.clock import utc_text
 from service.dashboard import times
 from service.dashboard.assets import PLOTLY_FILE, PLOTLY_PATH
 from service.dashboard.cells import asked, parameter, parameter_cells
@@ -111,7 +112,7 @@ def _environment() -> jinja2.Environment:
         prose=prose,
         ago=times.ago,
         iso=times.iso,
-        absolute=times.absolute,
+        absolute=utc_text,
     )
     environment.policies["json.dumps_kwargs"] = {"sort_keys": False}
     environment.globals.update(device_hours=device_hours, cost_words=cost_words, site=SITE)

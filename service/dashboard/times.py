@@ -17,8 +17,3 @@ def ago(then: datetime, now: datetime) -> str:
 def iso(moment: datetime) -> str:
     """RFC 3339 in UTC, to the second."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def absolute(moment: datetime) -> str:
-    """Date and time in UTC, to the second."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

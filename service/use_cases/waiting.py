@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from service.access.quotas import why_resting
+from service.clock import utc_text
 from service.domain import JobState
 from service.store.models import Job
 from service.store.repositories import (
@@ -120,10 +121,10 @@ def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None
     """
     if not workers.num_alive:
         heard = workers.last_heard_of
-        told = "has been started" if heard is None else f"is alive, the last was heard of at {_moment(heard)}"
+        told = "has been started" if heard is None else f"is alive, the last was heard of at {utc_text(heard)}"
         return f"no worker {told}; `shampoo-tuner worker` starts one"
     if not_before is not None and not_before > now:
-        return f"its run died; it is tried again at {_moment(not_before)}"
+        return f"its run died; it is tried again at {utc_text(not_before)}"
     parts = []
     if num_before:
         parts.append(f"{num_before} jobs are before it" if num_before > 1 else "1 job is before it")
@@ -132,7 +133,3 @@ def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None
             "the only worker is busy" if workers.num_alive == 1 else f"all {workers.num_alive} workers are busy"
         )
     return ", and ".join(parts) or "a worker is about to take it"
-
-
-def _moment(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

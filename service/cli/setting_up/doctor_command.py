@@ -113,7 +113,7 @@ def _database(settings: Settings) -> Iterator[CheckedPart]:
     """The database and its migration, and whether a worker is alive, which the database knows."""
     from contextlib import closing
 
-    from service.clock import utc_now
+    from service.clock import utc_now, utc_text
     from service.server.serve import open_database
     from service.store.migrate import current_revision, is_current
     from service.store.repositories import WorkerRepository
@@ -154,9 +154,7 @@ def _database(settings: Settings) -> Iterator[CheckedPart]:
             "worker", PartHealth.ABSENT, "none has been started: `shampoo-tuner serve` or `worker` starts one"
         )
     else:
-        yield CheckedPart(
-            "worker", PartHealth.ABSENT, f"none is alive; the last was heard of at {last:%Y-%m-%d %H:%M:%S} UTC"
-        )
+        yield CheckedPart("worker", PartHealth.ABSENT, f"none is alive; the last was heard of at {utc_text(last)}")
 
 
 def _gpu() -> CheckedPart:

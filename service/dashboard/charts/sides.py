@@ -14,7 +14,7 @@ from service.api.figures.charts import (
     PHASE_DASHES,
     PRUNED_COLOUR,
 )
-from service.domain import FailureReason, Phase, Side, TrialState, side_of
+from service.domain import FailureReason, Phase, Side, TrialState, phase_of, side_of
 from service.store.repositories.of_trials.chart_rows import ChartTrial
 
 STOPPED = "stopped"
@@ -71,7 +71,7 @@ def groups_of(labels: Mapping[str, str]) -> list[Group]:
     colours = {side: colour_of(side, list(sides)) for side in sides}
     confirmed = PHASE_DASHES[Phase.CONFIRMATION]
     return [
-        *(Group(side, label, colours[side], PHASE_DASHES[_phase(side)]) for side, label in sides.items()),
+        *(Group(side, label, colours[side], PHASE_DASHES[phase_of(side)]) for side, label in sides.items()),
         *(
             Group(f"{Phase.CONFIRMATION}:{side}", f"{label}, confirmation", colours[side], confirmed)
             for side, label in sides.items()
@@ -84,8 +84,4 @@ def groups_of(labels: Mapping[str, str]) -> list[Group]:
 def colour_of(side: Side, sides: Sequence[Side]) -> str:
     """The colour of a side among all of them, the search's first."""
     place = sides.index(side)
-    return PHASE_COLOURS[_phase(side)] if place < 2 else FURTHER_BASELINES[(place - 2) % len(FURTHER_BASELINES)]
-
-
-def _phase(side: Side) -> Phase:
-    return Phase.SEARCH if side == Phase.SEARCH else Phase.BASELINE
+    return PHASE_COLOURS[phase_of(side)] if place < 2 else FURTHER_BASELINES[(place - 2) % len(FURTHER_BASELINES)]
