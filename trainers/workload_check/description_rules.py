@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
-from trainers.config import InvalidConfig
+from trainers.config import InvalidConfig, Json
+from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import explain, problems_of
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
 from trainers.workload_check.subject import Subject
+from trainers.workloads.registry import describe, refused_options
 
 _METHODS = ("build_model", "loss", "evaluate")
 _KEYWORDS = {
@@ -20,9 +23,10 @@ _KEYWORDS = {
 def check_description(subject: Subject) -> str:
     """The description is complete and consistent, and the options exist."""
     try:
-        description = subject.description
+        description = describe(subject.name)
     except InvalidConfig as error:
         raise Broken(str(error.message), "See the top of trainers/workload/user_workload.py for an example") from error
+    _check_options(description, subject.options)
     problems = problems_of(description)
     if problems:
         raise Broken("; ".join(problems), "Correct the description")
@@ -41,7 +45,16 @@ def check_description(subject: Subject) -> str:
     if description.default_evaluate_every > description.default_num_steps:
         every, steps = description.default_evaluate_every, description.default_num_steps
         raise Doubtful(f"default_evaluate_every {every} exceeds default_num_steps {steps}: one measurement at the end")
-    return f"{len(description.metrics)} metrics, {len(description.options)} options"
+    return f"metrics {', '.join(description.metrics)}; options {', '.join(description.options) or 'none'}"
+
+
+def _check_options(description: WorkloadDescription, options: Mapping[str, Json]) -> None:
+    """Checks that the options are those of the workload, and says which to add."""
+    refused = list(refused_options(description, options))
+    missing = [name for name, option in description.options.items() if option.required and options.get(name) is None]
+    if refused:
+        mend = f"Add {' '.join(f'--option {name}=...' for name in missing)}" if missing else "Leave it out or rename it"
+        raise Broken("; ".join(map(str, refused)), mend)
 
 
 def check_construction(subject: Subject) -> str:

@@ -16,7 +16,7 @@ from trainers.workload.description import WorkloadDescription
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import import_class, is_reference, options_of
 from trainers.workload_check.outcome import NotChecked
-from trainers.workloads.registry import check_options, describe
+from trainers.workloads.registry import describe, refused_options
 
 T = TypeVar("T")
 
@@ -45,8 +45,17 @@ class Subject:
             InvalidConfig: it says something impossible, or the options do not fit.
         """
         description = describe(self.name)
-        check_options(description, self.options)
+        for refused in refused_options(description, self.options):
+            raise refused
         return description
+
+    @cached_property
+    def do_options_fit(self) -> bool:
+        """False if an option is unknown or a required one is missing; True also where no description tells."""
+        try:
+            return not any(refused_options(describe(self.name), self.options))
+        except InvalidConfig:
+            return True
 
     @property
     def checked_description(self) -> WorkloadDescription:
@@ -57,7 +66,13 @@ class Subject:
             raise NotChecked("the description is not complete and consistent") from error
 
     def build(self) -> Workload:
-        """The workload anew; whatever its constructor raises."""
+        """The workload anew; whatever its constructor raises.
+
+        Raises:
+            NotChecked: an option is unknown or missing, which the rule on the description tells.
+        """
+        if not self.do_options_fit:
+            raise NotChecked("the options do not fit")
         if not is_reference(self.name):
             description = describe(self.name)
             defaults = {option: spec.default for option, spec in description.options.items()}

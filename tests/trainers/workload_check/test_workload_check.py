@@ -274,12 +274,27 @@ def test_the_command_fails_with_a_missing_option_and_says_which(
     monkeypatch.chdir(tmp_path)
     assert main(["mine:Mine"]) == 1
     told = capfd.readouterr()
-    assert re.search(r"^failed +description +is required by mine:Mine: str", told.out, re.MULTILINE)
+    said = "workload_options.path: is required by mine:Mine: str. Add --option path=..."
+    assert re.search(rf"^failed +description +{re.escape(said)}$", told.out, re.MULTILINE)
+    assert re.search(r"^skipped +construction +the options do not fit$", told.out, re.MULTILINE)
+    assert told.out.splitlines()[-1] == "23 rules: 1 failed, 22 skipped"
     assert told.err == ""
     assert main(["mine:Mine", "--json"]) == 1
     items = json.loads(capfd.readouterr().out)["items"]
     failed = {each["rule"]: each["text"] for each in items if each["status"] == "failed"}
-    assert failed["description"].startswith("is required by mine:Mine: str")
+    assert failed == {"description": said}
+
+
+def test_an_unknown_option_is_named_beside_those_that_are_known() -> None:
+    (rule,) = (rule for rule in RULES if rule.name == "description")
+    found = outcome_of(rule, Subject(f"{MODULE}:Sound", {"scael": 1.0}, batch_size=12))
+    assert found.status == "failed"
+    assert found.text.startswith(f"workload_options.scael: unknown option of {MODULE}:Sound (known: scale), got 1.0")
+    assert found.text.endswith("Leave it out or rename it")
+
+
+def test_a_description_is_told_by_the_names_in_it() -> None:
+    assert outcome("description", "Sound").text == "metrics train_loss, validation_loss; options scale"
 
 
 @pytest.mark.parametrize(
