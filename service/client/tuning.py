@@ -84,6 +84,10 @@ class Tuned:
         table: DataFrame = (pandas.DataFrame(rows) if rows else pandas.DataFrame(columns=["step"])).set_index("step")
         return table
 
+    def __str__(self) -> str:
+        """The state of the job and the evidence in words, for a script that prints it."""
+        return f"{self.job}" if self.recommendation is None else f"{self.job}\n{self.recommendation}"
+
     def _repr_html_(self) -> str:
         return self.job._repr_html_() + ("" if self.recommendation is None else self.recommendation._repr_html_())
 

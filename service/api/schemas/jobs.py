@@ -241,10 +241,17 @@ class JobRead(ReadModel):
     finished_at: datetime | None
     """The time at which it ended; null: it has not."""
 
+    def __str__(self) -> str:
+        """The state of the job, a line for each thing that is told."""
+        return "\n".join((self.name, *(f"{name}: {value}" for name, value in self._told().items())))
+
     def _repr_html_(self) -> str:
         """HTML for notebooks: the state of the job."""
+        return table(self.name, self._told())
+
+    def _told(self) -> dict[str, object]:
         best = self.progress.best
-        rows: dict[str, object] = {
+        return {
             "Job": self.id,
             "State": self.state if self.failure is None else f"{self.state}: {self.failure}",
             "Workload": self.workload,
@@ -253,7 +260,6 @@ class JobRead(ReadModel):
             if best is None
             else f"{self.objectives[0].metric} {best.value:.4g}, trial {best.number}",
         }
-        return table(self.name, rows)
 
     @classmethod
     def of(cls, job: models.Job, progress: JobProgress, waiting: Waiting | None) -> JobRead:

@@ -95,10 +95,16 @@ class RecommendationRead(RecommendedConfig):
             **dict(recommended),
         )
 
+    def __str__(self) -> str:
+        """The evidence in words; `python` has the code to paste."""
+        return "\n".join((self._title(), *evidence_lines(self.evidence)))
+
     def _repr_html_(self) -> str:
         """HTML for notebooks: the evidence in words, and the Python to paste."""
-        title = f"{optimizer_title(self.optimizer)} for {self.model or self.workload}"
-        return shown(title, evidence_lines(self.evidence), code=self.python)
+        return shown(self._title(), evidence_lines(self.evidence), code=self.python)
+
+    def _title(self) -> str:
+        return f"{optimizer_title(self.optimizer)} for {self.model or self.workload}"
 
 
 class KnownValuesRead(ReadModel):

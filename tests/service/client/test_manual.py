@@ -73,6 +73,11 @@ def test_the_code_of_the_manual_does_what_it_says(
         page = found._repr_html_()
         assert "<td>succeeded</td>" in page
         assert "Shampoo has validation_loss 0.2000" in page
+        printed = str(found).splitlines()
+        assert printed[:3] == ["mine", f"Job: {done.id}", "State: succeeded"]
+        assert "Shampoo for digits-mlp" in printed
+        assert any("Shampoo has validation_loss 0.2000" in line for line in printed)
+        assert str(queued).startswith("digits-mlp\nJob: ")
         queued.client.close()
 
 
