@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from service.hosts import DEFAULT_URL
 from service.inert import inert, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from pydantic import BaseModel
@@ -31,6 +32,7 @@ __all__ = [
     "answer",
     "client_at",
     "inert_data",
+    "may_be_submitted",
     "say",
     "say_json",
     "say_json_content",
@@ -67,6 +69,17 @@ def client_at(url: str, token: str | None = None) -> Client:
         return Client(url, token=token, give_up_seconds=0.0)  # a person decides, and has the error at once
     except ValueError as error:
         raise typer.BadParameter(f"{url!r}: {error}", param_hint="--url") from error
+
+
+@contextmanager
+def may_be_submitted() -> Iterator[None]:
+    """Within, a job is submitted: who interrupts that is told that the service may have it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo(err=True)
+        say("the service may have the job all the same, and run it: `shampoo-tuner jobs` tells", err=True)
+        raise
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -21,6 +21,7 @@ from service.cli.asking import (
     Url,
     answer,
     client_at,
+    may_be_submitted,
     say,
     say_json,
     say_json_line,
@@ -194,7 +195,8 @@ def submit(
             if estimate.hopeless_sides:
                 raise typer.Exit(1)
             return
-        job = client.submit(content, name=name, idempotency_key=idempotency_key)
+        with may_be_submitted():
+            job = client.submit(content, name=name, idempotency_key=idempotency_key)
         if not watch:
             answer(job, job.id, as_json=as_json)
             return

@@ -10,7 +10,19 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, TrialNumber, Url, answer, client_at, say, say_json
+from service.cli.asking import (
+    DEFAULT_URL,
+    AsJson,
+    JobId,
+    Token,
+    TrialNumber,
+    Url,
+    answer,
+    client_at,
+    may_be_submitted,
+    say,
+    say_json,
+)
 from service.inert import inert
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+")
@@ -74,7 +86,9 @@ def clone(
     from service.cli.job_file import apply_settings
 
     with client_at(url, token) as client:
-        made = client.clone(job, apply_settings({}, setting or []))
+        changes = apply_settings({}, setting or [])
+        with may_be_submitted():
+            made = client.clone(job, changes)
         answer(made, made.id, as_json=as_json)
 
 

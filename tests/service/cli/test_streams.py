@@ -18,7 +18,7 @@ from service.store.session import Database
 from tests.service.cli.conftest import JOB
 from tests.support.service.commands import run
 from tests.support.service.live import finished_job
-from tests.support.waiting import PATIENCE_SECONDS, wait_until
+from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 
 NAME = "日本 é ✓"
 
@@ -91,3 +91,23 @@ def test_a_service_that_cannot_print_its_address_serves_all_the_same(tmp_path: P
         finally:
             served.kill()
             served.wait()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", ["submit", "clone"])
+def test_who_interrupts_a_submission_is_told_that_the_service_may_have_the_job(command: str, job_file: str) -> None:
+    with socket.socket() as silent:  # takes requests and answers none, as a service that is building a large workload
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        given = {"submit": job_file, "clone": "job_1"}[command]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        with started([sys.executable, "-m", "service", command, given, "--url", url], **pipes) as process:
+            silent.settimeout(PATIENCE_SECONDS)
+            connection, _ = silent.accept()
+            with connection:
+                assert connection.recv(4).startswith(b"POST")
+                process.send_signal(signal.SIGINT)
+                told, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, told) == (130, "")
+    assert errors == "\nthe service may have the job all the same, and run it: `shampoo-tuner jobs` tells\n"
