@@ -1,7 +1,7 @@
 """Checks a workload from the command line: `python -m trainers.workload_check module:Class`.
 
 Prints one line per rule, or with `--json` all in one object. Exit status: 0 if no rule failed, 1 otherwise, 2 wrong
-usage.
+usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from trainers.arguments import count
+from trainers.installation.command import INTERRUPTED
 from trainers.workload_check.outcome import RuleOutcome
 from trainers.workload_check.supervisor import check
 
@@ -104,4 +105,7 @@ def _batch_size(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import json
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -15,7 +16,7 @@ import torch
 from torch import nn
 
 from tests.support.trainers import broken_workloads
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.workload.description import TokensPerExample
 from trainers.workload_check.__main__ import main
 from trainers.workload_check.child import outcome_of
@@ -295,6 +296,26 @@ def test_an_unknown_option_is_named_beside_those_that_are_known() -> None:
 
 def test_a_description_is_told_by_the_names_in_it() -> None:
     assert outcome("description", "Sound").text == "metrics train_loss, validation_loss; options scale"
+
+
+@pytest.mark.processes
+def test_an_interrupted_command_ends_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import pathlib, time\n"
+        "from tests.support.trainers.broken_workloads import Sound\n"
+        "class Mine(Sound):\n"
+        "    def __init__(self) -> None:\n"
+        "        pathlib.Path('began').touch()\n"
+        "        time.sleep(1000)\n"
+    )
+    command = [sys.executable, "-m", "trainers.workload_check", "mine:Mine"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with started(command, cwd=tmp_path, env=environment_of_children(), **pipes) as process:
+        wait_until((tmp_path / "began").exists, "the workload is built")
+        process.send_signal(signal.SIGINT)
+        told, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert (process.returncode, errors) == (130, "")
+    assert told.startswith("ok       description ")
 
 
 @pytest.mark.parametrize(
