@@ -77,7 +77,7 @@ def facts(jobs: Sequence[Compared]) -> list[Fact]:
         ("Best", lambda one: _best(one.progress.best)),
         ("Baseline's best", lambda one: _best(one.progress.baseline_best, one.progress.baseline_optimizer)),
         ("Over the baseline", _improvement),
-        ("ConfigStanding", _standing),
+        ("Standing", _standing),
         ("Trials", _trials),
         ("Ran for", lambda one: Cell(duration(one.progress.seconds_elapsed))),
         ("Device time", lambda one: Cell(device_time(one.progress.device_hours))),

@@ -235,6 +235,7 @@ def test_a_person_picks_jobs_compares_them_and_watches_one_go_on(page: Page, two
     table = page.get_by_role("region", name="What they found").last
     expect(_row(table, "Trials")).to_contain_text("20 of 20")
     expect(_row(table, "Verdict")).to_contain_text("so far")
+    expect(_row(table, "Standing")).to_contain_text("config provisional")
     asked = page.get_by_role("region", name="What was asked of them").last
     expect(asked.get_by_role("rowheader")).to_have_text(["budget.num_trials"])
     page.get_by_role("link", name="show all").last.click()
