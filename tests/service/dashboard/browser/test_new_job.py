@@ -258,6 +258,8 @@ def test_a_job_is_cloned_by_the_form_with_some_of_it_changed(
     page.goto(f"/jobs/{story.job_id}")
     page.get_by_role("link", name="Edit and clone").click()
     expect(page.get_by_label("Name", exact=True)).to_have_value("digits, first look")
+    told = page.get_by_text("Like digits, first look; change what is to differ. It begins with no trials.")
+    expect(told).not_to_have_css("display", "flex")  # that would lay out a sentence in pieces
     before = httpx.get(f"{address}/v1/jobs/{story.job_id}", trust_env=False).json()["specification"]
     page.locator("summary", has_text="Options of digits-mlp").click()
     page.get_by_label("Dropout").fill("")
