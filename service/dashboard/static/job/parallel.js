@@ -26,6 +26,7 @@ export function parallel(picking, filters) {
   const names = element.querySelector(".names");
   const note = document.getElementById("parallel-note");
   const buttons = [...document.querySelectorAll("button[data-colour]")];
+  const section = document.getElementById("parallel-section"); // hidden until there is a trial
   const path = `/jobs/${encodeURIComponent(document.getElementById("job").dataset.jobId)}/parallel`;
 
   let data = null; // as the server has it, and {trials, axes, order, isWanted}
@@ -165,8 +166,7 @@ export function parallel(picking, filters) {
     if (hovered !== null) {
       const { number, value, state } = data.trials[hovered];
       note.textContent = `Trial ${number}: ${value === null ? "no value" : short(value, 4)}, ${state}. A click picks it.`;
-    } else if (!data.trials.length) note.textContent = "No trial has been started yet.";
-    else note.textContent = left === data.trials.length ? "" : `${left.toLocaleString("en")} of ${data.trials.length.toLocaleString("en")} trials are chosen.`;
+    } else note.textContent = left === data.trials.length ? "" : `${left.toLocaleString("en")} of ${data.trials.length.toLocaleString("en")} trials are chosen.`;
     const colours = palette();
     for (const mark of document.querySelectorAll("#parallel-legend [data-line]")) {
       const [state, phase] = mark.dataset.line.split(" ");
@@ -228,6 +228,9 @@ export function parallel(picking, filters) {
 
   return {
     load: async () => observer.observe(element.parentNode),
-    refresh: async () => isNear && renew(),
+    async refresh() {
+      if (document.getElementById("moment").dataset.trials !== "0") section.hidden = false;
+      return isNear && renew();
+    },
   };
 }

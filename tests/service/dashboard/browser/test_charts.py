@@ -6,6 +6,7 @@ import math
 import re
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from service.places import NodePlace
@@ -318,6 +319,27 @@ def test_a_chart_without_a_point_is_small_and_grows_with_its_first(page: Page, s
     assert min(page.evaluate(heights)) > 300
     drawn = "document.querySelector('#learning-curves .main-svg').clientHeight"
     assert page.evaluate(drawn) == page.evaluate(heights)[1]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_job_without_a_trial_takes_little_room_for_what_it_cannot_draw(
+    page: Page, sqlite_database: Database, is_over: bool
+) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(minutes=1))
+    if is_over:
+        story.finish()
+    open_page(page, story)
+    page.locator("#timeline").scroll_into_view_if_needed()
+    expect(page.locator("#timeline")).to_contain_class("nothing")
+    charts = ["best-so-far", "learning-curves", "timeline"]
+    heights = page.evaluate("ids => ids.map(id => document.getElementById(id).clientHeight)", charts)
+    assert max(heights) <= 80
+    lines = page.get_by_role("region", name="Parallel coordinates")
+    expect(lines).to_have_count(0)
+    if not is_over:
+        story.run(0)
+        lines.scroll_into_view_if_needed()
+        expect(page.locator("#parallel")).to_have_attribute("data-lines", "1")
 
 
 def test_a_chart_without_a_point_is_as_high_as_the_one_beside_it(page: Page, sqlite_database: Database) -> None:
