@@ -26,7 +26,7 @@ from service.evidence.in_words.wording import measured_words
 from service.places import lines_of, words_by_run
 from service.specification.phases import spaces_of
 from service.store.models import Job, Trial
-from service.store.repositories import JobRepository, MeasurementRepository, TrialRepository
+from service.store.repositories import EventRepository, JobRepository, MeasurementRepository, TrialRepository
 from service.store.repositories.of_trials.measurements import StoredMeasurement
 from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.repositories.of_trials.trial_relations import PlaceAmongOthers, TrialRelationRepository
@@ -70,6 +70,7 @@ def trial_page(
     Args:
         parts: what changes while the trial runs, alone; an open page asks for it.
     """
+    last_event = EventRepository(session).last_id(job_id)  # before all else: what happens meanwhile is told again
     job = JobRepository(session).get(job_id)
     trial = TrialRepository(session).get(job_id, trial_number(job_id, number))
     relations = TrialRelationRepository(session)
@@ -92,6 +93,7 @@ def trial_page(
         "job": job,
         "trial": trial,
         "now": now,
+        "last_event": last_event,
         "origin": origin,
         "account": account_of(
             facts_of(trial, job.state), _standing(session, job, trial, origin), _repeated(session, job, trial)

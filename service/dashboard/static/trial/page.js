@@ -63,7 +63,7 @@ let following = false;
 function keepLive() {
   if (following || isOver()) return;
   following = true;
-  follow(`${api}/events`, refresh);
+  follow(`${api}/events`, refresh, () => actions().event);
 }
 
 document.addEventListener("click", async (event) => {

@@ -86,6 +86,18 @@ def test_the_best_trial_is_looked_at_from_all_sides(page: Page, story: Story) ->
     expect(page.locator("h1")).to_have_text("Trial 6")
 
 
+def test_a_page_is_read_again_where_something_has_happened_and_not_before(page: Page, story: Story) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    open_trial(page, story, 5)
+    wait_until_live(page)
+    page.wait_for_timeout(1000)  # twice what a page waits from one look to the next
+    assert [url for url in asked if "parts=true" in url] == []
+    assert len([url for url in asked if "/plots/curve" in url]) == 1
+    with page.expect_response("**/trials/5?parts=true"):
+        story.end(6, TrialState.COMPLETED)
+
+
 def test_what_was_predicted_stands_beside_what_was_measured(page: Page, sqlite_database: Database) -> None:
     earlier, later = (
         Story(sqlite_database, now=datetime.now(UTC) - timedelta(hours=hours), name=f"{hours} h ago")
