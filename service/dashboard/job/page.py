@@ -108,6 +108,7 @@ def job_page(
         "left_over": left_over_words(left) if (left := num_left_over(specification)) else None,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,
+        "places_of": view.places_of,
         "has_baseline": has_baseline,
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
         "figures": view.figures(

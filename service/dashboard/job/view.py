@@ -8,6 +8,7 @@ from typing import Literal
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
+from service.evidence.health.cards import HealthKind
 from service.evidence.in_words.speed import ratios_words, step_words
 from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
@@ -33,6 +34,35 @@ class Figure:
     """Below it."""
     role: Literal["search", "baseline", "other"] = "other"
     """The side whose colour it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdvicePlace:
+    """A place where advice on a job's health is followed."""
+
+    name: str
+    """The words of the button or the heading there."""
+    address: str
+
+
+def places_of(
+    kind: HealthKind, job_id: str, best: BestTrial | None, *, may_steer: bool, may_clone: bool
+) -> list[AdvicePlace]:
+    """The places that the advice of a finding leads to; none where it asks for nothing on the pages.
+
+    Args:
+        best: of the search.
+    """
+    found = []
+    if kind is HealthKind.AT_THE_EDGE and may_steer and best is not None:
+        found.append(AdvicePlace(f"Trial {best.number}", f"/jobs/{job_id}/trials/{best.number}"))
+    if kind is HealthKind.MANY_DIVERGED:
+        found.append(AdvicePlace("Failed trials", f"/jobs/{job_id}?state=failed#trials-section"))
+    if kind is HealthKind.EARLY_VALUES_MISLEAD:
+        found.append(AdvicePlace("Pruned trials", f"/jobs/{job_id}?state=pruned#trials-section"))
+    if kind is HealthKind.STILL_IMPROVING:
+        return [AdvicePlace("Change budget", "#change-budget")] if may_steer and may_clone else []
+    return [*found, AdvicePlace("Edit and clone", f"/jobs/new?clone={job_id}")] if may_steer and may_clone else found
 
 
 def figures(

@@ -46,6 +46,11 @@ def test_findings_are_the_same_on_the_page_over_http_and_in_the_terminal(
         cards = client.health(story.job_id)
     assert HealthKind.BASELINE_UNDERTUNED in [card.kind for card in cards]
     expect(found).to_have_count(len(cards))
+    clone = found.first.get_by_role("link", name="Edit and clone")
+    expect(clone).to_have_attribute("href", f"/jobs/new?clone={story.job_id}")
+    found.filter(has_text="diverged").get_by_role("link", name="Failed trials").click()
+    expect(page.get_by_role("checkbox", name="failed")).to_be_checked()
+    expect(page.locator("#trials-section")).to_be_in_viewport()
     shown = CliRunner().invoke(app, ["show", story.job_id, "--url", address])
     assert shown.exit_code == 0, shown.output
     for card, item in zip(cards, found.all(), strict=True):
