@@ -45,24 +45,20 @@ class AdvicePlace:
     address: str
 
 
-def places_of(
-    kind: HealthKind, job_id: str, best: BestTrial | None, *, may_steer: bool, may_clone: bool
-) -> list[AdvicePlace]:
-    """The places that the advice of a finding leads to; none where it asks for nothing on the pages.
+def places_of(kind: HealthKind, job_id: str, *, may_clone: bool) -> list[AdvicePlace]:
+    """The places that the advice of a finding leads to.
 
     Args:
-        best: of the search.
+        may_clone: whether the reader may submit a job like this one, or let it go on.
     """
     found = []
-    if kind is HealthKind.AT_THE_EDGE and may_steer and best is not None:
-        found.append(AdvicePlace(f"Trial {best.number}", f"/jobs/{job_id}/trials/{best.number}"))
     if kind is HealthKind.MANY_DIVERGED:
         found.append(AdvicePlace("Failed trials", f"/jobs/{job_id}?state=failed#trials-section"))
     if kind is HealthKind.EARLY_VALUES_MISLEAD:
         found.append(AdvicePlace("Pruned trials", f"/jobs/{job_id}?state=pruned#trials-section"))
     if kind is HealthKind.STILL_IMPROVING:
-        return [AdvicePlace("Change budget", "#change-budget")] if may_steer and may_clone else []
-    return [*found, AdvicePlace("Edit and clone", f"/jobs/new?clone={job_id}")] if may_steer and may_clone else found
+        return [AdvicePlace("Change budget", "#change-budget")] if may_clone else []
+    return [*found, AdvicePlace("Edit and clone", f"/jobs/new?clone={job_id}")] if may_clone else found
 
 
 def figures(

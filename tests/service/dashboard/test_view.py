@@ -11,6 +11,7 @@ from service.dashboard import times
 from service.dashboard.job import view
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
+from service.evidence.health.cards import HealthKind
 from service.evidence.in_words.words import Answer
 from service.evidence.types import (
     ConfirmationResult,
@@ -74,6 +75,16 @@ def test_a_bar_is_as_long_as_the_trials_that_have_begun() -> None:
         view.BarSegment(TrialState.COMPLETED, 0.0, 50.0),
         view.BarSegment(TrialState.RUNNING, 50.0, 10.0),
     ]
+
+
+def test_advice_leads_only_where_its_reader_may_follow_it() -> None:
+    for kind in HealthKind:
+        places = [place.name for place in view.places_of(kind, "job_1", may_clone=True)]
+        assert places[-1] == ("Change budget" if kind is HealthKind.STILL_IMPROVING else "Edit and clone")
+        reading = [place.name for place in view.places_of(kind, "job_1", may_clone=False)]
+        assert reading == [name for name in places if name in ("Failed trials", "Pruned trials")]
+    edge = view.places_of(HealthKind.AT_THE_EDGE, "job_1", may_clone=True)
+    assert len(edge) == 1, "the side at its edge may be any"
 
 
 def test_the_bar_of_a_job_that_ended_without_a_trial_is_empty() -> None:
