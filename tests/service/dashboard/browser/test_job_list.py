@@ -13,6 +13,7 @@ from service.store.repositories import JobRepository
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.support.service.pages.accessible import assert_accessible
+from tests.support.service.scenarios import submit
 from tests.support.service.stories.jobs import Story, submit_digits
 
 
@@ -125,6 +126,26 @@ def test_list_and_form_are_for_everybody_at_all_widths(lenient_page: Page) -> No
         for width in (390, 1280):
             page.set_viewport_size({"width": width, "height": 900})
             assert_accessible(page)
+
+
+@pytest.mark.usefixtures("finished")
+def test_values_say_in_two_lines_what_they_are_and_answers_stand_below_each_other(
+    page: Page, sqlite_database: Database
+) -> None:
+    submit(sqlite_database, baselines=[])
+    submit_digits(sqlite_database, now=datetime.now(UTC), name="w" * 200)  # takes all room that it is given
+    page.goto("/")
+    for basis in page.locator('[data-label="Best"] .sub').all():
+        assert basis.evaluate("(words) => words.clientHeight <= 40"), "a third line makes each row higher"
+    starts = page.evaluate(
+        """() => [...document.querySelectorAll(".told > span")].map((part) => {
+             const words = document.createRange();
+             words.selectNodeContents(part);
+             return words.getBoundingClientRect().x;
+           })"""
+    )
+    assert len(starts) > 2
+    assert len(set(starts)) == 1
 
 
 def test_all_of_a_job_is_in_sight_at_every_width(page: Page, confirmed: Story, sqlite_database: Database) -> None:
