@@ -39,6 +39,16 @@ def test_on_paper_figures_have_their_names_and_no_trial_is_cut_off(page: Page, f
     expect(page.locator("#timeline")).to_be_hidden()
 
 
+def test_on_paper_no_page_has_anything_to_press(page: Page, finished: Story) -> None:
+    page.emulate_media(media="print")
+    job = f"/jobs/{finished.job_id}"
+    for address in ("/", f"{job}/trials/0", f"/compare?jobs={finished.job_id}", "/recommendations", "/cluster"):
+        page.goto(address)
+        expect(page.get_by_role("heading", level=1)).to_be_visible()
+        shown = page.locator("nav, :is(button, .button, input):not(.group)").filter(visible=True)
+        assert shown.all_inner_texts() == [], address
+
+
 def test_the_list_shows_every_job_newest_first(page: Page, finished: Story, sqlite_database: Database) -> None:
     submit_digits(sqlite_database, now=finished.now, name="second job")
     page.goto("/")
