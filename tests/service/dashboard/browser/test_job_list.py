@@ -130,26 +130,28 @@ def test_list_and_form_are_for_everybody_at_all_widths(lenient_page: Page) -> No
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_mark_of_each_state_stands_out_from_its_ground(page: Page, scheme: Literal["light", "dark"]) -> None:
+def test_the_mark_of_each_state_and_the_edge_of_a_field_stand_out_from_their_ground(
+    page: Page, scheme: Literal["light", "dark"]
+) -> None:
     page.emulate_media(color_scheme=scheme)
     page.goto("/")
     ratios = page.evaluate(
-        """(states) => {
-             const luminance = (name) => {
-               const colour = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+        """(names) => {
+             const luminance = (property) => {
+               const colour = getComputedStyle(document.documentElement).getPropertyValue(property).trim();
                const [r, g, b] = [1, 3, 5]
                  .map((at) => parseInt(colour.slice(at, at + 2), 16) / 255)
                  .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
                return 0.2126 * r + 0.7152 * g + 0.0722 * b;
              };
-             return states.flatMap((state) => ["--surface", "--ground"].map((ground) => {
-               const [dark, light] = [luminance(`--${state}`), luminance(ground)].sort((a, b) => a - b);
+             return names.flatMap((name) => ["--surface", "--ground"].map((ground) => {
+               const [dark, light] = [luminance(`--${name}`), luminance(ground)].sort((a, b) => a - b);
                return (light + 0.05) / (dark + 0.05);
              }));
            }""",
-        ["completed", "pruned", "failed", "cancelled", "running", "queued"],
+        ["completed", "pruned", "failed", "cancelled", "running", "queued", "field"],
     )
-    assert len(ratios) == 12
+    assert len(ratios) == 14
     assert min(ratios) >= 3.0  # WCAG 2.2, 1.4.11
 
 
