@@ -1,17 +1,14 @@
-"""The files that a path stands for, a digest of what is in them, and the kinds of a directory's entries."""
+"""The files that a path stands for, and a digest of what is in them."""
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from trainers.data.prepared import exclusive, write_atomically
 
@@ -132,17 +129,3 @@ def _natural_order(name: str) -> list[tuple[int, str]]:
     """Numbers in a name count as numbers; the name itself decides between 1 and 01."""
     parts = re.split("([0-9]+)", name)
     return [(int(part), "") if part.isdigit() else (-1, part) for part in parts] + [(-1, name)]
-
-
-def kind_of(entry: os.DirEntry[str]) -> Literal["file", "directory"] | None:
-    """The kind of what an entry is or links to; None: of another kind, or a link that leads nowhere or in a circle.
-
-    Raises:
-        OSError: there is no telling, e.g. because the place that a link leads to may not be looked at.
-    """
-    try:
-        return "file" if entry.is_file() else "directory" if entry.is_dir() else None
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        return None

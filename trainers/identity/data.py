@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from trainers.config import Json
-from trainers.data.files import kind_of
+from trainers.data.entries import kind_of
 from trainers.identity.values import DIGEST_LENGTH, digest_of
 from trainers.workload.batches import tensors_in
 from trainers.workload.description import WorkloadDescription

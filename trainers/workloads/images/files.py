@@ -15,7 +15,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from trainers.data.files import DataFile, data_files, kind_of
+from trainers.data.entries import kind_of
+from trainers.data.files import DataFile, data_files
 from trainers.workloads.images.columns import ColumnImages, read_columns
 
 Integers: TypeAlias = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
