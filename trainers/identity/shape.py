@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,24 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainers.identity.safetensors_header import is_of_adapter, kind_of_shared, shape_of_named
-from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
+from trainers.identity.kinds import (
+    is_of_adapter,
+    kind_of_shared,
+    parameter_of_name,
+    shape_of_named,
+    shape_of_parameters,
+)
+from trainers.identity.values import ModelShape, ParameterShape
 from trainers.torch_internals import storage_address
 
 NO_PARAMETERS = (torch.bool, torch.int64)
 """Types of numbers that only buffers have, such as masks and positions."""
+TABLES = (nn.Embedding, nn.EmbeddingBag)
+LAYERS = (
+    *(nn.Linear, nn.Bilinear),
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
+"""Classes whose weights are what their number of dimensions says, whatever their names."""
 
 
 def model_shape(model: nn.Module) -> ModelShape:
@@ -26,13 +37,12 @@ def model_shape(model: nn.Module) -> ModelShape:
     Args:
         model: as the workload builds it, before it is sharded, compiled or wrapped.
     """
-    kinds: dict[Tensor, list[ParameterKind]] = {}
+    found: dict[Tensor, list[ParameterShape]] = {}
     for name, module in model.named_modules():
         for own_name, parameter in module.named_parameters(recurse=False):
             if 0 not in parameter.shape:
-                kinds.setdefault(parameter, []).append(_kind(f"{name}.{own_name}", module, parameter))
-    counts = Counter((kind_of_shared(own), tuple(parameter.shape)) for parameter, own in kinds.items())
-    return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
+                found.setdefault(parameter, []).append(_parameter(f"{name}.{own_name}", module, parameter))
+    return shape_of_parameters(map(kind_of_shared, found.values()))
 
 
 def shape_of_state_dict(path: Path) -> ModelShape:
@@ -80,11 +90,12 @@ def _dicts_of_tensors(content: Any, *, levels: int = 3) -> Iterable[Mapping[str,
             yield from _dicts_of_tensors(value, levels=levels - 1)
 
 
-def _kind(name: str, module: nn.Module, parameter: Tensor) -> ParameterKind:
-    if parameter.ndim < 2:
-        return "vector"
-    if is_of_adapter(name):
-        return "adapter"
-    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
-        return "embedding"
-    return "convolution" if parameter.ndim > 2 else "linear"
+def _parameter(name: str, module: nn.Module, parameter: Tensor) -> ParameterShape:
+    """A parameter as the class of its module tells it, or else its name, as in a file."""
+    shape = tuple(parameter.shape)
+    if len(shape) >= 2 and not is_of_adapter(name):
+        if isinstance(module, TABLES):
+            return ParameterShape("embedding", shape, 1)
+        if isinstance(module, LAYERS):
+            return ParameterShape("convolution" if len(shape) > 2 else "linear", shape, 1)
+    return parameter_of_name(name, shape)

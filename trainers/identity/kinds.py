@@ -1,0 +1,126 @@
+"""The kind of a parameter by its name and sizes, as published models call theirs; without torch."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
+
+EMBEDDING_WORDS = (
+    "embed",
+    "embd",
+    "wte",
+    "wpe",
+    "tok_emb",
+    "pos_emb",
+    "lookup",
+    "relative_attention_bias",
+    "bias_table",
+)
+"""Parts of the names of modules that are tables of embeddings, and of parameters that are."""
+NO_TABLES = ("mask_embedder", "embed_out", "decoder_embed", "proj", "mapping")
+"""Parts of the names of layers that have such a part, too, and are no tables: they make embeddings or words."""
+SHARED_TABLE = "shared"
+"""The name of the table that encoder and decoder of T5 and BART have in common; it has more rows than columns."""
+ADAPTER_WORD = "lora_"
+"""The beginning of the part of a name that says whose a factor of a low-rank adapter is, as peft and torchtune have
+it."""
+WEIGHTS = ("weight", "weight_g", "weight_v", "original0", "original1")
+"""Last parts of the names of layers' weights; the others are those of weight norm."""
+ELEMENTWISE = ("A_log",)
+"""Last parts of the names of parameters that multiply single elements, whatever their sizes: Mamba's decay."""
+NOT_TRAINED = (
+    *("running_mean", "running_var", "num_batches_tracked"),
+    *("inv_freq", "position_ids", "pe", "freqs_cis", "cos_cached", "sin_cached"),
+    *("tril", "causal_mask", "attn_mask", "final_logits_bias"),
+)
+"""Last parts of the names of buffers, which state dicts hold beside parameters: of norms, positions and masks, and the
+one that BART adds to its words."""
+MIN_MASK_SIDE = 32
+"""Positions of the shortest causal mask."""
+
+
+def shape_of_named(parameters: Iterable[tuple[Sequence[str], tuple[int, ...]]]) -> ModelShape:
+    """The shape of the model of which only names and sizes are known: a name says what is an embedding, as published
+    models call them. What has no elements is no part of it.
+
+    Args:
+        parameters: each once, with all names that it has: several where modules share it.
+
+    Raises:
+        ValueError: there are none.
+    """
+    return shape_of_parameters(
+        kind_of_shared([parameter_of_name(name, shape) for name in names])
+        for names, shape in parameters
+        if names[0].rpartition(".")[2] not in NOT_TRAINED and 0 not in shape and not _is_mask(shape)
+    )
+
+
+def shape_of_parameters(parameters: Iterable[ParameterShape]) -> ModelShape:
+    """The shape of a model with these parameters.
+
+    Raises:
+        ValueError: there are none.
+    """
+    counts: Counter[tuple[ParameterKind, tuple[int, ...]]] = Counter()
+    for one in parameters:
+        counts[one.kind, one.shape] += one.count
+    return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
+
+
+def kind_of_shared(parameters: Sequence[ParameterShape]) -> ParameterShape:
+    """A parameter by what it is in each of the modules that share it: a table of embeddings that is the head of a
+    language model, too, is a table, whichever of them comes first."""
+    return next((one for one in parameters if one.kind == "embedding"), parameters[0])
+
+
+def parameter_of_name(name: str, shape: tuple[int, ...]) -> ParameterShape:
+    """The parameter of a name and sizes, which are as the model uses it: a table of positions with a leading 1 for the
+    batch is a table, and a token like that a vector, and weights of n experts are n matrices."""
+    own = name.rpartition(".")[2]
+    is_weight = own in WEIGHTS
+    if len(shape) < 2:
+        return ParameterShape("vector", shape, 1)
+    if is_of_adapter(name):
+        return ParameterShape("adapter", shape, 1)
+    has_one_side = all(size == 1 for size in shape[:-1]) and not (is_weight and len(shape) == 2)
+    if has_one_side or own in ELEMENTWISE or own.endswith("bias"):
+        return ParameterShape("vector", (math.prod(shape),), 1)
+    if not is_weight and len(shape) == 3 and "experts" in name.split("."):
+        return ParameterShape("linear", shape[1:], shape[0])
+    is_table = _is_table(name, shape)
+    is_of_sequence = len(shape) == 3 and shape[0] == 1
+    if not is_weight and (is_table or is_of_sequence):
+        return ParameterShape("embedding", (math.prod(shape[:-1]), shape[-1]), 1)
+    if len(shape) > 2:
+        return ParameterShape("convolution", shape, 1)
+    return ParameterShape("embedding" if is_table else "linear", shape, 1)
+
+
+def is_of_adapter(name: str) -> bool:
+    """True if a module or parameter of this name belongs to a low-rank adapter."""
+    return any(part.startswith(ADAPTER_WORD) for part in name.split("."))
+
+
+def _is_mask(shape: tuple[int, ...]) -> bool:
+    """True of a causal mask, the buffer `attn.bias` of published GPT-2s: a square for one batch and one head. Kernels
+    of one channel are smaller."""
+    return len(shape) == 4 and shape[:2] == (1, 1) and shape[2] == shape[3] >= MIN_MASK_SIDE
+
+
+def _is_table(name: str, shape: tuple[int, ...]) -> bool:
+    module = _module(name)
+    if module == SHARED_TABLE:
+        return shape[0] > shape[-1]
+    return any(word in module for word in EMBEDDING_WORDS) and not any(word in module for word in NO_TABLES)
+
+
+def _module(name: str) -> str:
+    """The name of the layer whose weight this is, or of a parameter that is no layer's; not its number in a list."""
+    parts = [part for part in name.lower().split(".") if not part.isdecimal()]
+    if len(parts) > 1 and parts[-1] in WEIGHTS:
+        return parts[-2]
+    return parts[-1] if parts else ""
