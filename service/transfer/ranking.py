@@ -34,6 +34,8 @@ _DEVIATIONS = 1.2816
 """Of the normal distribution, to either side, at that confidence."""
 VARIATIONS = (0.5, 2.0)
 """Factors of the learning rate that are tried around the nearest config, as the rule has it."""
+ON_PURPOSE = "tried beside what the rules say, as the best may lie there"
+"""The source of the factor in `VARIATIONS`."""
 _STATUS_ORDER = {"confirmed": 0, "provisional": 1, "refuted": 2}
 
 
@@ -56,7 +58,7 @@ class Transferred:
     distance: Distance | None
     """None: it was tuned for no one model."""
     changes: Sequence[Change]
-    """Values that rules moved."""
+    """Values that rules moved, and the learning rate where it was varied beside them."""
     intervals: Sequence[ParameterInterval]
     """Empty: nobody knows."""
     lr_factor: float = 1.0
@@ -109,10 +111,20 @@ def spread_of_lr(apart: Distance) -> float:
 
 
 def with_lr(found: Transferred, factor: float) -> Transferred:
-    """The config with another learning rate."""
+    """The config with another learning rate, which is what its changes end with."""
     lr = float(format(found.config.arguments["lr"] * factor, ".4g"))
     config = dataclasses.replace(found.config, arguments={**found.config.arguments, "lr": lr})
-    return dataclasses.replace(found, config=config, lr_factor=factor)
+    return dataclasses.replace(found, config=config, changes=_with_lr(found, lr, factor), lr_factor=factor)
+
+
+def _with_lr(found: Transferred, lr: float, factor: float) -> list[Change]:
+    beside = f"× {factor:g} on purpose"
+    by_rules = next((one for one in found.changes if one.name == "lr"), None)
+    if by_rules is None:
+        return [Change("lr", found.config.arguments["lr"], lr, beside, ON_PURPOSE), *found.changes]
+    reason, source = f"{by_rules.reason}; {beside}", f"{by_rules.source}; {ON_PURPOSE}"
+    of_lr = dataclasses.replace(by_rules, after=lr, reason=reason, source=source)
+    return [of_lr if one is by_rules else one for one in found.changes]
 
 
 def _moved(target: Situation, stored: Sequence[TransferCandidate]) -> Iterator[Transferred]:

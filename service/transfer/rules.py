@@ -77,7 +77,7 @@ class Change:
     reason: str
     """The rule with its ratio, for a person."""
     source: str
-    """The paper that the rule is from, or follows from."""
+    """The paper that the rule is from, or follows from; or why it was varied beside the rules."""
 
 
 def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:

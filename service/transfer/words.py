@@ -54,8 +54,6 @@ def header_of(found: Transferred) -> list[str]:
     else:
         lines[-1] += f", {found.distance.total:.1f} octaves from this model."
     lines += [f"{one.name}: {one.before:.4g} -> {one.after:.4g} ({one.reason})" for one in found.changes]
-    if found.lr_factor != 1:
-        lines.append(f"lr × {found.lr_factor:g} on purpose, beside what the rules say.")
     lines += [
         f"{one.name}: the best one is in [{one.low:g}, {one.high:g}] with {CONFIDENCE:.0%} confidence."
         for one in found.intervals

@@ -132,7 +132,7 @@ class DistanceRead(ReadModel):
 
 
 class ChangeRead(ReadModel):
-    """A value that a scaling rule moved."""
+    """A value that a scaling rule moved, or that was varied beside the rules."""
 
     name: str
     """The name of the value, e.g. `lr` or `betas[1]`."""
@@ -141,9 +141,9 @@ class ChangeRead(ReadModel):
     after: float
     """The value in this config."""
     reason: str
-    """The rule, with its ratio."""
+    """The rule, with its ratio, and the factor beside it where there is one."""
     source: str
-    """The paper that the rule is from, or follows from."""
+    """The paper that the rule is from, or follows from; or why the value was varied."""
 
 
 class IntervalRead(ReadModel):

@@ -15,7 +15,7 @@ from service.transfer.ranking import FARTHEST, rank, spread_of_lr
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Distance, Situation, distance
 from service.transfer.taken_away import AskedModel, taken_away
-from service.transfer.words import UntunedAnswer
+from service.transfer.words import UntunedAnswer, header_of
 from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workload.description import ParameterRule
 
@@ -58,6 +58,18 @@ def test_the_nearest_stored_models_come_first_then_other_rates_around_the_best_g
     lows = [one.intervals[0].low for one in found[:3]]
     assert found[0].intervals[0].name == "lr"
     assert lows[0] / 1e-2 > lows[1] / 6e-3 > lows[2] / 8e-3  # the farther, the wider
+
+
+@pytest.mark.parametrize("width", [64, 512])
+def test_a_varied_learning_rate_is_the_one_that_the_header_ends_with(width: int) -> None:
+    varied = [one for one in rank(situation(), [stored(8e-3, width=width)], num_configs=8) if one.lr_factor != 1]
+    assert [one.lr_factor for one in varied] == [0.5, 2]
+    for one in varied:
+        (of_lr,) = [change for change in one.changes if change.name == "lr"]
+        assert (of_lr.before, of_lr.after) == (8e-3, one.config.arguments["lr"])
+        (told,) = [line for line in header_of(one) if line.startswith("lr: ") and "->" in line]
+        assert told.startswith(f"lr: 0.008 -> {one.config.arguments['lr']:.4g} (")
+        assert told.endswith(f"× {one.lr_factor:g} on purpose)")
 
 
 def test_what_a_stored_model_too_far_away_was_tuned_with_comes_after_what_is_published() -> None:
