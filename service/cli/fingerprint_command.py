@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.cli.asking import say_json_content
+from service.cli.asking import say, say_json_content
 from service.inert import one_line
 from trainers.config import InvalidConfig
 from trainers.identity.safetensors_header import shape_of_safetensors
-from trainers.identity.values import Fingerprint
+from trainers.identity.values import Fingerprint, fingerprint_of_read
 from trainers.installation.distribution import check_packages_here
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from trainers.config import Json
 
 app = typer.Typer()
@@ -35,21 +37,35 @@ def fingerprint(
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="Argument of the class or workload. Repeatable."),
     ] = None,
+    frozen: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--frozen",
+            metavar="PATTERN",
+            help="Parameters of a file or a module that are not trained, by their names: 'backbone.*'. Repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Prints the fingerprint of a model as JSON: `shampoo-tuner fingerprint my_model:Net > net.json`.
 
-    Of a file, only sizes and names are read, and no code runs. Keep it to ask for a config before anything is trained:
+    Only parameters that are trained count. Of a file, only sizes and names are read, and no code runs; which are frozen
+    it does not say: `--frozen` does. Keep it to ask for a config before anything is trained:
     `shampoo-tuner recommend --fingerprint net.json`.
     """
     try:
-        found = read_fingerprint(model, dict(map(_option, option or ())))
+        found = read_fingerprint(model, dict(map(_option, option or ())), frozen=frozen or ())
     except InvalidConfig as error:
         raise typer.BadParameter(one_line(error.message), param_hint="MODEL") from error
+    for remark in found.remarks:
+        say(remark, err=True)
     say_json_content(found.to_json())
 
 
-def read_fingerprint(model: str, options: dict[str, Json]) -> Fingerprint:
+def read_fingerprint(model: str, options: dict[str, Json], *, frozen: Sequence[str] = ()) -> Fingerprint:
     """The fingerprint of a file's, a workload's or a module's model.
+
+    Args:
+        frozen: patterns of the names of parameters that are not trained; a workload says that itself.
 
     Raises:
         InvalidConfig: it cannot be told; the message says why.
@@ -61,12 +77,12 @@ def read_fingerprint(model: str, options: dict[str, Json]) -> Fingerprint:
         if options:
             raise InvalidConfig("options", f"have no effect with a file, got {', '.join(options)}")
         try:
-            return Fingerprint(shape_of_safetensors(path), path.name)
+            return fingerprint_of_read(shape_of_safetensors(path, frozen=frozen), path.name)
         except (ValueError, OSError) as error:
             raise InvalidConfig("name", str(error)) from error
     check_packages_here()
     # In a process of its own: it needs torch, and this command line must load without it.
-    return ask_fingerprint(model, options)
+    return ask_fingerprint(model, options, frozen=frozen)
 
 
 def _option(text: str) -> tuple[str, Any]:

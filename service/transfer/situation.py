@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainers.identity.values import ModelShape, ParameterKind
+from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,24 +31,50 @@ class Features:
 
 
 def features_of(shape: ModelShape) -> Features:
-    """The features of a model. One without matrices has width and depth 1."""
+    """The features of a model. One without matrices has width and depth 1.
+
+    Where there are low-rank adapters, they alone count, as what they adapt is frozen: each pair as a matrix of the
+    outputs of what it adapts. A lone matrix, as a head on frozen layers, is as wide as what it takes in.
+    """
+    adapters = [parameter for parameter in shape.parameters if parameter.kind == "adapter"]
+    total = sum(parameter.num_elements for parameter in shape.parameters)
+    if adapters:
+        return _of_adapters(adapters, total)
     rows = {parameter.shape[0] for parameter in shape.parameters if parameter.kind == "embedding"}
     matrices = [parameter for parameter in shape.parameters if parameter.kind in ("linear", "convolution")]
     inputs = {parameter.shape[1] for parameter in matrices}
     inner = [parameter for parameter in matrices if parameter.shape[0] in inputs]
     hidden = inner or [parameter for parameter in matrices if parameter.shape[0] not in rows] or matrices
-    outputs = sum(parameter.count * parameter.shape[0] for parameter in hidden)
-    squares = sum(parameter.count * parameter.shape[0] ** 2 for parameter in hidden)
-    total = sum(parameter.num_elements for parameter in shape.parameters)
+    num_matrices = sum(parameter.count for parameter in matrices)
+    sizes = [(parameter.shape[1 if num_matrices == 1 else 0], parameter.count) for parameter in hidden]
     shares: dict[ParameterKind, float] = {}
     for parameter in shape.parameters:
         shares[parameter.kind] = shares.get(parameter.kind, 0.0) + parameter.num_elements / total
     return Features(
-        width=squares / outputs if outputs else 1.0,
-        depth=float(sum(parameter.count for parameter in matrices) or 1),
+        width=_mean_width(sizes),
+        depth=float(num_matrices or 1),
         num_parameters=total,
         shares=shares,
     )
+
+
+def _of_adapters(adapters: Sequence[ParameterShape], total: int) -> Features:
+    """The features of a model of which low-rank adapters are trained: A (rank, d_in), B (d_out, rank)."""
+    back = [parameter for parameter in adapters if parameter.shape[0] > parameter.shape[1]]
+    return Features(
+        width=_mean_width(
+            [(max(parameter.shape[:2]), parameter.count) for parameter in back or adapters],
+        ),
+        depth=float(sum(parameter.count for parameter in back or adapters)),
+        num_parameters=total,
+        shares={"adapter": 1.0},
+    )
+
+
+def _mean_width(sizes: Sequence[tuple[int, int]]) -> float:
+    """The mean of sizes, each with its count, with these numbers as weights; 1 of none."""
+    outputs = sum(size * count for size, count in sizes)
+    return sum(size**2 * count for size, count in sizes) / outputs if outputs else 1.0
 
 
 OTHER_KINDS = 4.0

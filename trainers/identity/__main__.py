@@ -16,7 +16,7 @@ import torch
 from trainers.config import InvalidConfig, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.model import model_digest
-from trainers.identity.shape import model_shape
+from trainers.identity.shape import has_trained, model_shape
 from trainers.workload.user_workload import explain
 from trainers.workloads.registry import load
 
@@ -34,7 +34,7 @@ def main() -> int:
         workload = load(config.workload, config.workload_options, data_roots=roots)
         with torch.device("meta"):
             model = workload.build_model()
-        shape = model_shape(model).to_json() if next(model.parameters(), None) is not None else None
+        shape = model_shape(model).to_json() if has_trained(model) else None
         answer = {"model": model_digest(model), "parameters": shape}
     except InvalidConfig as error:
         answer, status = {"refused": str(error)}, 2

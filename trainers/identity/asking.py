@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from trainers.config import InvalidConfig, Json, TrialConfig
@@ -19,7 +19,7 @@ class ToldModel:
     digest: str
     """Its `trainers.identity.model.model_digest`."""
     shape: ModelShape | None
-    """None: it has no parameters."""
+    """None: it has no parameters that are trained."""
 
 
 def ask_model(
@@ -47,9 +47,18 @@ def ask_model(
     return ToldModel(str(answer["model"]), None if parameters is None else ModelShape.from_json(parameters))
 
 
-def ask_fingerprint(name: str, options: Mapping[str, Json], *, timeout_seconds: float = TIMEOUT_SECONDS) -> Fingerprint:
+def ask_fingerprint(
+    name: str,
+    options: Mapping[str, Json],
+    *,
+    frozen: Sequence[str] = (),
+    timeout_seconds: float = TIMEOUT_SECONDS,
+) -> Fingerprint:
     """The fingerprint of the model that a workload, `module:Class` or a file of weights names
     (`trainers.identity.fingerprinting`); a model is built without weights.
+
+    Args:
+        frozen: patterns of the names of parameters that are not trained; of a file or a module.
 
     Raises:
         InvalidConfig: there is none; the message says why.
@@ -57,7 +66,7 @@ def ask_fingerprint(name: str, options: Mapping[str, Json], *, timeout_seconds: 
         DescriptionKilled: its process was killed.
     """
     answer = ask_process(
-        [name, json.dumps(options)],
+        [name, json.dumps(options), json.dumps(list(frozen))],
         what=f"{name}: to build its model",
         timeout_seconds=timeout_seconds,
         module="trainers.identity.fingerprinting",

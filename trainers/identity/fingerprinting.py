@@ -1,4 +1,5 @@
-"""Tells the fingerprint of a model: `python -m trainers.identity.fingerprinting NAME OPTIONS`, with options as JSON.
+"""Tells the fingerprint of a model: `python -m trainers.identity.fingerprinting NAME OPTIONS FROZEN`, with options, and
+patterns of the names of parameters that are not trained, as JSON.
 
 NAME is a workload, `module:Class` of a workload or of any `torch.nn.Module`, a function that builds one, or one that is
 built; or else a file with a state dict, of which no code runs. Models are built without weights. Prints a `Fingerprint`
@@ -11,7 +12,7 @@ import importlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,18 @@ from torch import nn
 
 from trainers.config import InvalidConfig, Json
 from trainers.identity.model import model_digest
-from trainers.identity.shape import model_shape, shape_of_state_dict
-from trainers.identity.values import Fingerprint, ModelShape, fingerprint_of_workload
+from trainers.identity.shape import read_model, shape_of_state_dict
+from trainers.identity.values import Fingerprint, ReadShape, fingerprint_of_read, fingerprint_of_workload
 from trainers.workload.user_workload import explain, is_reference
 from trainers.workloads.registry import UnknownWorkload, describe, load
 
 
-def fingerprint_of(name: str, options: Mapping[str, Json]) -> Fingerprint:
-    """The fingerprint of a file's, a workload's or a module's model.
+def fingerprint_of(name: str, options: Mapping[str, Json], *, frozen: Sequence[str] = ()) -> Fingerprint:
+    """The fingerprint of a file's, a workload's or a module's model, of the parameters that are trained.
+
+    Args:
+        frozen: patterns of the names (`backbone.*`) of parameters that are not: of a file, which does not say it, or of
+            a module beside those that require no gradient. A workload freezes its own.
 
     Raises:
         InvalidConfig: it cannot be told; the message says why.
@@ -36,14 +41,16 @@ def fingerprint_of(name: str, options: Mapping[str, Json]) -> Fingerprint:
         if options:
             raise InvalidConfig("options", f"have no effect with a file, got {', '.join(options)}")
         try:
-            return Fingerprint(shape_of_state_dict(Path(name)), Path(name).name)
+            return fingerprint_of_read(shape_of_state_dict(Path(name), frozen=frozen), Path(name).name)
         except ValueError as error:
             raise InvalidConfig("name", str(error)) from error
     given = "".join(f" {option}={json.dumps(value)}" for option, value in options.items())
     if is_reference(name):
         found = _imported(name)
         if not hasattr(found, "build_model"):
-            return Fingerprint(_shape(name, _built(name, found, options)), name + given)
+            return fingerprint_of_read(_read(name, _built(name, found, options), frozen), name + given)
+    if frozen:
+        raise InvalidConfig("frozen", f"{name} is a workload, which says itself what is trained")
     try:
         description = describe(name)
     except UnknownWorkload as error:
@@ -57,7 +64,7 @@ def fingerprint_of(name: str, options: Mapping[str, Json]) -> Fingerprint:
         if spec.role == "model"
     }
     digest = fingerprint_of_workload(description.name, model_digest(model), of_model)
-    return Fingerprint(_shape(name, model), name + given, description.name, digest, options)
+    return fingerprint_of_read(_read(name, model), name + given, description.name, digest, options)
 
 
 def _imported(reference: str) -> Any:
@@ -87,9 +94,9 @@ def _built(reference: str, found: Any, options: Mapping[str, Json]) -> nn.Module
     return found
 
 
-def _shape(name: str, model: nn.Module) -> ModelShape:
+def _read(name: str, model: nn.Module, frozen: Sequence[str] = ()) -> ReadShape:
     try:
-        return model_shape(model)
+        return read_model(model, frozen=frozen)
     except ValueError as error:
         raise InvalidConfig("name", f"{name}: {error}") from error
 
@@ -102,7 +109,7 @@ def main() -> int:
     torch.set_num_threads(1)
     status = 0
     try:
-        answer = fingerprint_of(sys.argv[1], json.loads(sys.argv[2])).to_json()
+        answer = fingerprint_of(sys.argv[1], json.loads(sys.argv[2]), frozen=json.loads(sys.argv[3])).to_json()
     except InvalidConfig as error:
         answer, status = {"refused": error.message}, 2
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code

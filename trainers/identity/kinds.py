@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from fnmatch import fnmatchcase
 
-from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
+from trainers.identity.values import ModelShape, ParameterKind, ParameterShape, ReadShape
 
 EMBEDDING_WORDS = (
     "embed",
@@ -40,27 +41,41 @@ NOT_TRAINED = (
 one that BART adds to its words."""
 MIN_MASK_SIDE = 32
 """Positions of the shortest causal mask."""
+OF_A_FILE = (
+    "A file of weights does not say which parameters are trained: all are taken to be, but those that --frozen names."
+)
 
 
-def shape_of_named(parameters: Iterable[tuple[Sequence[str], tuple[int, ...]]]) -> ModelShape:
+def shape_of_named(
+    parameters: Iterable[tuple[Sequence[str], tuple[int, ...]]], *, frozen: Sequence[str] = ()
+) -> ReadShape:
     """The shape of the model of which only names and sizes are known: a name says what is an embedding, as published
     models call them. What has no elements is no part of it.
 
     Args:
         parameters: each once, with all names that it has: several where modules share it.
+        frozen: patterns of names (`backbone.*`) of parameters that are not trained.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are none, all are frozen, or a pattern is of none.
     """
-    return shape_of_parameters(
-        kind_of_shared([parameter_of_name(name, shape) for name in names])
+    kept = [
+        (names, shape)
         for names, shape in parameters
         if names[0].rpartition(".")[2] not in NOT_TRAINED and 0 not in shape and not _is_mask(shape)
-    )
+    ]
+    is_frozen = frozen_of([names for names, _ in kept], frozen)
+    read = [
+        kind_of_shared([parameter_of_name(name, shape) for name in names])
+        for (names, shape), left_out in zip(kept, is_frozen, strict=True)
+        if not left_out
+    ]
+    num_frozen = sum(math.prod(shape) for (_, shape), left_out in zip(kept, is_frozen, strict=True) if left_out)
+    return ReadShape(shape_of_parameters(read, num_frozen=num_frozen), num_frozen, (OF_A_FILE,))
 
 
-def shape_of_parameters(parameters: Iterable[ParameterShape]) -> ModelShape:
-    """The shape of a model with these parameters.
+def shape_of_parameters(parameters: Iterable[ParameterShape], *, num_frozen: int) -> ModelShape:
+    """The shape of a model with these parameters that are trained.
 
     Raises:
         ValueError: there are none.
@@ -68,7 +83,21 @@ def shape_of_parameters(parameters: Iterable[ParameterShape]) -> ModelShape:
     counts: Counter[tuple[ParameterKind, tuple[int, ...]]] = Counter()
     for one in parameters:
         counts[one.kind, one.shape] += one.count
+    if not counts and num_frozen:
+        raise ValueError(f"all of its {num_frozen:,} parameters are frozen: there is nothing to train")
     return ModelShape(tuple(sorted(ParameterShape(kind, shape, count) for (kind, shape), count in counts.items())))
+
+
+def frozen_of(parameters: Sequence[Sequence[str]], patterns: Sequence[str]) -> list[bool]:
+    """For each parameter, with all of its names, whether a pattern says that it is frozen.
+
+    Raises:
+        ValueError: a pattern is of none of them.
+    """
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for names in parameters for name in names):
+            raise ValueError(f"frozen: no parameter has a name like {pattern!r:.200}")
+    return [any(fnmatchcase(name, pattern) for name in names for pattern in patterns) for names in parameters]
 
 
 def kind_of_shared(parameters: Sequence[ParameterShape]) -> ParameterShape:

@@ -4,10 +4,11 @@ torch, and no weights are read."""
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 from trainers.identity.kinds import shape_of_named
-from trainers.identity.values import ModelShape
+from trainers.identity.values import ReadShape
 
 MAX_HEADER_BYTES = 100_000_000
 """As the format's own reader has it."""
@@ -15,11 +16,14 @@ NO_PARAMETERS = ("BOOL", "I64")
 """Types of numbers that only buffers have, such as masks and positions."""
 
 
-def shape_of_safetensors(path: Path) -> ModelShape:
+def shape_of_safetensors(path: Path, *, frozen: Sequence[str] = ()) -> ReadShape:
     """The shape of the model whose weights a safetensors file holds.
 
+    Args:
+        frozen: patterns of the names of parameters that are not trained, which a file does not say.
+
     Raises:
-        ValueError: it is no such file; the message says what is wrong.
+        ValueError: it is no such file, or `frozen` leaves nothing or is of nothing; the message says what is wrong.
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
@@ -41,7 +45,7 @@ def shape_of_safetensors(path: Path) -> ModelShape:
                 names[kept].append(other)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ValueError(f"{path} is no safetensors file: {error!r:.200}") from error
-    return shape_of_named((names[name], sizes) for name, sizes in named.items())
+    return shape_of_named(((names[name], sizes) for name, sizes in named.items()), frozen=frozen)
 
 
 def _sizes(shape: object) -> tuple[int, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from trainers.identity.kinds import (
+    frozen_of,
     is_of_adapter,
     kind_of_shared,
     parameter_of_name,
     shape_of_named,
     shape_of_parameters,
 )
-from trainers.identity.values import ModelShape, ParameterShape
+from trainers.identity.values import ModelShape, ParameterShape, ReadShape
 from trainers.torch_internals import storage_address
 
 NO_PARAMETERS = (torch.bool, torch.int64)
@@ -32,27 +33,63 @@ LAYERS = (
 
 
 def model_shape(model: nn.Module) -> ModelShape:
-    """The shape of a model, on whatever device. A parameter that modules share counts once, an empty one not at all.
+    """The shape of a model, on whatever device: of the parameters that are trained. One that modules share counts once,
+    an empty one not at all.
 
     Args:
         model: as the workload builds it, before it is sharded, compiled or wrapped.
+
+    Raises:
+        ValueError: it has no parameter that is trained.
+    """
+    return read_model(model).shape
+
+
+def has_trained(model: nn.Module) -> bool:
+    """True if the model has a shape."""
+    return any(parameter.requires_grad for parameter in model.parameters())
+
+
+def read_model(model: nn.Module, *, frozen: Sequence[str] = ()) -> ReadShape:
+    """The shape of a model, and how much of it is frozen.
+
+    Args:
+        frozen: patterns of the names (`backbone.*`) of parameters that are not trained, beside those that require no
+            gradient.
+
+    Raises:
+        ValueError: it has no parameter that is trained, or a pattern is of none.
     """
     found: dict[Tensor, list[ParameterShape]] = {}
+    names: dict[Tensor, list[str]] = {}
     for name, module in model.named_modules():
         for own_name, parameter in module.named_parameters(recurse=False):
             if 0 not in parameter.shape:
-                found.setdefault(parameter, []).append(_parameter(f"{name}.{own_name}", module, parameter))
-    return shape_of_parameters(map(kind_of_shared, found.values()))
+                whole = f"{name}.{own_name}" if name else own_name
+                found.setdefault(parameter, []).append(_parameter(whole, module, parameter))
+                names.setdefault(parameter, []).append(whole)
+    is_left_out = frozen_of(list(names.values()), frozen)
+    trained = [
+        parameter
+        for parameter, is_frozen in zip(found, is_left_out, strict=True)
+        if parameter.requires_grad and not is_frozen
+    ]
+    num_frozen = sum(map(Tensor.numel, found)) - sum(map(Tensor.numel, trained))
+    shape = shape_of_parameters((kind_of_shared(found[one]) for one in trained), num_frozen=num_frozen)
+    return ReadShape(shape, num_frozen)
 
 
-def shape_of_state_dict(path: Path) -> ModelShape:
+def shape_of_state_dict(path: Path, *, frozen: Sequence[str] = ()) -> ReadShape:
     """The shape of the model whose state dict `torch.save` wrote. No code of the file runs, and no weights are read.
     What names share counts once, except in files as torch before 1.6 wrote them.
 
     Where a dict holds dicts, as a checkpoint with an optimizer's state does, the one with most tensors counts.
 
+    Args:
+        frozen: patterns of the names of parameters that are not trained, which a file does not say.
+
     Raises:
-        ValueError: it is no such file, or holds no tensors by name.
+        ValueError: it is no such file, holds no tensors by name, or `frozen` leaves nothing or is of nothing.
     """
     try:
         # Mapped, tensors keep the storage that they share, which on the meta device they do not.
@@ -76,7 +113,7 @@ def shape_of_state_dict(path: Path) -> ModelShape:
         is_mapped = tensor.device.type == "cpu" and tensor.layout is torch.strided
         place = (storage_address(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()) if is_mapped else name
         shared.setdefault(place, []).append(name)
-    return shape_of_named((names, tuple(named[names[0]].shape)) for names in shared.values())
+    return shape_of_named(((names, tuple(named[names[0]].shape)) for names in shared.values()), frozen=frozen)
 
 
 def _dicts_of_tensors(content: Any, *, levels: int = 3) -> Iterable[Mapping[str, Tensor]]:

@@ -14,7 +14,7 @@ from torch import nn
 from trainers.config import TrialConfig
 from trainers.identity.data import content_digest
 from trainers.identity.model import model_digest
-from trainers.identity.shape import model_shape
+from trainers.identity.shape import has_trained, model_shape
 from trainers.identity.values import Environment, TrialIdentity
 from trainers.installation.distribution import commit
 from trainers.workload.protocol import Workload
@@ -45,7 +45,7 @@ def identity_of(
             world_size=world_size,
             versions=versions(type(workload).__module__),
         ),
-        shape=model_shape(model) if next(model.parameters(), None) is not None else None,
+        shape=model_shape(model) if has_trained(model) else None,
     )
 
 

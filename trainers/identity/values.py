@@ -39,7 +39,7 @@ class ParameterShape:
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The multiset of a model's parameters: what settings are moved by, from one model to another."""
+    """The multiset of a model's trained parameters: what settings are moved by, from one model to another."""
 
     parameters: tuple[ParameterShape, ...]
     """Sorted."""
@@ -61,6 +61,16 @@ class ModelShape:
     def from_json(cls, parameters: Iterable[Mapping[str, Any]]) -> Self:
         """The shape that `to_json` gave."""
         return cls(tuple(sorted(ParameterShape(one["kind"], tuple(one["shape"]), one["count"]) for one in parameters)))
+
+
+@dataclass(frozen=True, slots=True)
+class ReadShape:
+    """The shape of a model as it was read, and what a person should know of it."""
+
+    shape: ModelShape
+    num_frozen: int = 0
+    """Elements of the parameters that are not trained: none of them is in the shape."""
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +97,7 @@ class TrialIdentity:
     """Digest of what it reads (`trainers.identity.data.content_digest`); None: there is no telling."""
     environment: Environment
     shape: ModelShape | None = None
-    """Of the model; None: it has no parameters."""
+    """Of the model; None: it has no parameters that are trained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +113,10 @@ class Fingerprint:
     """The fingerprint that trials of that workload with these options have; None: it is no workload's."""
     options: Mapping[str, Any] | None = None
     """The options of the workload that were given; None: it is no workload's, or they are not known."""
+    num_frozen: int = 0
+    """Elements of the parameters that are not trained: none of them is in the shape."""
+    remarks: tuple[str, ...] = ()
+    """Remarks on the shape, for a person: what was not known of it, and how it was taken."""
 
     def to_json(self) -> dict[str, Any]:
         """As a file holds it, and a request."""
@@ -112,13 +126,27 @@ class Fingerprint:
             "digest": self.digest,
             "options": None if self.options is None else dict(self.options),
             "parameters": self.shape.to_json(),
+            "num_frozen": self.num_frozen,
+            "remarks": list(self.remarks),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The fingerprint that `to_json` gave."""
         shape = ModelShape.from_json(data["parameters"])
-        return cls(shape, data["source"], data["workload"], data["digest"], data["options"])
+        named = (data["source"], data["workload"], data["digest"], data["options"])
+        return cls(shape, *named, data["num_frozen"], tuple(data["remarks"]))
+
+
+def fingerprint_of_read(
+    read: ReadShape,
+    source: str,
+    workload: str | None = None,
+    digest: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Fingerprint:
+    """The fingerprint of a model of which this was read."""
+    return Fingerprint(read.shape, source, workload, digest, options, read.num_frozen, read.remarks)
 
 
 def fingerprint_of_workload(name: str, model: str, options: Mapping[str, Any]) -> str:

@@ -70,7 +70,17 @@ class FingerprintGiven(StrictModel):
     options: dict[str, JsonValue] | None = None
     """The options of the workload with which the model is built; null: they are not known."""
     parameters: list[ParameterGiven] = Field(min_length=1, max_length=MAX_KINDS)
-    """All of its parameters."""
+    """All of its parameters that are trained."""
+    num_frozen: int = Field(default=0, ge=0, le=2**53)
+    """Elements of the parameters that are not trained, for people: they count nowhere."""
+    remarks: list[Annotated[str, Field(max_length=1000)]] = Field(default=[], max_length=20)
+    """Remarks on the parameters, for people: the answer repeats them."""
+
+    @property
+    def says(self) -> str:
+        """The size of what is frozen, and the remarks, for a person."""
+        frozen = f"{self.num_frozen:,} of its parameters are frozen and count nowhere." if self.num_frozen else ""
+        return " ".join(filter(None, (frozen, *self.remarks)))
 
 
 class TransferBudget(StrictModel):
@@ -254,6 +264,6 @@ class UntunedAnswerRead(ReadModel):
     def of(cls, answer: UntunedAnswer, question: UntunedQuestion) -> UntunedAnswerRead:
         return cls(
             basis="store" if answer.rests_on_store else "built_in",
-            says=answer.says,
+            says=" ".join(filter(None, (answer.says, question.fingerprint.says))),
             items=[UntunedConfigRead.of(found, question) for found in answer.configs],
         )

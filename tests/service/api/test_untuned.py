@@ -45,6 +45,14 @@ def test_an_empty_store_answers_from_what_is_built_in_and_says_so(sqlite_http: h
         compile(one.python, "<python>", "exec")
 
 
+def test_the_answer_says_what_of_the_model_was_frozen_and_not_known(sqlite_http: httpx.Client) -> None:
+    model = {**ASKED["fingerprint"], "num_frozen": 124_439_808, "remarks": ["Two were taken for one."]}
+    answer = sqlite_http.post("/v1/recommendations", json={**ASKED, "fingerprint": model})
+    assert answer.status_code == 200, answer.text
+    says = UntunedAnswerRead.model_validate(answer.json()).says
+    assert says.endswith("124,439,808 of its parameters are frozen and count nowhere. Two were taken for one.")
+
+
 def test_each_config_comes_in_every_format_that_is_asked_for(sqlite_http: httpx.Client) -> None:
     body = {**ASKED, "formats": list(Format), "budget": {"num_trials": 8}}
     found = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=body).json())

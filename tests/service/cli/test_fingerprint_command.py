@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from service.store.session import Database
 from tests.support.service.commands import run
 from tests.support.service.live import running
+from trainers.identity.kinds import OF_A_FILE
 
 
 @pytest.fixture
@@ -35,7 +36,21 @@ def test_a_file_of_weights_has_a_fingerprint_of_names_and_sizes(weights: Path) -
             {"kind": "linear", "shape": [4, 4], "count": 1},
             {"kind": "vector", "shape": [4], "count": 1},
         ],
+        "num_frozen": 0,
+        "remarks": [OF_A_FILE],
     }
+    assert result.stderr.strip() == OF_A_FILE
+
+
+def test_what_is_frozen_in_a_file_is_named(weights: Path) -> None:
+    result = run("fingerprint", str(weights), "--frozen", "wte.*", "--frozen", "*.bias")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["parameters"] == [{"kind": "linear", "shape": [4, 4], "count": 1}]
+    assert found["num_frozen"] == 9 * 4 + 4
+    refused = run("fingerprint", str(weights), "--frozen", "wpe.*")
+    assert refused.exit_code == 2
+    assert "no parameter has a name like 'wpe.*'" in " ".join(refused.stderr.replace("│", " ").split())
 
 
 @pytest.mark.processes

@@ -10,11 +10,12 @@ import torch
 from safetensors.torch import save_file, save_model
 from torch import nn
 
+from service.transfer.situation import features_of
 from tests.support.shampoo.adapters import adapted_model
 from trainers.config import InvalidConfig
 from trainers.identity.fingerprinting import fingerprint_of
 from trainers.identity.safetensors_header import shape_of_safetensors
-from trainers.identity.shape import model_shape, shape_of_state_dict
+from trainers.identity.shape import has_trained, model_shape, read_model, shape_of_state_dict
 from trainers.identity.values import Fingerprint, ModelShape, ParameterShape
 
 
@@ -50,9 +51,9 @@ def test_a_model_and_both_kinds_of_files_tell_one_shape(tmp_path: Path) -> None:
     save_file(state, tmp_path / "net.safetensors", metadata={"format": "pt"})
     shapes = [
         model_shape(net),
-        shape_of_state_dict(tmp_path / "net.pt"),
-        shape_of_state_dict(tmp_path / "checkpoint.pt"),
-        shape_of_safetensors(tmp_path / "net.safetensors"),
+        shape_of_state_dict(tmp_path / "net.pt").shape,
+        shape_of_state_dict(tmp_path / "checkpoint.pt").shape,
+        shape_of_safetensors(tmp_path / "net.safetensors").shape,
     ]
     assert [shape.to_json() for shape in shapes] == [SHAPE_OF_NET] * 4
     assert ModelShape.from_json(json.loads(json.dumps(SHAPE_OF_NET))) == shapes[0]
@@ -71,9 +72,9 @@ def test_a_head_that_is_tied_to_the_table_of_embeddings_counts_once_and_as_a_tab
     save_model(net, str(tmp_path / "net.safetensors"))  # keeps the head's name
     shapes = [
         model_shape(net),
-        shape_of_state_dict(tmp_path / "net.pt"),
-        shape_of_state_dict(tmp_path / "checkpoint.pt"),
-        shape_of_safetensors(tmp_path / "net.safetensors"),
+        shape_of_state_dict(tmp_path / "net.pt").shape,
+        shape_of_state_dict(tmp_path / "checkpoint.pt").shape,
+        shape_of_safetensors(tmp_path / "net.safetensors").shape,
     ]
     of_all = (("embedding", (20, 8), 1), ("linear", (8, 8), 1), ("vector", (8,), 1))
     assert shapes == [ModelShape(tuple(ParameterShape(*one) for one in of_all))] * 4
@@ -82,23 +83,69 @@ def test_a_head_that_is_tied_to_the_table_of_embeddings_counts_once_and_as_a_tab
 def test_parts_of_one_storage_and_equal_weights_are_not_shared(tmp_path: Path) -> None:
     whole = torch.ones(8, 4)
     torch.save({"q": whole[:4], "k": whole[4:], "v": torch.ones(4, 4)}, tmp_path / "net.pt")
-    assert shape_of_state_dict(tmp_path / "net.pt").parameters == (ParameterShape("linear", (4, 4), 3),)
+    assert shape_of_state_dict(tmp_path / "net.pt").shape.parameters == (ParameterShape("linear", (4, 4), 3),)
 
 
 def test_files_as_torch_wrote_them_before_it_wrote_zip_files_have_a_shape(tmp_path: Path) -> None:
     state = {"first": torch.ones(8, 4), "second": torch.ones(4)}
     torch.save(state, tmp_path / "net.pt", _use_new_zipfile_serialization=False)
     parameters = ParameterShape("linear", (8, 4), 1), ParameterShape("vector", (4,), 1)
-    assert shape_of_state_dict(tmp_path / "net.pt") == ModelShape(parameters)
+    assert shape_of_state_dict(tmp_path / "net.pt").shape == ModelShape(parameters)
 
 
 def test_factors_of_low_rank_adapters_are_a_kind_of_their_own(tmp_path: Path) -> None:
     model = adapted_model()
     save_file(model.state_dict(), tmp_path / "adapted.safetensors")
-    for shape in (model_shape(model), shape_of_safetensors(tmp_path / "adapted.safetensors")):
+    whole = shape_of_safetensors(tmp_path / "adapted.safetensors")
+    for shape in (model_shape(model), whole.shape):
         adapters = {one.shape: one.count for one in shape.parameters if one.kind == "adapter"}
         assert adapters == {(3, 12): 1, (3, 10): 1, (10, 3): 2}
-        assert ParameterShape("linear", (10, 12), 1) in shape.parameters
+    base = ParameterShape("linear", (10, 12), 1)
+    assert (base in whole.shape.parameters, base in model_shape(model).parameters) == (True, False)
+    named = shape_of_safetensors(tmp_path / "adapted.safetensors", frozen=["*.base_layer.*"])
+    assert named.shape == model_shape(model)
+    assert named.num_frozen == read_model(model).num_frozen == 10 * 12 + 10 * 10 + 2 * 10
+    assert features_of(whole.shape).width == features_of(named.shape).width == 10
+    assert features_of(whole.shape).depth == features_of(named.shape).depth == 2
+
+
+def headed() -> nn.ModuleDict:
+    """A head of four classes on a frozen backbone."""
+    backbone = nn.Sequential(nn.Linear(12, 48), nn.ReLU(), nn.Linear(48, 32))
+    return nn.ModuleDict({"backbone": backbone.requires_grad_(False), "head": nn.Linear(32, 4)})
+
+
+def test_a_frozen_backbone_is_no_part_of_the_shape_and_its_size_is_told(tmp_path: Path) -> None:
+    head = ModelShape((ParameterShape("linear", (4, 32), 1), ParameterShape("vector", (4,), 1)))
+    num_frozen = 12 * 48 + 48 + 48 * 32 + 32
+    model = headed()
+    torch.save(model.state_dict(), tmp_path / "net.pt")
+    save_file(model.state_dict(), tmp_path / "net.safetensors")
+    of_files = [
+        shape_of_state_dict(tmp_path / "net.pt", frozen=["backbone.*"]),
+        shape_of_safetensors(tmp_path / "net.safetensors", frozen=["backbone.0.*", "backbone.2.*"]),
+    ]
+    for read in (read_model(model), read_model(headed().requires_grad_(True), frozen=["backbone.*"]), *of_files):
+        assert (read.shape, read.num_frozen) == (head, num_frozen)
+    assert (features_of(head).width, features_of(head).depth) == (32, 1)
+    # A file alone cannot know it, and says so.
+    unknown = shape_of_safetensors(tmp_path / "net.safetensors")
+    assert (unknown.shape, unknown.num_frozen) == (model_shape(headed().requires_grad_(True)), 0)
+    assert "does not say which parameters are trained" in unknown.remarks[0]
+    found = fingerprint_of(f"{__name__}:headed", {})
+    assert (found.shape, found.num_frozen, found.remarks) == (head, num_frozen, ())
+
+
+def test_a_pattern_of_nothing_and_one_of_everything_are_refused(tmp_path: Path) -> None:
+    save_file(headed().state_dict(), tmp_path / "net.safetensors")
+    for frozen, message in ((["bakcbone.*"], "no parameter has a name like 'bakcbone"), (["*"], "are frozen")):
+        with pytest.raises(ValueError, match=message):
+            shape_of_safetensors(tmp_path / "net.safetensors", frozen=frozen)
+        with pytest.raises(InvalidConfig, match=message):
+            fingerprint_of(f"{__name__}:headed", {}, frozen=frozen)
+    with pytest.raises(InvalidConfig, match="is a workload, which says itself what is trained"):
+        fingerprint_of("digits-mlp", {}, frozen=["*.bias"])
+    assert not has_trained(headed().requires_grad_(False))
 
 
 def test_causal_masks_that_published_models_keep_are_no_parameters(tmp_path: Path) -> None:
@@ -108,8 +155,8 @@ def test_causal_masks_that_published_models_keep_are_no_parameters(tmp_path: Pat
     save_file({**weights, **kernel, **masks}, tmp_path / "gpt2.safetensors")
     save_file({**weights, **kernel}, tmp_path / "plain.safetensors")
     torch.save({**weights, **kernel, **masks}, tmp_path / "gpt2.pt")
-    found, plain = (shape_of_safetensors(tmp_path / f"{name}.safetensors") for name in ("gpt2", "plain"))
-    assert found == plain == shape_of_state_dict(tmp_path / "gpt2.pt")
+    found, plain = (shape_of_safetensors(tmp_path / f"{name}.safetensors").shape for name in ("gpt2", "plain"))
+    assert found == plain == shape_of_state_dict(tmp_path / "gpt2.pt").shape
     assert ParameterShape("convolution", (1, 1, 3, 3), 1) in found.parameters
 
 
@@ -129,7 +176,7 @@ def test_what_has_no_elements_is_no_part_of_a_shape(tmp_path: Path) -> None:
     (tmp_path / "x.safetensors").write_bytes(with_header(header))
     module = nn.ParameterList([torch.ones(0, 4), torch.ones(3)])
     of_three = ModelShape((ParameterShape("vector", (3,), 1),))
-    assert shape_of_safetensors(tmp_path / "x.safetensors") == model_shape(module) == of_three
+    assert shape_of_safetensors(tmp_path / "x.safetensors").shape == model_shape(module) == of_three
 
 
 @pytest.mark.parametrize(
