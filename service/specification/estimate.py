@@ -91,6 +91,9 @@ class MemoryEstimate:
     kept_weights_bytes: int | None = None
     """Storage that the winners' trained weights take from the job's end until it is deleted: a file of the recommended
     config and one of the baselines' best. 0: the job keeps none; null: not known."""
+    machine_bytes: int | None = None
+    """The memory of the machine where the API runs, if ranks without a GPU run there, too; null: they do not. It keeps
+    nothing from being launched."""
 
 
 class Estimate(DescribedModel):

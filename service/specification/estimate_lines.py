@@ -120,7 +120,8 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
             "`keep_weights: false` leaves them out."
         )
     if memory.limit_bytes is None:
-        return [*lines, "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."]
+        lines.append("Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker).")
+        return [*lines, *_beyond_the_machine(memory)]
     lines.append(f"The limit is {mebibytes(memory.limit_bytes)} for each rank.")
     for side, space in memory.spaces.items():
         if space.fits_nowhere:
@@ -128,6 +129,17 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
         elif space.default_bytes + (space.activation_bytes or 0) > memory.limit_bytes >= space.default_bytes:
             lines.append(f"With its activations, the default of the {_side(side)} is likely to run out of memory.")
     return lines
+
+
+def _beyond_the_machine(memory: MemoryEstimate) -> list[str]:
+    """Says of each side whose trials the service's machine cannot hold that they would be launched all the same."""
+    machine = memory.machine_bytes
+    return [
+        f"TOO LARGE: a rank of the {_side(side)} needs more than the {mebibytes(machine)} of the service's machine, "
+        "whose system would end it while it trains."
+        for side, space in memory.spaces.items()
+        if machine is not None and space.default_bytes > machine
+    ]
 
 
 def _side(side: Side) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
+import os
 import random
 import threading
 import time
@@ -75,7 +76,7 @@ def estimate_memory(
     """Predicts the memory of a job's trials from seeded random points of its spaces.
 
     Args:
-        is_local: whether trials run on this machine, so that its GPU is like theirs.
+        is_local: whether trials run on this machine, so that its GPU and its memory are theirs.
         data_are_here: whether trials find their data as this process does: what the workload refuses here it would
             refuse there.
         data_roots: the directories that the workload may read; None: all that this process may.
@@ -112,7 +113,17 @@ def estimate_memory(
             kept = num_kept_weights(plan.specification) * predictor.weights_bytes
     except NotPredictable as error:
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
-    return MemoryEstimate(limit, spaces, activations_problem=activations_problem, kept_weights_bytes=kept)
+    return MemoryEstimate(
+        limit,
+        spaces,
+        activations_problem=activations_problem,
+        kept_weights_bytes=kept,
+        machine_bytes=_memory_of_this_machine() if is_local and not gpus else None,
+    )
+
+
+def _memory_of_this_machine() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)

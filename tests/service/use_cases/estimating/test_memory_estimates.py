@@ -162,6 +162,8 @@ def test_the_share_of_a_space_that_cannot_fit_follows_from_the_limit_and_activat
         assert estimate.problem is None
         of_search = estimate.spaces[Phase.SEARCH]
         assert estimate.limit_bytes == limit
+        assert estimate.machine_bytes is not None
+        assert estimate.machine_bytes > large
         assert of_search.default_bytes == small
         assert of_search.largest_bytes in (small, large)
         assert of_search.share_infeasible is not None
@@ -351,6 +353,9 @@ def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None
     assert "The limit is 2,048 MiB for each rank." in told
     assert "would not be launched" not in lines(MemoryEstimate(4 * 2**30, of_search(0.0)))
     assert "Memory limit unknown" in lines(MemoryEstimate(None, of_search(None)))
+    for machine, is_told in ((2**30 - 1, True), (2**30, False), (None, False)):
+        told_of_it = lines(MemoryEstimate(None, of_search(None), machine_bytes=machine))
+        assert ("TOO LARGE: a rank of the search needs more than" in told_of_it) == is_told
     assert "NOTHING FITS" not in told
     assert "NOTHING FITS: the search of such a job would train nothing." in lines(MemoryEstimate(2**20, of_search(1.0)))
     for mib, is_told in ((1000, False), (1200, True)):
