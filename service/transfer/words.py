@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from service.transfer.candidates import SourceKind, TransferCandidate
 from service.transfer.ranking import CONFIDENCE, Transferred
 
-TABLE_AND_PAPERS = (
-    "the table that comes with shampoo-tuner (small models, few trials each), the points of AlgoPerf's winning Shampoo "
-    "submission, and the scaling rules"
+TABLE = "the table that comes with shampoo-tuner (small models, few trials each)"
+POINTS = "the points of AlgoPerf's winning Shampoo submission"
+RULES = "the scaling rules"
+NOT_MOVED = (
+    "Of the table that comes with shampoo-tuner no model is near enough, and published points are as they are, for "
+    "models of other sizes: nothing here was moved to this one."
 )
+FOR_ALL_WEIGHTS = "None of them was tuned for low-rank adapters, but for models of which all weights are trained."
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class UntunedAnswer:
     configs: list[Transferred]
     proxy: TransferCandidate | None = None
     """The one config that was moved, where a job was named as the model's proxy."""
+    trains_adapters: bool = False
+    """True if low-rank adapters are what is trained of the model."""
 
     @property
     def rests_on_store(self) -> bool:
@@ -35,14 +41,42 @@ class UntunedAnswer:
             source, tuned = self.proxy.source, self.proxy.situation
             length = "" if tuned is None else f" and {tuned.num_steps} steps"
             return f"This rests on job {source.job_id} alone ({source.standing}), tuned for {source.name}{length}."
+        return " ".join([self._rests_on, *self._caveats])
+
+    @property
+    def _rests_on(self) -> str:
         if not self.num_stored:
-            return f"No tuned model with a known shape is stored here: this rests on {TABLE_AND_PAPERS}."
+            return f"No tuned model with a known shape is stored here: this rests on {_listed(self._built_in)}."
         models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"
         if not self.rests_on_store:
             which = "The one" if self.num_stored == 1 else f"Each of the {self.num_stored}"
-            return f"{which} tuned here lies too far from this model to say anything: this rests on {TABLE_AND_PAPERS}."
+            return f"{which} tuned here lies too far from this model to say anything: this rests on {_listed(self._built_in)}."
         beside = "it" if self.num_stored == 1 else "them"
-        return f"This rests on {models} of this service, and beside {beside} on {TABLE_AND_PAPERS}."
+        return f"This rests on {models} of this service, and beside {beside} on {_listed(self._built_in)}."
+
+    @property
+    def _built_in(self) -> list[str]:
+        """The sources that the configs have beside the store."""
+        kinds = {found.origin.source.kind for found in self.configs}
+        has = {
+            TABLE: SourceKind.SHIPPED in kinds,
+            POINTS: SourceKind.PUBLISHED in kinds,
+            RULES: any(found.distance is not None for found in self.configs),
+        }
+        return [name for name, is_there in has.items() if is_there]
+
+    @property
+    def _caveats(self) -> list[str]:
+        tuned_for = [found.origin.situation for found in self.configs]
+        caveats = [NOT_MOVED] if self.configs and not any(tuned_for) else []
+        if self.trains_adapters and not any(one is not None and one.features.has_adapters for one in tuned_for):
+            caveats.append(FOR_ALL_WEIGHTS)
+        return caveats
+
+
+def _listed(sources: list[str]) -> str:
+    *first, last = sources
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def header_of(found: Transferred) -> list[str]:

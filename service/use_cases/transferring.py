@@ -45,7 +45,8 @@ def configs_for(session: Session, wanted: ConfigsWanted, *, project: str | None)
         (proxy,) = _candidates(row, situation, with_baselines=False)
         return UntunedAnswer(1, rank_proxy(target, proxy, num_configs=num_configs), proxy=proxy)
     candidates = stored_candidates(session, target, project=project)
-    return UntunedAnswer(len(candidates), rank(target, candidates, num_configs=num_configs))
+    ranked = rank(target, candidates, num_configs=num_configs)
+    return UntunedAnswer(len(candidates), ranked, trains_adapters=target.features.has_adapters)
 
 
 def stored_candidates(

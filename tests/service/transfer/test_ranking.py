@@ -40,6 +40,19 @@ def test_an_empty_store_answers_with_what_is_published_in_the_order_that_hits_so
     assert found[4].config.schedule["horizon"] == 0.6
 
 
+def test_an_answer_names_what_its_configs_are_from_and_nothing_else() -> None:
+    far = UntunedAnswer(0, rank(situation(width=4096, workload=None), [], num_configs=5))
+    assert "this rests on the points of AlgoPerf's winning Shampoo submission. Of the table " in far.says
+    assert far.says.endswith("nothing here was moved to this one.")
+    assert "scaling rules" not in far.says
+    near = UntunedAnswer(0, rank(shipped_members()[0].situation, [], num_configs=5))
+    assert "this rests on the table that comes with shampoo-tuner (small models, few trials each)" in near.says
+    assert near.says.endswith("and the scaling rules.")
+    for one in (far, near):
+        assert "low-rank" not in one.says
+        assert dataclasses.replace(one, trains_adapters=True).says.endswith("of which all weights are trained.")
+
+
 def test_a_shipped_models_own_neighbour_comes_first() -> None:
     member = shipped_members()[0]
     wide = dataclasses.replace(
