@@ -50,7 +50,8 @@ class UntunedAnswer:
         models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"
         if not self.rests_on_store:
             which = "The one" if self.num_stored == 1 else f"Each of the {self.num_stored}"
-            return f"{which} tuned here lies too far from this model to say anything: this rests on {_listed(self._built_in)}."
+            sources = _listed(self._built_in)
+            return f"{which} tuned here lies too far from this model to say anything: this rests on {sources}."
         beside = "it" if self.num_stored == 1 else "them"
         return f"This rests on {models} of this service, and beside {beside} on {_listed(self._built_in)}."
 
