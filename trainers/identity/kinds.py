@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 
 from trainers.identity.values import ModelShape, ParameterKind, ParameterShape, ReadShape
@@ -25,6 +25,8 @@ NO_TABLES = ("mask_embedder", "embed_out", "decoder_embed", "proj", "mapping")
 """Parts of the names of layers that have such a part, too, and are no tables: they make embeddings or words."""
 SHARED_TABLE = "shared"
 """The name of the table that encoder and decoder of T5 and BART have in common; it has more rows than columns."""
+HEADS = ("lm_head", "head", "output", "embed_out", "decoder", "proj_out", "output_projection", "unembed", "generator")
+"""Names of the heads of language models, which may be tied to the table of embeddings."""
 ADAPTER_WORD = "lora_"
 """The beginning of the part of a name that says whose a factor of a low-rank adapter is, as peft and torchtune have
 it."""
@@ -47,7 +49,10 @@ OF_A_FILE = (
 
 
 def shape_of_named(
-    parameters: Iterable[tuple[Sequence[str], tuple[int, ...]]], *, frozen: Sequence[str] = ()
+    parameters: Iterable[tuple[Sequence[str], tuple[int, ...]]],
+    *,
+    frozen: Sequence[str] = (),
+    tied: Sequence[tuple[str, str]] = (),
 ) -> ReadShape:
     """The shape of the model of which only names and sizes are known: a name says what is an embedding, as published
     models call them. What has no elements is no part of it.
@@ -55,14 +60,22 @@ def shape_of_named(
     Args:
         parameters: each once, with all names that it has: several where modules share it.
         frozen: patterns of names (`backbone.*`) of parameters that are not trained.
+        tied: tables and heads among them that are taken for one parameter, though each is in the file.
 
     Raises:
         ValueError: there are none, all are frozen, or a pattern is of none.
     """
+    heads: dict[str, list[str]] = {}
+    for table, head in tied:
+        heads.setdefault(table, []).append(head)
+    again = {head for _, head in tied}
     kept = [
-        (names, shape)
+        ([*names, *(head for name in names for head in heads.get(name, ()))], shape)
         for names, shape in parameters
-        if names[0].rpartition(".")[2] not in NOT_TRAINED and 0 not in shape and not _is_mask(shape)
+        if again.isdisjoint(names)
+        and names[0].rpartition(".")[2] not in NOT_TRAINED
+        and 0 not in shape
+        and not _is_mask(shape)
     ]
     is_frozen = frozen_of([names for names, _ in kept], frozen)
     read = [
@@ -71,7 +84,11 @@ def shape_of_named(
         if not left_out
     ]
     num_frozen = sum(math.prod(shape) for (_, shape), left_out in zip(kept, is_frozen, strict=True) if left_out)
-    return ReadShape(shape_of_parameters(read, num_frozen=num_frozen), num_frozen, (OF_A_FILE,))
+    return ReadShape(
+        shape_of_parameters(read, num_frozen=num_frozen),
+        num_frozen,
+        (OF_A_FILE, *(taken_for_one(*pair) for pair in tied)),
+    )
 
 
 def shape_of_parameters(parameters: Iterable[ParameterShape], *, num_frozen: int) -> ModelShape:
@@ -127,6 +144,25 @@ def parameter_of_name(name: str, shape: tuple[int, ...]) -> ParameterShape:
     if len(shape) > 2:
         return ParameterShape("convolution", shape, 1)
     return ParameterShape("embedding" if is_table else "linear", shape, 1)
+
+
+def may_be_tied(sizes: Mapping[str, tuple[tuple[int, ...], object]]) -> Iterator[tuple[str, str]]:
+    """Pairs of a table of embeddings and a head that may be one parameter, saved twice: of equal size and type.
+
+    Args:
+        sizes: by name, with the type of their numbers.
+    """
+    matrices = {name: one for name, one in sizes.items() if len(one[0]) == 2 and not is_of_adapter(name)}
+    tables = [name for name, (shape, _) in matrices.items() if _is_table(name, shape)]
+    heads = [name for name in matrices if _module(name) in HEADS]
+    return ((table, head) for table in tables for head in heads if sizes[table] == sizes[head])
+
+
+def taken_for_one(table: str, head: str) -> str:
+    """The remark on two weights that are tied, as it seems."""
+    return (
+        f"{head} and {table} hold the same bytes: they were taken for one parameter, the table, which is the head, too."
+    )
 
 
 def is_of_adapter(name: str) -> bool:

@@ -15,6 +15,7 @@ from trainers.identity.kinds import (
     frozen_of,
     is_of_adapter,
     kind_of_shared,
+    may_be_tied,
     parameter_of_name,
     shape_of_named,
     shape_of_parameters,
@@ -113,7 +114,16 @@ def shape_of_state_dict(path: Path, *, frozen: Sequence[str] = ()) -> ReadShape:
         is_mapped = tensor.device.type == "cpu" and tensor.layout is torch.strided
         place = (storage_address(tensor), tensor.storage_offset(), tensor.shape, tensor.stride()) if is_mapped else name
         shared.setdefault(place, []).append(name)
-    return shape_of_named(((names, tuple(named[names[0]].shape)) for names in shared.values()), frozen=frozen)
+    firsts = {names[0]: (tuple(named[names[0]].shape), named[names[0]].dtype) for names in shared.values()}
+    tied = [pair for pair in may_be_tied(firsts) if _are_equal(*(named[name] for name in pair))]
+    return shape_of_named(
+        ((names, tuple(named[names[0]].shape)) for names in shared.values()), frozen=frozen, tied=tied
+    )
+
+
+def _are_equal(one: Tensor, other: Tensor) -> bool:
+    """True if two tensors have the same numbers; not of constants, as zeros, which are equal without being one."""
+    return one.device.type == "cpu" and torch.equal(one, other) and not bool((one == one.flatten()[0]).all())
 
 
 def _dicts_of_tensors(content: Any, *, levels: int = 3) -> Iterable[Mapping[str, Tensor]]:

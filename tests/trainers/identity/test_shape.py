@@ -14,6 +14,7 @@ from service.transfer.situation import features_of
 from tests.support.shampoo.adapters import adapted_model
 from trainers.config import InvalidConfig
 from trainers.identity.fingerprinting import fingerprint_of
+from trainers.identity.kinds import taken_for_one
 from trainers.identity.safetensors_header import shape_of_safetensors
 from trainers.identity.shape import has_trained, model_shape, read_model, shape_of_state_dict
 from trainers.identity.values import Fingerprint, ModelShape, ParameterShape
@@ -78,6 +79,29 @@ def test_a_head_that_is_tied_to_the_table_of_embeddings_counts_once_and_as_a_tab
     ]
     of_all = (("embedding", (20, 8), 1), ("linear", (8, 8), 1), ("vector", (8,), 1))
     assert shapes == [ModelShape(tuple(ParameterShape(*one) for one in of_all))] * 4
+
+
+def test_a_head_that_was_saved_beside_its_table_is_taken_for_it_if_the_bytes_are_equal(tmp_path: Path) -> None:
+    table = torch.randn(20, 8)
+    heads = {"same": table.clone(), "other": torch.cat([table[:-1], table[:1]])}
+    pairs = {name: {"wte.weight": table, "lm_head.weight": head} for name, head in heads.items()}
+    pairs["zeros"] = {"wte.weight": torch.zeros(20, 8), "lm_head.weight": torch.zeros(20, 8)}
+    pairs["layers"] = {"first.weight": table, "second.weight": table.clone()}
+    told = {}
+    for name, state in pairs.items():
+        save_file(state, tmp_path / f"{name}.safetensors")
+        torch.save(state, tmp_path / f"{name}.pt")
+        found = shape_of_safetensors(tmp_path / f"{name}.safetensors")
+        assert shape_of_state_dict(tmp_path / f"{name}.pt") == found
+        told[name] = found
+    one = told["same"]
+    assert one.shape == ModelShape((ParameterShape("embedding", (20, 8), 1),))
+    assert one.remarks[1:] == (taken_for_one("wte.weight", "lm_head.weight"),)
+    for name in ("other", "zeros", "layers"):
+        assert sum(each.count for each in told[name].shape.parameters) == 2
+        assert len(told[name].remarks) == 1
+    of_head = shape_of_safetensors(tmp_path / "other.safetensors", frozen=["lm_head.*"])
+    assert of_head.num_frozen == 160
 
 
 def test_parts_of_one_storage_and_equal_weights_are_not_shared(tmp_path: Path) -> None:
