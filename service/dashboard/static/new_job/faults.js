@@ -1,15 +1,15 @@
 // What is wrong with the job, told at the fields that it is about.
 
-import { parent, pointerOf } from "./pointers.js";
+import { below, parent, pointerOf } from "./pointers.js";
 
 const general = document.getElementById("problem");
 const list = document.getElementById("faults");
 
-/** The element of the nearest place to a pointer; null: there is none but the whole job. */
+/** The element of the nearest place to a pointer, and the path from there; null: there is none but the whole job. */
 function placeOf({ pointer, field }, places) {
   for (const start of [pointer, field === undefined ? null : pointerOf(field)]) {
     for (let at = start ?? ""; at !== "" && at !== null; at = parent(at)) {
-      if (places.has(at) && places.get(at)) return places.get(at);
+      if (places.has(at) && places.get(at)) return { element: places.get(at), path: below(start, at) };
     }
   }
   return null;
@@ -50,16 +50,18 @@ export function showFaults(faults, places) {
   clear();
   const found = [];
   for (const fault of faults) {
-    const element = placeOf(fault, places);
-    if (!element) {
+    const place = placeOf(fault, places);
+    if (!place) {
       tell(fault.field ? `${fault.field}: ${fault.message}` : fault.message);
       continue;
     }
-    found.push({ element, message: fault.message });
+    const { element, path } = place;
+    const message = path ? `${path}: ${fault.message}` : fault.message;
+    found.push({ element, message });
     if (element.matches("input, select, textarea")) element.setAttribute("aria-invalid", "true");
     const note = element.closest(".field, .part, .rows")?.querySelector(":scope > .fault") ?? element.closest("section")?.querySelector(".fault");
     if (note) {
-      note.textContent = note.textContent ? `${note.textContent} ${fault.message}` : fault.message;
+      note.textContent = note.textContent ? `${note.textContent} ${message}` : message;
       note.hidden = false;
     }
   }

@@ -35,6 +35,11 @@ export function parent(pointer) {
   return pointer === "" ? null : pointer.slice(0, pointer.lastIndexOf("/"));
 }
 
+/** The names that lead from a place to a pointer below it, as a path; empty: it is that place. */
+export function below(pointer, place) {
+  return names(pointer.slice(place.length)).join(".");
+}
+
 /** The pointer of a path such as `budget.num_trials` or `baselines[0].search_space`. */
 export function pointerOf(path) {
   return path === "" || path === "body" ? "" : `/${path.replaceAll(/\[(\d+)\]/g, ".$1").replaceAll(".", "/")}`;

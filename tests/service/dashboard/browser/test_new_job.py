@@ -143,6 +143,15 @@ def test_a_job_is_put_together_mended_and_submitted_once(asking: Page, address: 
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
+def test_a_fault_inside_a_field_of_json_says_where_in_it(asking: Page) -> None:
+    asking.goto("/jobs/new")
+    asking.locator("summary", has_text="How it searches").click()
+    asking.get_by_label("Tried first").fill('["algoperf", {"rate": 0.002}]')
+    told = "1: 'rate' = 0.002 is not a parameter of this space"
+    expect(asking.locator("#faults")).to_contain_text(f"Tried first {told}")
+    expect(asking.locator("#job-form .fault", has_text=told)).to_be_visible()
+
+
 def test_a_number_that_would_become_another_one_is_refused(asking: Page) -> None:
     page = asking
     page.goto("/jobs/new")
