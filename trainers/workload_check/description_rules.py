@@ -25,7 +25,7 @@ def check_description(subject: Subject) -> str:
     try:
         description = describe(subject.name)
     except InvalidConfig as error:
-        raise Broken(str(error.message), "See the top of trainers/workload/user_workload.py for an example") from error
+        raise Broken(str(error.message), "`shampoo-tuner workload new my-model` prints an example") from error
     _check_options(description, subject.options)
     problems = problems_of(description)
     if problems:

@@ -22,7 +22,7 @@ class Broken(Exception):
     """The workload breaks the rule: what is wrong, and how to mend it."""
 
     def __init__(self, what: str, mend: str) -> None:
-        super().__init__(f"{what}. {mend}")
+        super().__init__(f"{what if what.endswith('?') else f'{what}.'} {mend}")
 
 
 class Doubtful(Exception):

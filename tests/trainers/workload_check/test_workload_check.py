@@ -294,6 +294,12 @@ def test_an_unknown_option_is_named_beside_those_that_are_known() -> None:
     assert found.text.endswith("Leave it out or rename it")
 
 
+def test_a_mistyped_name_is_answered_with_the_nearest_and_the_way_to_an_example() -> None:
+    (rule,) = (rule for rule in RULES if rule.name == "description")
+    text = outcome_of(rule, Subject("digits-mpl", {}, batch_size=12)).text
+    assert text.endswith(": did you mean 'digits-mlp'? `shampoo-tuner workload new my-model` prints an example")
+
+
 def test_a_description_is_told_by_the_names_in_it() -> None:
     assert outcome("description", "Sound").text == "metrics train_loss, validation_loss; options scale"
 
