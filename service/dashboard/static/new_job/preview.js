@@ -47,10 +47,13 @@ function figures(found) {
 
 function misfits(found) {
   const told = [];
+  const machine = found.memory?.machine_bytes ?? null;
   for (const [side, space] of Object.entries(found.memory?.spaces ?? {})) {
     if (space.share_infeasible === 1) told.push(`Nothing fits: the ${sideName(side)} would train nothing.`);
     else if (space.share_infeasible) {
       told.push(`${numbers.format(100 * space.share_infeasible)}% of the ${sideName(side)}'s configs do not fit into memory.`);
+    } else if (space.share_infeasible === null && machine !== null && space.default_bytes > machine) {
+      told.push(`Too large: a rank of the ${sideName(side)} needs more than the ${bytes(machine)} of the service's machine.`);
     }
   }
   return told;
