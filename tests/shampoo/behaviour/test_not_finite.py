@@ -125,12 +125,56 @@ def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
     _assert_alike(_outcome(config, spoilt={}), expected)
 
 
-@pytest.mark.parametrize("changed", [{}, {"weight_decay": 0.0}, {"betas": (0.0, 0.9)}, {"lr": 0.0}])
-def test_large_plain_parameters_take_the_same_steps_in_one_kernel(
-    changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("changed", "is_adamw"),
+    [
+        ({}, True),
+        ({"weight_decay": 0.0}, True),
+        ({"weight_decay_type": "independent"}, True),
+        ({"lr": 0.0}, True),
+        ({"weight_decay_type": "l2"}, False),
+        ({"betas": (0.0, 0.9)}, False),  # there is no average
+        ({"beta3": 0.5}, False),
+        ({"momentum": 0.9}, False),
+        ({"use_bias_correction": False}, False),
+        ({"grafting": "rmsprop"}, False),
+    ],
+)
+def test_large_plain_parameters_take_the_same_steps_and_in_one_kernel_where_they_are_adamws(
+    changed: dict[str, Any], is_adamw: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = {"preconditioner": "none", "lr": 0.01, "betas": (0.9, 0.99), "weight_decay": 0.1, **changed}
     expected = _outcome(config, spoilt={})
+    steps = _steps_in_one_kernel(monkeypatch)
+    _assert_alike(_outcome(config, spoilt={}), expected)
+    assert len(set(steps)) == (NUM_STEPS if is_adamw else 0)
+
+
+@pytest.mark.parametrize("low_precision_weights", ["nearest", "master", "stochastic"])
+def test_large_plain_parameters_of_several_precisions_in_a_group_take_the_same_steps(
+    low_precision_weights: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tolerances = {torch.float32: 1e-6, torch.float64: 1e-9, torch.bfloat16: 0.03, torch.float16: 0.004}
+    precision = {"low_precision_weights": low_precision_weights}
+    config: dict[str, Any] = {"preconditioner": "none", "weight_decay": 0.1, **precision}
+
+    def trained() -> list[nn.Parameter]:
+        params = [param for dtype in tolerances for param in parameters(SHAPES[:1], dtype)]
+        _train(Shampoo(params, **config), params, spoilt={})
+        return params
+
+    expected = trained()
+    steps = _steps_in_one_kernel(monkeypatch)
+    for param, other in zip(trained(), expected, strict=True):
+        tolerance = tolerances[param.dtype]
+        torch.testing.assert_close(param, other, rtol=tolerance, atol=tolerance)
+    # Of float32 and float64: the kernel takes gradients and averages of one precision.
+    assert sorted(steps) == [step for step in range(1, NUM_STEPS + 1) for _ in range(2)]
+
+
+def _steps_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From now on parameters of 40 elements are large, and the host cannot read; gives the steps of which each is a
+    chunk's in one kernel, as they are made."""
     monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
     monkeypatch.setattr(shampoo.state.buckets, "LARGE_ELEMENTS", 40)
     steps: list[int] = []
@@ -141,8 +185,7 @@ def test_large_plain_parameters_take_the_same_steps_in_one_kernel(
         whole(*args, **named)
 
     monkeypatch.setattr(shampoo.step.weights.Weights, "adamw_where_finite", counted)
-    _assert_alike(_outcome(config, spoilt={}), expected)
-    assert len(set(steps)) == (NUM_STEPS if changed.get("betas", (1,))[0] else 0)  # without beta1 there is no average
+    return steps
 
 
 def test_a_large_plain_parameter_whose_gradient_is_not_finite_keeps_weights_and_moments(
