@@ -49,7 +49,7 @@ def parallelise(model: nn.Module, workload: Workload, config: TrialConfig, conte
             call = CompiledModel(model, kind=kind)
         return ReplicatedModel(model, context, call=call, compression=config.compression, seed=config.seed)
 
-    from trainers.ranks.device_meshes import device_mesh
+    from trainers.parallel.device_meshes import device_mesh
 
     mesh = device_mesh(
         device_type=torch.device(context.device).type,

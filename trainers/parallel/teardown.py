@@ -7,7 +7,7 @@ import gc
 import torch.distributed as dist
 
 from trainers.parallel.compilation import forget_compiled_code
-from trainers.ranks.device_meshes import forget_device_meshes
+from trainers.parallel.device_meshes import forget_device_meshes
 
 
 def leave_process_group() -> None:
