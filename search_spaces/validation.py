@@ -49,7 +49,7 @@ def validated(
 def note_breaches(
     optimizer: object, parameters: Sequence[object], fixed: Mapping[str, Any], breaches: Breaches
 ) -> tuple[tuple[Parameter, ...], dict[str, Any]]:
-    """As `validated`, and what is wrong is noted, of each parameter and each fixed value.
+    """Checks as `validated` does, and notes what is wrong of each parameter and each fixed value.
 
     Args:
         parameters: None: there is one that could not be built; what others say of it is not looked at.

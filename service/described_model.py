@@ -42,7 +42,7 @@ class DescribedModel(BaseModel):
 
 @cache
 def _docstrings(module: str) -> dict[str, dict[str, str]]:
-    """Of each class at the top of a module the docstrings of its fields, by their names; none without its source."""
+    """The docstrings of fields, by class at the top of a module and by name; none without its source."""
     found: dict[str, dict[str, str]] = {}
     try:
         source = inspect.getsource(sys.modules[module])

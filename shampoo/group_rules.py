@@ -55,7 +55,7 @@ _KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES | KEYS_OF_WRAPP
 
 
 class CheckedHyperparameters:
-    """Those that groups hold, checked anew when one of them is another object than it was."""
+    """The hyperparameters that groups hold, checked anew when one of them is another object than it was."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[list[object], Hyperparameters]] = {}

@@ -20,7 +20,7 @@ from service.store.session import Session
 
 
 class OneThreadRoute(APIRoute):
-    """Of what reads: endpoints of GET that are functions, and set no headers of their own."""
+    """A route that answers from one thread if it reads: by a function of GET that sets no headers of its own."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         reads = options.get("methods") in (["GET"], {"GET"}) and not inspect.iscoroutinefunction(endpoint)

@@ -223,7 +223,7 @@ class AsyncClient(AsyncRequests):
     audit = listed_later(about_access.audit)
 
     async def send_code(self, directory: Path) -> CodeRead:
-        """As `Client.send_code`."""
+        """Sends a directory's code as `Client.send_code` does."""
         archive = await asyncio.to_thread(packed, directory)
         try:
             return await self.call(known_code(archive.sha256))

@@ -53,7 +53,7 @@ def fetch(http: httpx.Client, path: str, target: Path, *, sha256: str | None) ->
 
 
 async def fetch_later(http: httpx.AsyncClient, path: str, target: Path, *, sha256: str | None) -> httpx.Response:
-    """As `fetch`, with a client whose answers are awaited."""
+    """Does what `fetch` does, with a client whose answers are awaited."""
     with _Coming(target) as coming:
         while True:
             try:

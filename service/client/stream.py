@@ -85,7 +85,7 @@ def followed(
 async def followed_later(
     connect: Callable[[int | None], AsyncIterator[Message | None]], *, after: int | None, give_up_seconds: float
 ) -> AsyncIterator[Message]:
-    """As `followed`, awaited."""
+    """The messages of `followed`, awaited."""
     stream = Reconnection(after=after, give_up_seconds=give_up_seconds)
     while True:
         try:

@@ -49,7 +49,7 @@ def best_of(result: ConfirmationResult | None, winner: Winner) -> BestTrial:
 
 
 def improvement_over(baseline: float, best: float, direction: Direction) -> float | None:
-    """By how much `best` is better than `baseline`, as a share of it: negative if worse, None if infinite."""
+    """The gain of `best` over `baseline`, as a share of it: negative if worse, None if infinite."""
     difference = baseline - best if direction is Direction.MINIMIZE else best - baseline
     ratio = difference / abs(baseline) if baseline else math.inf
     return ratio if math.isfinite(ratio) else None

@@ -62,7 +62,7 @@ def parameters_of(dimensions: Distributions, assignment: Mapping[str, Scalar], *
 
 
 def _known(space: SearchSpace, assignment: Mapping[str, Scalar]) -> list[tuple[str, Parameter]]:
-    """By their keys the parameters that are active in an assignment, and have a value there that is of their kind."""
+    """The parameters that are active in an assignment and have a value there that is of their kind, with their keys."""
     active = {id(parameter) for parameter in space.active(assignment)}
     return [
         (key, parameter)

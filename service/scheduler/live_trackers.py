@@ -158,7 +158,7 @@ def parameters_of(config: TrialConfig) -> dict[str, Json]:
 
 @cache
 def _store(directory: Path) -> MlflowStore:
-    """Of `MLFLOW_TRACKING_URI` where that is set, else in the directory; opened once: that takes seconds."""
+    """The store of `MLFLOW_TRACKING_URI` if that is set, else in the directory; opened once: that takes seconds."""
     from trainers.trackers.mlflow_store import MlflowStore, store_in
 
     return MlflowStore(os.environ.get("MLFLOW_TRACKING_URI") or store_in(directory))

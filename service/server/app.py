@@ -163,8 +163,8 @@ def create_app(
 
 @functools.cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """Those of the API, the dashboard and `/docs`. What FastAPI works out at their first request, it does once for all
-    applications of a process."""
+    """The routes of the API, the dashboard and `/docs`. What FastAPI works out at their first request, it does once for
+    all applications of a process."""
     router = APIRouter(
         generate_unique_id_function=_operation_id,
         dependencies=[Depends(check_address)],

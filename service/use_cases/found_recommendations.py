@@ -108,5 +108,5 @@ def _check_names(session: Session, query: RecommendationQuery) -> None:
 
 
 def _workloads(jobs: JobRepository, project: str | None) -> list[str]:
-    """Those that are registered, and those that jobs had, e.g. a user's own as `module:Class`."""
+    """The workloads that are registered, and those that jobs had, e.g. a user's own as `module:Class`."""
     return sorted({description.name for description in known_workloads()} | set(jobs.workloads(project=project)))

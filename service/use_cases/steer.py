@@ -373,7 +373,7 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
 
 
 def _why_spent(session: Session, job: Job, *, num_trials: int | None, now: datetime) -> str | None:
-    """As `why_spent`: of a finished job, the trials that begin again with it have not begun."""
+    """The `why_spent` of a finished job: the trials that begin again with it have not begun."""
     spent = _spent(session, job, now=now)
     trials = Counter(spent.trials)
     if job.state.is_final:

@@ -150,7 +150,7 @@ class WeightAveraging(Optimizer):
         return self._trained_weights is not None
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """As the wrapped optimizer's."""
+        """Clears the gradients as the wrapped optimizer does."""
         self.optimizer.zero_grad(set_to_none)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

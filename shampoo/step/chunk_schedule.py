@@ -169,7 +169,7 @@ def _step_in_threads(
 
 
 def _solved_ahead(work: Sequence[ChunkStep], h: Hyperparameters) -> list[ChunkStep]:
-    """Those whose refresh is solved before they are stepped; none where a refresh is more than a solution."""
+    """The chunks whose refresh is solved before they are stepped; none where a refresh is more than a solution."""
     if h.preconditioner not in ("shampoo", "soap") or h.low_precision_state or h.refresh_tolerance > 0:
         return []
     due = [item for item in work if item.due and item.bucket.like.device.type == "cpu"]

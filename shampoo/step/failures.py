@@ -49,7 +49,7 @@ class RefreshFailures:
             _raise_if_above(count)
 
     def excess(self, device: torch.device) -> Tensor:
-        """By how much the worst count that has been noted is above its limit, at least 0; int64 scalar on `device`."""
+        """The excess of the worst noted count over its limit, at least 0; int64 scalar on `device`."""
         above = [count.worst.to(device) - count.limit for count in self._noted]
         zero = torch.zeros((), dtype=torch.int64, device=device)
         return torch.stack([zero, *above]).max()

@@ -33,7 +33,7 @@ class ParameterShape:
 
     @property
     def num_elements(self) -> int:
-        """Of all of them together."""
+        """The elements of all of them together."""
         return self.count * math.prod(self.shape)
 
 
@@ -119,7 +119,7 @@ class Fingerprint:
     """Remarks on the shape, for a person: what was not known of it, and how it was taken."""
 
     def to_json(self) -> dict[str, Any]:
-        """As a file holds it, and a request."""
+        """The JSON that a file holds, and a request."""
         return {
             "source": self.source,
             "workload": self.workload,

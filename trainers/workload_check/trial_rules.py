@@ -47,7 +47,7 @@ def check_processes(subject: Subject) -> str:
 
 
 def _digests_of_another_process(subject: Subject) -> dict[str, str]:
-    """As `digests`, from a second process. Raises: Broken: it ends without them."""
+    """The `digests` from a second process. Raises: Broken: it ends without them."""
     # Files: a pipe would be waited for until all processes that the workload leaves behind have closed it.
     with tempfile.TemporaryFile() as report, tempfile.TemporaryFile() as noise:
         order = {

@@ -320,7 +320,7 @@ def _colours(labels: Mapping[str, str], trials: Sequence[PlotTrial]) -> dict[str
 
 
 def _hover_text(trial: PlotTrial, labels: Mapping[str, str]) -> str:
-    """Of a curve it is part of the template: Plotly takes `%{text}` for each point alone."""
+    """The words about a trial; part of a curve's template, as Plotly takes `%{text}` for each point alone."""
     state = f"{trial.state} ({trial.reason})" if trial.reason else str(trial.state)
     label = literal(labels.get(trial.group, trial.group))
     of = "" if trial.confirms is None else f" of #{trial.confirms}"

@@ -31,7 +31,7 @@ Names = tuple[str, ...]
 
 
 async def further_errors(request: Request, body: object, errors: Sequence[FieldError]) -> list[FieldError]:
-    """As `errors_of_names`, of a request; none where others keep all processes busy, of which it may need one."""
+    """The `errors_of_names` of a request; none where others keep all processes busy, of which it may need one."""
     if not isinstance(body, dict):
         return []
     work = functools.partial(errors_of_names, body, errors)

@@ -48,7 +48,7 @@ class Here:
     database_url: DatabaseUrl = None
 
     def database(self) -> AbstractContextManager[Database]:
-        """As `own_database`."""
+        """Opens the database that the options name, as `own_database` does."""
         return own_database(self.data_dir, self.database_url)
 
 
@@ -309,7 +309,7 @@ def _of(used: float, limit: float | None, written: Callable[[float], str] = "{:g
 
 
 def _size(num_bytes: float) -> str:
-    """As `--stored-bytes` takes it, to four figures."""
+    """A size as `--stored-bytes` takes it, to four figures."""
     unit = min(int(math.log10(max(num_bytes, 1))) // 3, len(_POWERS) - 1)
     return f"{num_bytes / 1000**unit:.4g}{list(_POWERS)[unit]}B"
 

@@ -30,7 +30,7 @@ class Finished:
 def finished_of(
     trials: Sequence[ChartTrial], sides: Mapping[int, Side], *, started_at: datetime | None
 ) -> list[Finished]:
-    """Those that have ended, in the order in which they did."""
+    """The trials that have ended, in the order in which they did."""
     found = [
         Finished(
             trial.number,

@@ -206,7 +206,7 @@ def fork_columns(forks: Iterable[ForkNode]) -> dict[str, Any]:
 
 
 def _stretches(trial: LaneTrial, turns: Sequence[Turn], now: datetime) -> list[Stretch]:
-    """Those that a trial's turns tell of; empty if they are not stored any more."""
+    """The stretches that a trial's turns tell of; empty if they are not stored any more."""
     found: list[tuple[datetime, datetime, TrialState]] = []
     began: datetime | None = None
     for turn in turns:

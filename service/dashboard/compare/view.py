@@ -46,7 +46,7 @@ class Compared:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the improvement over its baseline, as it is told; None: nothing was compared over seeds."""
+        """The interval of the improvement over its baseline, as it is told; None: nothing was compared over seeds."""
         result = None if self.evidence is None else self.evidence.confirmation
         if self.evidence is None or result is None or result.improvement is None:
             return None

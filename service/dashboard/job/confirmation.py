@@ -120,7 +120,7 @@ class ConfigLane:
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """By how much the chosen config is better than the baseline's, with each seed that compares."""
+    """The gains of the chosen config over the baseline's, with each seed that compares."""
 
     lane: Lane
     zero: float

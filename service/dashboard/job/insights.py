@@ -78,12 +78,12 @@ class SidePanel:
 
     @property
     def mattered(self) -> list[Bar]:
-        """Those told from chance."""
+        """The bars that are told from chance."""
         return [bar for bar in self.bars if bar.is_beyond_chance]
 
     @property
     def others(self) -> list[Bar]:
-        """Those that are not."""
+        """The bars that are not told from chance."""
         return [bar for bar in self.bars if not bar.is_beyond_chance]
 
     @property

@@ -78,7 +78,7 @@ class Columns:
     """Of each axis; None: the trial does not have it."""
 
     def json(self, *, metric: str, num_unfinished_before: int) -> str:
-        """As the page's script reads it.
+        """The JSON that the page's script reads.
 
         Args:
             metric: of the first objective.

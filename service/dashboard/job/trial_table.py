@@ -46,7 +46,7 @@ class OptionalColumn:
 
     @property
     def name(self) -> str:
-        """As an address has it."""
+        """The column's name in an address."""
         return str(TrialSorting(self.key))
 
 
@@ -165,7 +165,7 @@ class TrialTable:
 
     @property
     def own(self) -> list[TrialKey]:
-        """Those of them that are a trial's own, not a parameter's; the first ones, without the numbers."""
+        """The columns that are a trial's own, not a parameter's; the first ones, without the numbers."""
         return [head.key for head in self.heads[1:] if isinstance(head.key, TrialKey)]
 
     @property

@@ -105,5 +105,5 @@ def _place(name: str, kind: str, token: str, value_type: type) -> Place:
 
 
 def _kind(order: JobOrder) -> str:
-    """Of the tokens of this order, as those of the API's list."""
+    """The kind of this order's tokens, which is that of the API's list."""
     return f"job {order}"

@@ -46,7 +46,7 @@ class FormField:
 
     @property
     def id(self) -> str:
-        """Of its element in the page."""
+        """The id of its element in the page."""
         return "field" + self.pointer.replace("/", "-").replace(" ", "-")
 
 

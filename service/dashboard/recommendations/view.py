@@ -53,8 +53,8 @@ class Listed:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Of the improvement over the baseline, as it is told; None: nothing was compared over seeds, or by how much it
-        is better is not known."""
+        """The interval of the improvement over the baseline, as it is told; None: nothing was compared over seeds, or
+        by how much it is better is not known."""
         found = None if self.evidence.confirmation is None else self.evidence.confirmation.improvement
         return None if found is None or self.evidence.improvement is None else told_interval(self.evidence, found)
 

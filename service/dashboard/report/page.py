@@ -93,7 +93,7 @@ def report_page(
 
 @functools.cache
 def _styles() -> Markup:
-    """Those of the job's page and the report's own, as they stand in one file."""
+    """The styles of the job's page and the report's own, as they stand in one file."""
     static = Path(__file__).parents[1] / "static"
     return Markup("\n".join((static / name).read_text(encoding="utf-8") for name in STYLES))
 

@@ -53,7 +53,7 @@ def settings_page(
 
 
 def _projects(session: Session, caller: Caller) -> list[view.ProjectRow]:
-    """Those that the caller sees."""
+    """The rows of the projects that the caller sees."""
     repository = ProjectRepository(session)
     if caller.sees is None:
         found = repository.page(limit=MAX_LISTED)

@@ -89,7 +89,7 @@ def split_seeds(seeds: Sequence[int], *, top_k: int, num_baselines: int = 1) -> 
 
 
 def compare_over_seeds(result: ConfirmationResult, direction: Direction) -> Interval | None:
-    """By how much the chosen config is better than the baseline's, in units of the objective; None: not comparable.
+    """The gain of the chosen config over the baseline's, in units of the objective; None: not comparable.
 
     The differences with the comparing seeds, which chose neither, make the interval (`paired.interval_of`); so it
     needs no allowance for the choice, and no equal spreads. `tests.benchmarks.answers.verdict_errors` simulates how
@@ -100,7 +100,7 @@ def compare_over_seeds(result: ConfirmationResult, direction: Direction) -> Inte
 
 
 def differences_of(result: ConfirmationResult, direction: Direction) -> list[float]:
-    """By how much the chosen config is better than the baseline's, by comparing seed; empty: they are not compared."""
+    """The gains of the chosen config over the baseline's, by comparing seed; empty: they are not compared."""
     best, baseline = next(iter(result.candidates), None), result.baseline
     if best is None or baseline is None or best.mean is None or baseline.mean is None:
         return []

@@ -24,7 +24,7 @@ def num_choosing(*, top_k: int, num_seeds: int, num_baselines: int = 1) -> int:
 def preferred(
     configs: Sequence[int], outcomes: Outcomes, *, choosing: Sequence[int], direction: Direction
 ) -> list[int]:
-    """Those of the configs that may stand for all of them, the best mean over the choosing seeds first.
+    """The configs that may stand for all of them, the best mean over the choosing seeds first.
 
     A config that failed with any new seed, a comparing one too, has given way; one that was not trained with every
     choosing seed is left out. Equal means go by the order of `configs`.

@@ -180,6 +180,6 @@ def _translated(taken: TakenAway, form: Format) -> Written:
 
 
 def _lacking(config: PasteableConfig) -> list[str]:
-    """Of parameters with settings of their own that no rule finds."""
+    """Words for the settings of parameters' own that no rule finds; empty: there are none."""
     groups = config.parameter_groups
     return [] if is_makeable(groups) else [f"settings that parameters had of their own: {one.words}" for one in groups]

@@ -64,6 +64,6 @@ def less_probable_words(evidence: Evidence) -> str | None:
 
 
 def _probabilities(evidence: Evidence) -> dict[int, float]:
-    """Of each of the search's configs that was trained again, by the number of its trial, as far as they are known."""
+    """The probability that each config of the search that was trained again is the best, by trial; the known ones."""
     configs = [] if evidence.confirmation is None else evidence.confirmation.candidates
     return {config.number: config.probability_best for config in configs if config.probability_best is not None}

@@ -19,8 +19,8 @@ class ConfigStanding:
 
     @property
     def short(self) -> str:
-        """As lists have it, beside a verdict: `config confirmed up to the noise`. It is the config that was confirmed,
-        and no difference from the baseline."""
+        """The words of lists, beside a verdict: `config confirmed up to the noise`. It is the config that was
+        confirmed, and no difference from the baseline."""
         return f"config {self.word}"
 
     @property

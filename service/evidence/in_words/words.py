@@ -204,7 +204,7 @@ def _other_currency(comparison: CurrencyComparison, evidence: Evidence) -> str:
 
 
 def _over_seeds(evidence: Evidence) -> Interval | None:
-    """By how much the config is better, in units of the objective; None: the two were not compared over seeds."""
+    """The gain of the config, in units of the objective; None: the two were not compared over seeds."""
     return None if evidence.confirmation is None else compare_over_seeds(evidence.confirmation, evidence.direction)
 
 

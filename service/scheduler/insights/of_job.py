@@ -90,7 +90,7 @@ def _model(session: Session, job: Job, space: SearchSpace, trial: EndedTrial) ->
 
 
 def _to_follow(trials: Sequence[EndedTrial]) -> list[EndedTrial]:
-    """Those whose early values are compared with their last ones."""
+    """The trials whose early values are compared with their last ones."""
     return sampled([trial for trial in trials if trial.has_value], at_most=MAX_TRIALS)
 
 

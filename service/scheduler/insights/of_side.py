@@ -118,7 +118,7 @@ def _conditions(group: Sequence[Parameter]) -> list[dict[str, list[Scalar]]]:
 
 
 def _having(group: Sequence[Parameter], trials: Sequence[EndedTrial]) -> list[EndedTrial]:
-    """Those of the trials that had a parameter, under any of its conditions."""
+    """The trials that had a parameter, under any of its conditions."""
     return [trial for trial in trials if any(is_active(one, trial.parameters) for one in group)]
 
 

@@ -96,7 +96,7 @@ def _proved_dear(setting: CheaperSetting) -> bool:
 
 
 def _sampled(trials: Sequence[EndedTrial], best: EndedTrial) -> list[EndedTrial]:
-    """As many as a model is fitted to, the best one among them."""
+    """The trials that a model is fitted to, the best one among them."""
     found = sampled(trials, at_most=MAX_MODELLED)
     return found if best in found or best not in trials else [*found[1:], best]
 
@@ -301,7 +301,7 @@ class _Pricing:
         return counts[0], counts[1]
 
     def _measured(self, setting: _Setting) -> RelativeChange | None:
-        """By a trial that has the setting's config, if that one and the best were trained with the same new seeds."""
+        """The change to a trial of the setting's config, if it and the best were trained with the same new seeds."""
         own = (setting.like,) if setting.like is not None else self._trials
         changes = (
             measured_change(_again(self._best), _again(trial))

@@ -26,7 +26,7 @@ class Decisions:
 
     @property
     def metric(self) -> str:
-        """Of the first objective."""
+        """The metric of the first objective."""
         return self._metrics[0]
 
     def not_finite(self, metrics: Mapping[str, float]) -> str | None:

@@ -55,7 +55,7 @@ class Pace:
 
     @property
     def seconds_per_trial(self) -> dict[str, float]:
-        """Of a whole training by optimizer, evaluation and reports included; those with two measurements of a trial."""
+        """The seconds of a whole training, evaluations included, by optimizer of which a trial was measured twice."""
         return {name: own.seconds / own.done * self._whole for name, own in self._by_optimizer.items()}
 
     def is_time_to_close(self, seconds_left: float) -> bool:

@@ -22,7 +22,7 @@ TRIAL_EVENTS = ("trial.state", "trial.changed", "trial.measured")
 
 
 class JobRepository:
-    """Of jobs that are not deleted; whoever removes those has a repository for it."""
+    """The jobs that are not deleted; whoever removes the others has a repository for it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

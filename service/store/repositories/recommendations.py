@@ -159,8 +159,8 @@ class RecommendationRepository:
     def known_values(
         self, query: RecommendationQuery, *, limit: int, of_all_filters: bool = False
     ) -> list[KnownValues]:
-        """Of each filter that a query sets, or of all filters, up to `limit` values of the recommendations with the
-        query's names."""
+        """Up to `limit` values of the recommendations with the query's names, for each filter that it sets, or for all
+        filters."""
         names = _with_names(query)
         fields = [field for field in FILTERS if of_all_filters or getattr(query, field) is not None]
         columns = [getattr(RecommendationRow, field) for field in fields]
@@ -178,8 +178,8 @@ class RecommendationRepository:
         return known
 
     def known_names(self, query: RecommendationQuery, *, limit: int) -> list[KnownValues]:
-        """Of each of a query's several names up to `limit` values of the recommendations with the other ones; empty
-        where a recommendation has them all."""
+        """Up to `limit` values of the recommendations with the query's other names, for each of its several names;
+        empty where a recommendation has them all."""
         asked = [name for name in NAMES if getattr(query, name) is not None]
         joint = select(RecommendationRow.id).where(*_with_names(query)).limit(1)
         if len(asked) < 2 or self._session.scalar(joint) is not None:

@@ -234,7 +234,7 @@ def _num_texts(stream: Any, group: int, leaf: int, text_column: str) -> int:
 
 
 def _texts(batch: Any) -> list[bytes | None]:
-    """As bytes, because strings in Parquet need not be UTF-8: whether that matters, the tokenizer says."""
+    """The texts as bytes, because strings in Parquet need not be UTF-8: whether that matters, the tokenizer says."""
     found: list[bytes | None] = batch.column(0).cast("large_binary").to_pylist()
     return found
 

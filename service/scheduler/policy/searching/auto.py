@@ -315,7 +315,7 @@ class AutoSearch:
         )
 
     def _completion_share(self) -> float:
-        """Of all work that is done or under way, the share beyond the first rung."""
+        """The share beyond the first rung, of all work that is done or under way."""
         first, beyond = 0, 0
         for trial in self._trials.values():
             is_under_way = trial.status is SearchStatus.RUNNING
@@ -370,7 +370,7 @@ class AutoSearch:
         return ModelView(trials, posterior, vectors, mean, deviation, best, twins)
 
     def _known_ends(self, trials: Sequence[ModelledTrial]) -> tuple[dict[int, float], frozenset[int]]:
-        """By trial, the final value (NaN if its parameters made it fail), and which of them have it from a twin."""
+        """The final values by trial (NaN: its parameters made it fail), and the trials that have it from a twin."""
         finished = {trial.number: trial.final for trial in trials if trial.final is not None}
         failed = {trial.number: math.nan for trial in trials if trial.failed}
         twins = ends_of_twins(

@@ -189,7 +189,7 @@ class _Kernel:
         return float(self._a + self._u + CONSTANT_VARIANCE)
 
     def prior_variance_of_difference(self, features: Array) -> float:
-        """Of f at the two configs with these features (2, columns)."""
+        """The prior variance of f's difference between the two configs with these features (2, columns)."""
         alike, _ = _matern(self.scaled(features[:1]), self.scaled(features[1:]))
         return float(2 * self._a * (1 - alike[0, 0]))
 
@@ -245,7 +245,7 @@ class _Kernel:
         return found
 
     def gradient(self, rows: Rows, squares: Array, weight: Array) -> Array:
-        """Of a loss whose derivative by the covariance is `weight`, by the hyperparameters.
+        """The gradient by the hyperparameters of a loss whose derivative by the covariance is `weight`.
 
         squares: (parameters, n, n), squared differences of the configs.
         """

@@ -86,7 +86,7 @@ class SearchPrior:
 
 
 def _spreads(space: SearchSpace, distance: float) -> list[float]:
-    """By dimension; a choice has none to speak of."""
+    """The spread of each dimension; a choice has none to speak of."""
     found = []
     for indices in space.dimensions():
         parameter = space.parameters[indices[0]]

@@ -65,7 +65,7 @@ class Begun:
         self._known: set[tuple[tuple[str, Scalar], ...]] = set()
 
     def up_to(self, study: Study, number: int) -> set[tuple[tuple[str, Scalar], ...]]:
-        """Those of all trials before the one with that number."""
+        """The configs of all trials before the one with that number."""
         for trial in study.get_trials(deepcopy=False)[self._num_read : number]:
             self._known.add(tuple(self._dimensions.decoded(trial.params).items()))
         self._num_read = max(self._num_read, number)
