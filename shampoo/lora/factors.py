@@ -15,6 +15,7 @@ from shampoo.lora.factor_step import precondition, unmagnify
 from shampoo.lora.hyperparameters import LoraRiteHyperparameters
 from shampoo.state.buckets import state_dtype
 from shampoo.step.autocast import own_precision
+from shampoo.step.weights import per_row
 from shampoo.torch_internals import foreach_add_, foreach_copy_
 
 MOMENTS = ("momentum", "second_moment", "escaped_mass", "weights")
@@ -121,18 +122,13 @@ class FactorStack:
                 *old,
             )
         for name, before, after in zip(("basis", *MOMENTS), old, (self._basis, *moments), strict=True):
-            kept = after.where(_rows(self._has_begun, after), before)
+            kept = after.where(per_row(self._has_begun, after), before)
             foreach_copy_([one[name] for one in states], list(kept.unbind()))
         before = torch.stack([factor.matrix for factor in self._factors]).to(self._dtype)
         after = before * (1 - h.lr * h.weight_decay) - h.lr * direction
-        moved = after.where(_rows(self._is_finite, after), before).unbind()
+        moved = after.where(per_row(self._is_finite, after), before).unbind()
         foreach_copy_(
             [factor.param for factor in self._factors],
             [factor.as_parameter(matrix) for factor, matrix in zip(self._factors, moved, strict=True)],
         )
         foreach_add_([one["num_skipped"] for one in states], list((~self._is_finite).unbind()))
-
-
-def _rows(flags: Tensor, like: Tensor) -> Tensor:
-    """Flags (K,) as (K, 1, ..., 1)."""
-    return flags.view(-1, *(1 for _ in like.shape[1:]))
