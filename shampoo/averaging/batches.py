@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_copy_
 
 _CPU_NUMEL = 2**16
@@ -42,12 +43,7 @@ class Batch:
     @property
     def keeps_x(self) -> bool:
         """Their dtype is below float32, so that the average cannot be recovered from them."""
-        return averaging_dtype(self.params[0].dtype) != self.params[0].dtype
-
-
-def averaging_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype of the averages of parameters of this dtype: at least float32."""
-    return torch.promote_types(dtype, torch.float32)
+        return state_dtype(self.params[0].dtype) != self.params[0].dtype
 
 
 @torch.no_grad()

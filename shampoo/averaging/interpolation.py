@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from shampoo.averaging.arguments import AveragingArguments
-from shampoo.averaging.batches import Batch, averaging_dtype, batches, copies, upcast
+from shampoo.averaging.batches import Batch, batches, copies, upcast
+from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_lerp, foreach_lerp_, foreach_sub, foreach_sub_
 
 
@@ -25,7 +26,7 @@ def new_state(param: Tensor, arguments: AveragingArguments) -> dict[str, Any]:
     Their values count from the first step on, where both begin at the weights: weights loaded between construction and
     the first step are respected.
     """
-    dtype = averaging_dtype(param.dtype)
+    dtype = state_dtype(param.dtype)
     state: dict[str, Any] = {"num_steps": 0, "z": torch.zeros_like(param, dtype=dtype)}
     if arguments.method == "schedule_free":
         state["weight_sum"] = 0.0

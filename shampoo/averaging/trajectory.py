@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from shampoo.averaging.arguments import AveragingArguments
-from shampoo.averaging.batches import averaging_dtype, batches, copies, upcast
+from shampoo.averaging.batches import batches, copies, upcast
+from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_lerp_
 
 
@@ -22,7 +23,7 @@ def new_state(param: Tensor, arguments: AveragingArguments) -> dict[str, Any]:
     """
     if arguments.method == "lawa":
         return {"snapshots": []}
-    return {"num_updates": 0, "average": torch.zeros_like(param, dtype=averaging_dtype(param.dtype))}
+    return {"num_updates": 0, "average": torch.zeros_like(param, dtype=state_dtype(param.dtype))}
 
 
 def ema_weight(arguments: AveragingArguments, n: int) -> float:
@@ -66,7 +67,7 @@ def write_average(params: Sequence[Tensor], states: Mapping[Tensor, dict[str, An
 
 def _mean(tensors: Sequence[Tensor]) -> Tensor:
     first, *others = tensors
-    mean = first.to(averaging_dtype(first.dtype), copy=True)
+    mean = first.to(state_dtype(first.dtype), copy=True)
     # m_j = m_{j−1} + (w_j − m_{j−1})/j: the mean of equal weights is exactly they, as a sum over k is not.
     for j, tensor in enumerate(others, start=2):
         mean.lerp_(tensor.to(mean.dtype), 1 / j)

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from shampoo import torch_internals
 from shampoo.averaging import interpolation, trajectory
 from shampoo.averaging.arguments import AveragingArguments, AveragingMethod, WarmUp, WeightDecayAt
-from shampoo.averaging.batches import averaging_dtype
+from shampoo.state.buckets import state_dtype
 
 
 class WeightAveraging(Optimizer):
@@ -310,7 +310,7 @@ class WeightAveraging(Optimizer):
                 if (
                     self._arguments.interpolates
                     and group.get("low_precision_weights") == "master"
-                    and averaging_dtype(param.dtype) != param.dtype
+                    and state_dtype(param.dtype) != param.dtype
                 ):
                     raise ValueError(
                         f"method={self._arguments.method!r} cannot move {param.dtype} parameters of which the "
