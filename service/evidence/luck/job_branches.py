@@ -10,7 +10,7 @@ from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, Phase, TrialState
 from service.evidence.branches import BranchBest, Branches
 from service.evidence.finished_trial import FinishedTrial
-from service.evidence.luck.branch_probability import branch_probabilities
+from service.evidence.luck.best_probability import branch_probabilities
 from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.luck.true_means import NoNoise
 

@@ -15,7 +15,7 @@ from service.evidence.branches import Branches
 from service.evidence.comparison.confirm import split_seeds
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.words import branches_words, evidence_lines
-from service.evidence.luck.branch_probability import branch_probabilities
+from service.evidence.luck.best_probability import branch_probabilities
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial
 from service.evidence.luck.true_means import NoNoise
 from service.evidence.recommend import recommend
