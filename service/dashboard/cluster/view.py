@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from service.evidence.in_words.wording import counted
 from service.use_cases.cluster import ClusterState, Others
 
 NAMED_VERSIONS = ("shampoo-tuner", "torch")
@@ -11,8 +12,8 @@ NAMED_VERSIONS = ("shampoo-tuner", "torch")
 
 
 def count(number: int, thing: str) -> str:
-    """A number with what it counts: `1 job`, `3 jobs`, `no jobs`."""
-    return f"{number or 'no'} {thing}{'' if number == 1 else 's'}"
+    """A number with what it counts: `1 job`, `1,200 jobs`, `no jobs`."""
+    return counted(number, thing) if number else f"no {thing}s"
 
 
 def headline(state: ClusterState) -> str:

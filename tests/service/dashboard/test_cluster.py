@@ -69,6 +69,7 @@ def test_a_caller_sees_jobs_of_its_project_and_counts_the_others(database: Datab
     assert state.running == []
     assert state.running_others == Others(1, 1, 1)
     assert others_words(state.running_others) == "1 job of other projects: 1 trial in training, 1 rank"
+    assert others_words(Others(1, 0, 1200)) == "1 job of other projects: no trials in training, 1,200 ranks"
     assert [(place.first, place.last, place.job and place.job.id) for place in state.queue] == [
         (1, 1, None),
         (2, 2, ours),
