@@ -69,6 +69,17 @@ class RequestModel(StrictModel):
         return value
 
 
+class ChangeModel(RequestModel):
+    """A body that changes something: one of its fields at least."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_changes(cls, value: Any) -> Any:
+        if value == {}:
+            raise InvalidInput("body", f"must change something: {', '.join(cls.model_fields)}")
+        return value
+
+
 def _unstorable(value: object, field: str, depth: int) -> Iterator[tuple[str, str]]:
     """Paths of what cannot be stored, and why."""
     if depth > MAX_DEPTH:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StringConstraints
 
 from service.api import examples
-from service.api.request_body import RequestModel
+from service.api.request_body import ChangeModel, RequestModel
 from service.api.schemas.common import ReadModel, of_list
 from service.api.schemas.in_html import table
 from service.domain import (
@@ -19,7 +19,6 @@ from service.domain import (
     Phase,
     TrialState,
 )
-from service.errors import InvalidInput
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
 from service.specification.estimate import Estimate
@@ -101,7 +100,7 @@ def _job_change_schema(schema: dict[str, Any]) -> None:
     schema["examples"] = [examples.JOB_CHANGE]
 
 
-class JobChange(RequestModel):
+class JobChange(ChangeModel):
     """Changes of a job; fields left out stay as they are."""
 
     model_config = ConfigDict(json_schema_extra=_job_change_schema)
@@ -116,13 +115,6 @@ class JobChange(RequestModel):
     """Your own text about the job, in place of what was there; empty: none."""
     budget: BudgetChange = Field(default_factory=BudgetChange)
     """Fields of the budget; those left out stay."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check(cls, value: Any) -> Any:
-        if value == {}:
-            raise InvalidInput("body", f"must change something: {', '.join(cls.model_fields)}")
-        return value
 
     @property
     def changes(self) -> dict[str, Any]:

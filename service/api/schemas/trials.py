@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ConfigDict, Field, JsonValue, model_validator
+from pydantic import ConfigDict, Field, JsonValue
 
 from service.api import examples
-from service.api.request_body import RequestModel
+from service.api.request_body import ChangeModel, RequestModel
 from service.api.schemas.common import ReadModel, of_list
 from service.api.schemas.jobs import Notes
 from service.domain import CancelCause, FailureReason, OutputStream, Phase, TrialRequest, TrialState
-from service.errors import InvalidInput
 from service.evidence.recommended import PasteableConfig
 
 if TYPE_CHECKING:
@@ -43,20 +42,13 @@ def _trial_change_schema(schema: dict[str, Any]) -> None:
     schema["examples"] = [examples.TRIAL_CHANGE]
 
 
-class TrialChange(RequestModel):
+class TrialChange(ChangeModel):
     """Changes of a trial."""
 
     model_config = ConfigDict(json_schema_extra=_trial_change_schema)
 
     note: Notes = ""
     """Your own text about the trial, in place of what was there; empty: none."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _check(cls, value: Any) -> Any:
-        if value == {}:
-            raise InvalidInput("body", f"must change something: {', '.join(cls.model_fields)}")
-        return value
 
 
 class TrialRead(ReadModel):
