@@ -168,7 +168,7 @@ class RankGroup:
         return places_of(rank.place for rank in joined)
 
     def process_ids(self) -> list[int]:
-        """The process id of each rank, by rank, on its own machine."""
+        """The process id of each rank, by rank, on its own machine; for tests, which kill ranks from outside."""
         joined: list[JoinedRank] = ray.get(self._joined)
         return [rank.process_id for rank in joined]
 
