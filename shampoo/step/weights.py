@@ -145,7 +145,8 @@ class Weights:
             return
         for copies, weights in pairs:
             foreach_copy_(copies, weights)
-        spare.addcmul_(spare, takes_part, value=kept - 1).addcmul_(P.tensor, by_row, value=-lr * factor)
+        # Not W + (kept − 1)·W: a weight may be infinite.
+        spare.mul_(takes_part.mul(kept - 1).add_(1)).addcmul_(P.tensor, by_row, value=-lr * factor)
         for copies, weights in pairs:
             foreach_copy_(weights, copies)
 

@@ -125,6 +125,18 @@ def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
     _assert_alike(_outcome(config, spoilt={}), expected)
 
 
+@pytest.mark.usefixtures("host_cannot_read")
+def test_an_infinite_weight_stays_infinite_where_the_host_cannot_read() -> None:
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, weight_decay=0.1)
+    params[0].data[0, 0] = -math.inf
+    for param, gradient in zip(params, gradients_like(params, step=0), strict=True):
+        param.grad = gradient
+    optimizer.step()
+    assert params[0][0, 0] == -math.inf
+    assert not params[0].isnan().any()
+
+
 @pytest.mark.parametrize(
     ("changed", "is_adamw"),
     [
