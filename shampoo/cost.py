@@ -38,7 +38,12 @@ _READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 # Kernels that an accelerator launches, as counted with float32 state: in an ordinary step for a group, for a bucket
 # without a matrix, for one with (and for each side that has one); in a refresh for each such side.
 _GROUP_KERNELS, _PLAIN_KERNELS = 8, 14
-_STEP_KERNELS: Mapping[str, tuple[int, int]] = {"shampoo": (21, 2), "soap": (14, 3), "kl": (10, 25), "spectral": (39, 0)}
+_STEP_KERNELS: Mapping[str, tuple[int, int]] = {
+    "shampoo": (21, 2),
+    "soap": (14, 3),
+    "kl": (10, 25),
+    "spectral": (39, 0),
+}
 _ROWS_KERNELS, _STANDARDIZING_KERNELS, _LEADING_KERNELS = 19, 10, 65
 _REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
 

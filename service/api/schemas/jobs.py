@@ -21,6 +21,7 @@ from service.domain import (
 )
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
+from service.inert import one_line
 from service.specification.estimate import Estimate
 from service.specification.estimate_lines import estimate_lines
 from service.specification.job import Budget, JobSpecification
@@ -235,7 +236,7 @@ class JobRead(ReadModel):
 
     def __str__(self) -> str:
         """The state of the job, a line for each thing that is told."""
-        return "\n".join((self.name, *(f"{name}: {value}" for name, value in self._told().items())))
+        return "\n".join(map(one_line, (self.name, *(f"{name}: {value}" for name, value in self._told().items()))))
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: the state of the job."""

@@ -16,6 +16,7 @@ from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json, weights_links
+from service.inert import inert
 
 if TYPE_CHECKING:
     from service.store import models
@@ -97,7 +98,7 @@ class RecommendationRead(RecommendedConfig):
 
     def __str__(self) -> str:
         """The evidence in words; `python` has the code to paste."""
-        return "\n".join((self._title(), *evidence_lines(self.evidence)))
+        return inert("\n".join((self._title(), *evidence_lines(self.evidence))))
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: the evidence in words, and the Python to paste."""

@@ -78,6 +78,8 @@ def test_the_code_of_the_manual_does_what_it_says(
         assert "Shampoo for digits-mlp" in printed
         assert any("Shampoo has validation_loss 0.2000" in line for line in printed)
         assert str(queued).startswith("digits-mlp\nJob: ")
+        hostile = queued.job.model_copy(update={"name": "a\x1b[2Jb\u202ec"})
+        assert str(hostile).startswith("a\\x1b[2Jb\\u202ec\nJob: ")
         queued.client.close()
 
 
