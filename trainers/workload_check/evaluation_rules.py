@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -107,10 +108,19 @@ def _evaluate(
 ) -> Mapping[str, tuple[float, float]]:
     try:
         return subject.evaluate(model, rank=rank, world_size=world_size)
-    except RuntimeError as error:
-        if "does not require grad" in str(error):
+    except RuntimeError as error:  # torch has no class of its own for it
+        if _passes_with_gradients(subject, model, rank, world_size):
             raise Broken("evaluate needs gradients", "The loop calls it without: drop backward()") from error
         raise
+
+
+def _passes_with_gradients(subject: Subject, model: torch.nn.Module, rank: int, world_size: int) -> bool:
+    evaluate = partial(subject.evaluate, model, rank=rank, world_size=world_size, with_gradients=True)
+    try:
+        subject.available(evaluate, "evaluate fails")
+    except NotChecked:
+        return False
+    return True
 
 
 def _counted(subject: Subject) -> set[str]:

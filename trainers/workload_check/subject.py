@@ -132,10 +132,12 @@ class Subject:
             raise NotChecked("the loss is no finite scalar with gradient")
         return loss
 
-    def evaluate(self, model: nn.Module, *, rank: int = 0, world_size: int = 1) -> Mapping[str, tuple[float, float]]:
-        """One rank's share of the metrics, as the loop asks for it; whatever `evaluate` raises."""
+    def evaluate(
+        self, model: nn.Module, *, rank: int = 0, world_size: int = 1, with_gradients: bool = False
+    ) -> Mapping[str, tuple[float, float]]:
+        """One rank's share of the metrics, as the loop asks for it without gradients; whatever `evaluate` raises."""
         model.eval()
-        with torch.no_grad():
+        with torch.set_grad_enabled(with_gradients):
             return self.workload.evaluate(model, rank=rank, world_size=world_size, device="cpu")
 
     def metrics(self, model: nn.Module, *, world_size: int = 1) -> list[Mapping[str, tuple[float, float]]]:

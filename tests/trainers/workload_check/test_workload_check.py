@@ -195,6 +195,15 @@ def test_complex_parameters_are_found_by_name() -> None:
     )
 
 
+class RefusesToEvaluate(broken_workloads.Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> object:
+        raise RuntimeError("the table does not require grad, and has no rows")
+
+
+def test_an_evaluation_that_fails_with_gradients_as_well_is_told_by_its_own_error() -> None:
+    assert "the table does not require grad, and has no rows" in outcome("metrics", "RefusesToEvaluate", __name__).text
+
+
 class PrintsAtExit(broken_workloads.Sound):
     def build_model(self) -> nn.Module:
         atexit.register(print, "goodbye")
