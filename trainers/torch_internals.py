@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 # How a model runs without data in it, and the errors of one whose computation depends on values: `torch.compiler` and
 # `torch.export` use them, and there is no public name.
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 
 # As DDP's constructor uses it; the public constructor begins to average gradients, too.
@@ -27,8 +28,7 @@ from torch.nn.modules.batchnorm import _NormBase as NormWithStatistics
 from torch.nn.parallel import DistributedDataParallel
 
 __all__ = [
-    "DataDependentOutputException",
-    "DynamicOutputShapeException",
+    "NOT_WITHOUT_DATA",
     "FakeTensorMode",
     "NormWithStatistics",
     "gathering_operations",
@@ -41,6 +41,14 @@ __all__ = [
     "send_from_first_rank",
     "storage_address",
 ]
+
+NOT_WITHOUT_DATA: tuple[type[RuntimeError], ...] = (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    # The model makes tensors on the CPU itself. Before torch 2.13 that was a RuntimeError like any other.
+    *([fake_tensor.FakeTensorDeviceMismatchError] if hasattr(fake_tensor, "FakeTensorDeviceMismatchError") else []),
+)
+"""The errors of a model that does not run without data in it, though it may run with data."""
 
 
 def group_timeout(group: dist.ProcessGroup, device: str) -> timedelta:

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.installation.extras import optional_library
-from trainers.torch_internals import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from trainers.torch_internals import NOT_WITHOUT_DATA, FakeTensorMode
 from trainers.workloads.huggingface.model_directory import model_directory, read_config
 from trainers.workloads.options import OptionRefused, one_of
 
@@ -223,7 +223,8 @@ def _probe(
 def _unused_parameters(probe: _Probe) -> tuple[str, ...]:
     """The names of parameters that get no gradient; found with shapes alone, which shows most of what is wrong
     with a config as well."""
-    for dtype in (torch.float32, torch.bfloat16):
+    failure: RuntimeError | None = None
+    for dtype in (torch.float32, torch.bfloat16):  # shapes of experts' grouped products are known in bfloat16 alone
         with torch.device("meta"):
             model = probe.auto_class.from_config(copy.deepcopy(probe.config), dtype=dtype)
         model.eval()  # no layers are dropped at random
@@ -234,16 +235,14 @@ def _unused_parameters(probe: _Probe) -> tuple[str, ...]:
                     for name, part in probe.inputs(probe.config).items()
                 }
                 model(**arguments).logits.sum().backward()
-        except (DataDependentOutputException, DynamicOutputShapeException):
-            break  # the computation depends on values, which these tensors do not have
+        except NOT_WITHOUT_DATA:
+            return ()
         except RuntimeError as error:
-            if "same device" in str(error):
-                break  # the model makes tensors on the CPU itself
-            if dtype is torch.float32 and "BF16" in str(error):
-                continue  # of experts' grouped products, shapes are known in bfloat16 alone
-            raise
-        return tuple(name for name, parameter in model.named_parameters() if parameter.grad is None)
-    return ()
+            failure = error
+        else:
+            return tuple(name for name, parameter in model.named_parameters() if parameter.grad is None)
+    assert failure is not None
+    raise failure
 
 
 def transformers() -> Any:
