@@ -17,7 +17,8 @@ _SIGNS = (
     "nccl communicator was aborted",
     "watchdog caught collective operation timeout",
 )
-"""Words of gloo and NCCL; they have no class of their own for it."""
+"""Words of gloo and NCCL. Gloo's errors are plain RuntimeErrors with a text alone, and NCCL's class for them
+(`DistBackendError`) is that of all its errors, a device without memory among them."""
 
 
 def is_of_a_lost_rank(error: BaseException) -> bool:

@@ -44,7 +44,7 @@ _PERMANENT = (
     "SIGNATURE_DOES_NOT_MATCH",
     "UNRECOGNIZED_CLIENT",
 )
-"""Errors of S3 that no patience mends."""
+"""Errors of S3 that no patience mends. pyarrow names them in the text of an OSError alone, which has no `errno`."""
 _DEFAULTS = (
     # A small file then is one request, and not the three of an upload in parts.
     ("s3", "allow_delayed_open", "true"),
