@@ -12,7 +12,8 @@ from search_spaces import Categorical, Scalar, SearchSpace
 INACTIVE = 0.5
 """Coordinate of a parameter that its conditions switch off: two such configs do not differ in it."""
 CHOICE = 0.5
-"""Coordinate of the choice that was made, where 0 is that of the others."""
+"""Coordinate of the choice that was made, where 0 is that of the others: two choices are as far apart as positions at
+0.7 from each other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,12 @@ import numpy as np
 from search_spaces import Scalar, SearchSpace
 from service.evidence.comparison import student_t
 from service.evidence.comparison.paired import MIN_SEEDS
+from service.evidence.luck.searched_side import INACTIVE
 from service.evidence.prices import RelativeChange
 from service.scheduler.insights.compared import EndedTrial
 from service.scheduler.insights.early_late import Curve
 from service.scheduler.policy.searching.curve_model import CurveModel, Rows
-from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
+from service.scheduler.policy.searching.encoding import Encoding
 from service.scheduler.policy.searching.rungs import SHARES
 from service.scheduler.policy.searching.scaling import Scale
 

@@ -9,13 +9,9 @@ import numpy as np
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from search_spaces.parameters import is_active, is_same
+from service.evidence.luck.searched_side import CHOICE, INACTIVE
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[np.float64]]
-
-INACTIVE = 0.5
-"""Position of a parameter that its conditions switch off: two such configs do not differ in it."""
-CHOICE_DISTANCE = 0.5
-"""Squared distance of two choices of a categorical parameter, as that of positions 0.7 apart."""
 
 
 class Encoding:
@@ -97,7 +93,7 @@ class Encoding:
             column = vectors[:, dimension, None]
             if isinstance(parameter, Categorical):
                 centres = (np.arange(len(parameter.choices)) + 0.5) / len(parameter.choices)
-                column = np.isclose(column, centres, rtol=0.0, atol=1e-9) * (CHOICE_DISTANCE / 2) ** 0.5
+                column = np.where(np.isclose(column, centres, rtol=0.0, atol=1e-9), CHOICE, 0.0)
             parts.append(column)
         return np.concatenate(parts, axis=1)
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from search_spaces import SearchSpace, preset
-from service.scheduler.policy.searching.encoding import INACTIVE, Encoding
+from service.evidence.luck.searched_side import INACTIVE
+from service.scheduler.policy.searching.encoding import Encoding
 from tests.support.service.searching.spaces import CONDITIONAL
 
 SPACES = pytest.mark.parametrize("space", [CONDITIONAL, preset("family")], ids=["conditional", "family"])
