@@ -144,7 +144,7 @@ class _Forked:
     def wait(self, timeout_seconds: float) -> int:
         if self._status is None:
             self._connection.settimeout(max(timeout_seconds, 0.001))
-            answer = self._connection.recv(NUMBER_BYTES)
+            answer = self._connection.recv(NUMBER_BYTES)  # all of it: such a socket keeps messages whole
             # Without an answer the template was killed, and its forks with it.
             self._status = int.from_bytes(answer, "big", signed=True) if answer else -signal.SIGKILL
         return self._status
