@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from shampoo.distributed.shards import local_part
 from trainers.config import Diverged
-from trainers.parallel.sharded_tensors import local_part
 from trainers.ranks.context import RankContext, gather_over_ranks
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from shampoo.distributed.shards import local_part
 from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_copy_
 
@@ -84,14 +85,6 @@ def copies(tensors: list[Tensor]) -> list[Tensor]:
     duplicates = [torch.empty_like(tensor, requires_grad=False) for tensor in tensors]
     foreach_copy_([local_part(tensor) for tensor in duplicates], [local_part(tensor) for tensor in tensors])
     return duplicates
-
-
-@torch.no_grad()
-def local_part(tensor: Tensor) -> Tensor:
-    """The part of a tensor that this process holds: of a DTensor its shard, in its memory; of any other all of it."""
-    # Not isinstance: importing DTensor takes half as long as torch itself.
-    to_local = getattr(tensor, "to_local", None)
-    return tensor if to_local is None else to_local()
 
 
 def _parts(param: Tensor, limit: int) -> Iterator[tuple[tuple[int, int] | None, int]]:

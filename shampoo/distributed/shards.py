@@ -10,6 +10,12 @@ from shampoo.step.weights import gradient_of
 from shampoo.torch_internals import waited_for
 
 
+@torch.no_grad()
+def local_part(tensor: Tensor) -> Tensor:
+    """The part of any tensor that this rank holds: of a DTensor its shard, in its memory; of any other all of it."""
+    return tensor.to_local() if is_dtensor(tensor) else tensor
+
+
 def own_shard(param: Tensor) -> Tensor:
     """This rank's rows as a plain tensor of the parameter's own memory; of a plain parameter all of it."""
     return waited_for(param.to_local()).detach() if is_dtensor(param) else param.detach()

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from shampoo import WeightAveraging
-from trainers.parallel.sharded_tensors import local_part
+from shampoo.distributed.shards import local_part
 
 _CLEAR = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")

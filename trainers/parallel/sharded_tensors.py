@@ -1,4 +1,4 @@
-"""Tensors of which each rank holds a part: that part, and the norm of such gradients.
+"""The norm of gradients of which each rank holds a part.
 
 DTensor is imported where it is needed: it takes half as long as torch itself, and most trials have none.
 """
@@ -12,12 +12,6 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from trainers.torch_internals import norms_of, scale
-
-
-def local_part(tensor: Tensor) -> Tensor:
-    """This rank's part of a tensor: of a DTensor its shard, of any other tensor all of it."""
-    to_local = getattr(tensor, "to_local", None)  # not isinstance, which takes the import
-    return tensor if to_local is None else to_local()
 
 
 @torch.no_grad()
