@@ -18,7 +18,7 @@ from search_spaces.parameters import Categorical, Float, Integer, Parameter, Sca
 MAX_PARAMETERS = 30
 """By judgement: several times what any preset has."""
 MAX_CHOICES = 30
-"""Of one parameter, by judgement: more are no set to choose from but a range."""
+"""Limit of one parameter, by judgement: more are no set to choose from but a range."""
 MAX_TEXT = 500
 """Characters of a reason, a source or a choice: some sentences."""
 MAX_INTEGER = 2**53

@@ -1,6 +1,7 @@
 """Docstrings begin with the thing or the deed that they tell of."""
 
 import ast
+import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,17 @@ ROOT = Path(__file__).parents[1]
 CODE = ("service", "trainers", "shampoo", "search_spaces")
 QUESTIONS = ("How", "When", "Where", "Whether", "Which", "Who", "Whose", "Why")
 RELATIONS = ("Of", "Those", "As", "By", "That")
+OF_FIELDS = ("Of", "Those", "That")
+"""Fewer, because values are told of as `By judgement`."""
+SHOWN = (
+    "service/api/schemas",
+    "service/specification",
+    "search_spaces",
+    "trainers/config.py",
+    "trainers/config_part.py",
+    "trainers/workload/description.py",
+)
+"""Code whose fields are read by users: in OpenAPI, in the help of a command or as what a job or a workload may say."""
 
 
 @pytest.mark.parametrize(
@@ -44,6 +56,44 @@ def test_docstrings_say_what_a_thing_is_before_whose_it_is() -> None:
     ]
 
     assert not found, "begin with a noun or a verb:\n" + "\n".join(found)
+
+
+def test_fields_that_users_read_about_say_what_a_thing_is_before_whose_it_is() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {first}"
+        for shown in SHOWN
+        for path in ([ROOT / shown] if shown.endswith(".py") else sorted((ROOT / shown).rglob("*.py")))
+        for first in _first_lines_of_fields(ast.parse(path.read_text(encoding="utf-8")))
+        if re.match(rf"(?:{'|'.join(OF_FIELDS)})\b", first)
+    ]
+
+    assert not found, "begin with a noun or a verb:\n" + "\n".join(found)
+
+
+def test_help_and_descriptions_say_what_a_thing_is_before_whose_it_is() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}: {text}"
+        for path in sorted((ROOT / "service").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for text in _texts_for_users(node)
+        if re.match(rf"(?:{'|'.join(RELATIONS)})\b", text)
+    ]
+
+    assert not found, "begin with a noun or a verb:\n" + "\n".join(found)
+
+
+def _texts_for_users(node: ast.AST) -> Iterator[str]:
+    match node:
+        case ast.keyword(arg="help" | "description", value=ast.Constant(value=str(text))):
+            yield text
+
+
+def _first_lines_of_fields(module: ast.Module) -> Iterator[str]:
+    bodies = [node.body for node in ast.walk(module) if isinstance(node, ast.Module | ast.ClassDef)]
+    for field, after in (pair for body in bodies for pair in itertools.pairwise(body)):
+        match after:
+            case ast.Expr(value=ast.Constant(value=str(text))) if isinstance(field, ast.Assign | ast.AnnAssign):
+                yield text.splitlines()[0]
 
 
 def _first_lines(module: ast.Module) -> Iterator[str]:

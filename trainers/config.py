@@ -33,10 +33,10 @@ FOR_ADAPTERS: tuple[OptimizerName, ...] = ("lora-rite",)
 """Optimizers that train low-rank adapters, and no model without any."""
 
 DEFAULT_DECAY_FRACTION = 0.2
-"""Of a `wsd` schedule."""
+"""Share of a `wsd` schedule's steps."""
 
 SUMMARY_PREFIXES = ("best_", "mean_of_last_")
-"""Of the metrics that sum up a trial's curve so far: `best_validation_loss`."""
+"""Prefixes of the metrics that sum up a trial's curve so far: `best_validation_loss`."""
 
 _ONE_INTERVAL = (
     "exactly one of evaluate_every, evaluate_every_examples, evaluate_every_epochs and evaluate_every_seconds must be "

@@ -44,11 +44,11 @@ class PublishedPoint:
     own: Mapping[str, FixedValue]
     """Arguments beside those and `COMMON`, or in place of them."""
     label_smoothing: float
-    """Of the training loss."""
+    """Smoothing of the training loss."""
     dropout: float
-    """Of the model, where it has any."""
+    """The model's, where it has any."""
     horizon: float = 1.0
-    """Of the cosine, as a share of the steps."""
+    """Length of the cosine, as a share of the steps."""
     lr_classic: float | None = None
     """The learning rate with classic momentum in place of the damped one; None: as `searched` has it."""
 

@@ -27,7 +27,7 @@ def export(
         ),
     ] = "csv",
     table: Annotated[
-        Literal["trials", "measurements"], typer.Option(help="Of a table: whether a row is a trial or a measurement.")
+        Literal["trials", "measurements"], typer.Option(help="Rows of a table: trials or measurements.")
     ] = "trials",
     output: Annotated[
         Path | None,

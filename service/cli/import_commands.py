@@ -28,8 +28,8 @@ def import_trials(
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="The job's file with what was found, as JSON.")],
-    value: Annotated[str, typer.Option(help="Of a CSV file: the column with the objective.")] = "value",
-    study: Annotated[str | None, typer.Option(help="Of Optuna: the study. Default: the only one there is.")] = None,
+    value: Annotated[str, typer.Option(help="Column of a CSV file with the objective.")] = "value",
+    study: Annotated[str | None, typer.Option(help="Study of Optuna's. Default: the only one there is.")] = None,
     pin: Annotated[int, typer.Option(min=0, max=50, help="The best so many are trained first.")] = 5,
     rename: Annotated[
         list[str] | None, typer.Option(metavar="PARAMETER=NAME", help="A parameter's name there. Repeat it.")

@@ -225,7 +225,7 @@ def try_(
         ),
     ] = None,
     phase: Annotated[str, typer.Option(help="search or baseline.")] = "search",
-    optimizer: Annotated[str | None, typer.Option(help="Of which baseline, where the job has several.")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="The baseline's optimizer, where the job has several.")] = None,
     beyond_bounds: Annotated[
         bool, typer.Option("--beyond-bounds", help="Numbers may lie beyond the ranges of the search space.")
     ] = False,

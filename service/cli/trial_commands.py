@@ -32,7 +32,7 @@ app = typer.Typer()
 def logs(
     job: JobId,
     trial: TrialNumber,
-    rank: Annotated[int | None, typer.Option(min=0, help="Of this rank alone.")] = None,
+    rank: Annotated[int | None, typer.Option(min=0, help="Only lines of this rank.")] = None,
     contains: Annotated[str | None, typer.Option(help="Only lines that hold this text, in either case.")] = None,
     tail: Annotated[int | None, typer.Option(min=1, max=2000, help="Only so many lines, the last ones.")] = None,
     follow: Annotated[

@@ -16,9 +16,12 @@ WebhookId = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its id.")]
 @app.command()
 def add(
     address: Annotated[str, typer.Argument(metavar="ADDRESS", help="Where messages are posted to: https://...")],
-    job: Annotated[str | None, typer.Option(help="Of this job alone, from its beginning; else of all to come.")] = None,
+    job: Annotated[
+        str | None, typer.Option(help="Only events of this job, from its beginning; else all to come.")
+    ] = None,
     kind: Annotated[
-        list[str] | None, typer.Option(help="Of events, e.g. trial.state; job.state and job.recommendation if none.")
+        list[str] | None,
+        typer.Option(help="Kinds of events, e.g. trial.state; job.state and job.recommendation if none."),
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,

@@ -68,7 +68,7 @@ def _is_taken(module_name: str) -> bool:
 def check(
     name: Annotated[str, typer.Argument(help="module:Class, found from the current directory, or a registered name.")],
     option: Annotated[
-        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Of the workload. Repeatable.")
+        list[str] | None, typer.Option("--option", metavar="NAME=VALUE", help="Option of the workload. Repeatable.")
     ] = None,
     batch_size: Annotated[int | None, typer.Option(help="Examples per step; a multiple of 6. By default 12.")] = None,
     timeout: Annotated[float | None, typer.Option(help="Seconds for each rule. By default 120.")] = None,

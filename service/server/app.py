@@ -83,8 +83,8 @@ _COOKIE = APIKeyCookie(
     name=COOKIE,
     auto_error=False,
     scheme_name="session",
-    description="Of a browser that has logged in. The name ends in `_` and the port, where the address has one. "
-    "Changes must come from a page of the service.",
+    description="The cookie of a browser that has logged in. Its name ends in `_` and the port, where the address has "
+    "one. Changes must come from a page of the service.",
 )
 
 

@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints, field_validator
 from service.described_model import StrictModel
 
 MAX_VARIABLES = 64
-"""Of the environment, by judgement: far more than code reads."""
+"""Limit of a job's environment, by judgement: far more than code reads."""
 SHA256_PATTERN = "^[0-9a-f]{64}$"
 
 Sha256 = Annotated[str, StringConstraints(pattern=SHA256_PATTERN)]

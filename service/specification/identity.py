@@ -22,13 +22,13 @@ class StoredIdentity:
     """The identity of a trial: what it trained, on what, and where."""
 
     fingerprint: str
-    """Of the model."""
+    """The model's."""
     data_digest: str | None
     """None: there is no telling."""
     environment: dict[str, Any]
     """A `trainers.identity.values.Environment` as JSON."""
     shape: ModelShape | None = None
-    """Of the model; None: it has no parameters."""
+    """The model's; None: it has no parameters."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from trainers.config import MAX_COUNT
 MAX_IMPORTED = 200
 """By judgement; a job's specification holds them all."""
 LEARNING_SAMPLERS = ("tpe", "gp", "cmaes")
-"""Those of the built-in samplers that learn from what they did not ask for; `auto` learns from whole curves."""
+"""Built-in samplers that learn from what they did not ask for; `auto` learns from whole curves."""
 
 
 class ImportedTrial(StrictModel):

@@ -47,7 +47,7 @@ class _Examples:
 
     num: int
     field: str
-    """That says it in the request."""
+    """Name of what says it in the request."""
     told: str
     """Field and value, and the examples if it counts tokens."""
 
@@ -64,9 +64,9 @@ class JobLength:
     num_steps: int
     """The steps of a trial; where batch sizes differ, of the longest."""
     batch_size: int
-    """Of a trial whose search space says none."""
+    """Batch size of a trial whose search space says none."""
     num_examples: int | None
-    """Of every trial, where batch sizes differ; None: all trials have `num_steps`."""
+    """Examples that every trial sees, where batch sizes differ; None: all trials have `num_steps`."""
     evaluate_every: int | None
     """Steps between measurements; None: others are counted."""
     evaluate_every_examples: int | None

@@ -17,7 +17,7 @@ class Price:
 
     per_device_hour: float
     currency: str
-    """Its code, of ISO 4217."""
+    """Code of ISO 4217."""
 
 
 def price_of(resources: Resources, prices: Mapping[str, float], *, currency: str) -> Price | None:

@@ -13,7 +13,7 @@ from service.faults import Faults
 from trainers.config import MAX_COUNT
 
 MIN_SHARE = 0.01
-"""Of a CPU or GPU."""
+"""Least share of a CPU or GPU."""
 MAX_CUSTOM_RESOURCES = 16
 """Names of Ray's custom resources, by judgement: a machine is told by a few."""
 _OF_RAY = ("cpu", "gpu", "memory", "object_store_memory", "bundle")

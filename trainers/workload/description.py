@@ -11,12 +11,12 @@ from trainers.config import SUMMARY_PREFIXES, Json
 
 Direction: TypeAlias = Literal["minimize", "maximize"]
 OptionRole: TypeAlias = Literal["model", "shape", "data", "path", "path_or_word", "reading", "cache"]
-"""Of an option: the `model` or its loss; only its `shape`, which the parameters show by themselves; which `data` are
-read, and what is made of them; the `path` of files, which stand for themselves wherever they lie, or a word in place of
-one (`path_or_word`); or only how the data are read (`reading`), e.g. by how many processes, and in which directory
-something is kept for the next time (`cache`). Two jobs train the same model on the same data if all but the last two
-agree (`trainers.identity`). Where a service says which directories trials may read, it looks at all values of `path`,
-`path_or_word` and `cache`."""
+"""Meaning of an option: the `model` or its loss; only its `shape`, which the parameters show by themselves; which
+`data` are read, and what is made of them; the `path` of files, which stand for themselves wherever they lie, or a word
+in place of one (`path_or_word`); or only how the data are read (`reading`), e.g. by how many processes, and in which
+directory something is kept for the next time (`cache`). Two jobs train the same model on the same data if all but the
+last two agree (`trainers.identity`). Where a service says which directories trials may read, it looks at all values of
+`path`, `path_or_word` and `cache`."""
 _SummaryKind: TypeAlias = Literal["best", "mean_of_last"]
 
 MAX_METRIC_NAME = 100
@@ -42,7 +42,7 @@ class WorkloadOption:
     """True if the user must give it, e.g. the path of the data."""
     role: OptionRole = "model"
     words: tuple[str, ...] = ()
-    """Of a `path_or_word`: the words."""
+    """Words that a `path_or_word` may be."""
     choices: tuple[str, ...] = ()
     """The words that it takes; empty: it takes others, too, or no words."""
 
@@ -159,12 +159,12 @@ class WorkloadDescription:
     default_evaluate_every: int
     default_batch_size: int
     extra: str | None = None
-    """Of shampoo-tuner, with the libraries that the workload's modules import; None: it needs torch alone."""
+    """Extra of shampoo-tuner with the libraries that the workload's modules import; None: it needs torch alone."""
     options: Mapping[str, WorkloadOption] = field(default_factory=dict)
     parameter_groups: Sequence[ParameterGroup] = ()
-    """Of a class that has the method of this name. Whoever pastes a config that was found with them gets them, too."""
+    """Groups by the class's method of this name. Whoever pastes a config that was found with them gets them, too."""
     tokens_per_example: TokensPerExample | None = None
-    """Of a class that has the property of this name; None: only the built workload knows, or its examples have none."""
+    """Value of the class's property of this name; None: only the built workload knows, or its examples have none."""
 
 
 LOOP_METRICS: Mapping[str, Direction] = {
@@ -186,7 +186,7 @@ most. `optimizer_share` is the optimizer's part of a step, `tokens_per_second` i
 the last three if the trial has a target (`trainers.curve`).
 """
 TARGET_METRICS = ("steps_to_target", "seconds_to_target", "target_reached")
-"""Those that only a trial with a target measures."""
+"""Metrics that only a trial with a target measures."""
 
 
 def split_summary(name: str) -> tuple[Literal["best", "mean_of_last"], str]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from service.use_cases.waiting import Waiting
 
 MAX_TAGS = 50
-"""Of a job, by judgement: far more than tell jobs apart."""
+"""Limit of one job, by judgement: far more than tell jobs apart."""
 TagName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 TagValue = Annotated[str, StringConstraints(max_length=256)]
 

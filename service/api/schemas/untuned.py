@@ -21,9 +21,9 @@ from trainers.config import MAX_COUNT
 from trainers.identity.values import MAX_KINDS, ModelShape, ParameterKind, ParameterShape
 
 MAX_CONFIGS = 20
-"""That one question asks for, by judgement: more would be a search."""
+"""Limit of one question, by judgement: more would be a search."""
 MAX_DIMENSIONS = 16
-"""Of a tensor, by judgement: convolutions have five at most."""
+"""Limit of a tensor's sides, by judgement: convolutions have five at most."""
 NUM_DIMENSIONS: dict[ParameterKind, tuple[int, int]] = {
     "vector": (0, 1),
     "linear": (2, 2),

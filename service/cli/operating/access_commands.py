@@ -63,10 +63,10 @@ class QuotaOptions:
         str | None, typer.Option(metavar="NUMBER", help="Wait at once; others are refused. `none`: no limit.")
     ] = None
     device_hours: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Of all its trials, ever. `none`: no limit.")
+        str | None, typer.Option(metavar="NUMBER", help="Device-hours of all its trials, ever. `none`: no limit.")
     ] = None
     stored_bytes: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Of checkpoints and logs, e.g. 500GB. `none`: no limit.")
+        str | None, typer.Option(metavar="SIZE", help="Room for checkpoints and logs, e.g. 500GB. `none`: no limit.")
     ] = None
 
     def read(self) -> tuple[Quotas, tuple[str, ...]]:

@@ -45,7 +45,7 @@ def recommend(
     fingerprint: Annotated[
         str | None,
         typer.Option(
-            help="That of the model with this fingerprint; or a FILE of `shampoo-tuner fingerprint`: configs for a "
+            help="Config for the model with this fingerprint; or a FILE of `shampoo-tuner fingerprint`: configs for a "
             "model that was never tuned."
         ),
     ] = None,
@@ -63,8 +63,8 @@ def recommend(
     job: Annotated[
         str | None,
         typer.Option(
-            help="That of this job, instead of the best answer. With --fingerprint FILE: moved to that model, of which "
-            "the job tuned a smaller or shorter version."
+            help="Config of this job, instead of the best answer. With --fingerprint FILE: moved to that model, of "
+            "which the job tuned a smaller or shorter version."
         ),
     ] = None,
     trial: Annotated[
@@ -153,7 +153,9 @@ def recommend(
 @app.command()
 def weights(
     job: JobId,
-    baseline: Annotated[bool, typer.Option("--baseline", help="Those of the baseline's best config instead.")] = False,
+    baseline: Annotated[
+        bool, typer.Option("--baseline", help="The weights of the baseline's best config instead.")
+    ] = False,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write; JOB.safetensors if it is left out.")
     ] = None,

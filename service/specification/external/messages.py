@@ -14,7 +14,7 @@ from service.specification.external.trials import MAX_METRICS, MetricName
 from trainers.config import MAX_COUNT, Measurement
 
 MAX_MEASUREMENTS = 1000
-"""Of one report."""
+"""Limit of one report."""
 MAX_DETAIL_LENGTH = 2000
 """Characters of the reason for which a trial failed: enough for the message of an error. The whole trace of one that a
 job's run trains is in its log."""

@@ -14,7 +14,7 @@ from service.specification.phases import fields_of
 DEFAULT_POPULATION = 8
 """Members, by judgement: a job's trials are few beside those of the paper; half of them if that is less."""
 DEFAULT_INTERVALS = 10
-"""Of a whole trial."""
+"""Intervals in a whole trial."""
 MIN_KEPT_CHECKPOINTS = 2
 """A fork begins from the checkpoint of its parent's last ready step, while that one writes the next."""
 
