@@ -37,7 +37,8 @@ Args:
         times as long as the product of the others has no full factor either. Shapes the state. Used by shampoo,
         soap, kl, spectral.
     large_dim_method: A side longer than `max_preconditioner_dim` is cut evenly (blocking), or has a diagonal factor
-        (diagonal), or none (one_sided). Shapes the state. Used by shampoo, soap, kl, spectral.
+        (diagonal), or none (one_sided). For soap and spectral, which have no diagonal factors, these two are one.
+        Shapes the state. Used by shampoo, soap, kl, spectral.
     one_sided: Precondition the shortest side of a block alone. Shapes the state. Used by shampoo, soap, kl.
     precondition_frequency: Steps from one refresh of a root or basis to the next, >= 1. None: 50 for shampoo, 10
         for soap and kl. Used by shampoo, soap, kl.

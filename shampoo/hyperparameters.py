@@ -99,7 +99,7 @@ class Hyperparameters:
     product of the others has no full factor either. Shapes the state."""
     large_dim_method: Annotated[LargeDimMethod, MATRICES] = "blocking"
     """A side longer than `max_preconditioner_dim` is cut evenly (blocking), or has a diagonal factor (diagonal), or
-    none (one_sided). Shapes the state."""
+    none (one_sided). For soap and spectral, which have no diagonal factors, these two are one. Shapes the state."""
     one_sided: Annotated[bool, KRONECKER] = False
     """Precondition the shortest side of a block alone. Shapes the state."""
     precondition_frequency: Annotated[int | None, Range(low=1), KRONECKER, IN_FLIGHT] = None

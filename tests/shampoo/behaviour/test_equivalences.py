@@ -145,6 +145,17 @@ def test_ungrafted_vectors_of_summed_statistics_take_adagrads_step() -> None:
     _require_same_training(config, torch.optim.Adagrad, {"eps": 1e-10}, [(13,), ()])
 
 
+@pytest.mark.parametrize("preconditioner", ["soap", "spectral"])
+def test_without_diagonal_factors_long_sides_are_left_whole_in_one_way(preconditioner: str) -> None:
+    shapes = [(12, 5), (5, 12), (9, 4, 5)]
+    diagonal, one_sided = parameters(shapes), parameters(shapes)
+    for params, method in ((diagonal, "diagonal"), (one_sided, "one_sided")):
+        config = settings(preconditioner=preconditioner, max_preconditioner_dim=8, large_dim_method=method)
+        train(Shampoo(params, **config), params, range(15))
+    for param, other in zip(diagonal, one_sided, strict=True):
+        assert torch.equal(param, other)
+
+
 MUON_SHAPES = [(12, 5), (5, 12), (16, 16), (3, 40)]
 MUON = {"betas": (0.95, 0.999), "beta3": 0.9025, "max_preconditioner_dim": 64, "weight_decay": 0.1}
 
