@@ -15,7 +15,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from trainers.parallel.compilation import run_uncompiled
 from trainers.parallel.model_blocks import with_running_statistics
 from trainers.parallel.parallel_model import ParallelModel
-from trainers.parallel.sharded_tensors import clip_sharded_gradients
+from trainers.parallel.sharded_gradients import clip_sharded_gradients
 from trainers.ranks.context import RankContext
 
 

@@ -23,7 +23,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from trainers.parallel.model_blocks import with_running_statistics
 from trainers.parallel.parallel_model import ParallelModel
-from trainers.parallel.sharded_tensors import clip_sharded_gradients
+from trainers.parallel.sharded_gradients import clip_sharded_gradients
 from trainers.ranks.context import RankContext
 from trainers.torch_internals import gathering_operations, own_parameters, storage_address
 
