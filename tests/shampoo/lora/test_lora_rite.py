@@ -383,3 +383,15 @@ def test_kernels_of_convolutions_are_pairs() -> None:
     optimizer.step()
     assert A.shape == before.shape
     assert not torch.equal(A, before)
+
+
+@pytest.mark.slow
+def test_a_compiled_model_trains_as_it_does_uncompiled() -> None:
+    plain, model = adapted_model(), adapted_model()
+    for net, one in ((plain, plain), (torch.compile(model, backend="eager"), model)):
+        optimizer = LoraRite(lora_param_groups(one), lr=0.01)
+        for step in range(4):
+            optimizer.zero_grad()
+            net(torch.randn(8, 12, generator=torch.Generator().manual_seed(step))).square().mean().backward()
+            optimizer.step()
+    assert all(torch.equal(*both) for both in zip(plain.parameters(), model.parameters(), strict=True))
