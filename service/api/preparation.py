@@ -285,7 +285,7 @@ def _find_out(
     check_paths(plan, data_roots, data_are_here=data_are_here)
     if not dry_run:
         if data_are_here:
-            check_workload(plan, data_roots=data_roots)
+            check_workload(plan, is_local=settings.cluster_address is None, data_roots=data_roots)
         return Prepared(body, plan, model_for_winners(plan, data_roots=data_roots), None, price)
     is_local = settings.cluster_address is None
     # Both ask processes, and one after the other takes longer than clients wait.

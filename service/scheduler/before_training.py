@@ -13,6 +13,8 @@ from service.scheduler.policy.feasibility import Feasibility
 from service.scheduler.stored_job import Stored
 from service.scheduler.tune.run_end import JobImpossible
 from service.specification.planning import JobPlan, check_population_is_measured
+from service.use_cases.estimating.machine_memory import machine_limit_bytes, memory_of_this_machine
+from service.use_cases.estimating.memory_estimates import is_known_to_build
 from service.use_cases.estimating.memory_predictor import MemoryPredictor, NotPredictable, WorkloadRefused
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
@@ -57,7 +59,10 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
             are asked for theirs when the first trial is judged, for which this process must be connected to it.
     """
     resources = plan.specification.resources
-    if not resources.gpus_per_worker and resources.memory_per_worker is None:
+    machine_limit = machine_limit_bytes(resources) if is_local else None
+    if machine_limit is not None and is_known_to_build(plan.specification):
+        machine_limit = None  # a small model
+    if not resources.gpus_per_worker and resources.memory_per_worker is None and machine_limit is None:
         return Feasibility()
     try:
         predictor = MemoryPredictor(plan)
@@ -67,12 +72,13 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
 
     def limit_bytes() -> int | None:
         if not resources.gpus_per_worker:
-            return resources.memory_per_worker
+            return resources.memory_per_worker if machine_limit is None else machine_limit
         return predictor.device_bytes if is_local else largest_gpu_bytes()
 
     feasibility = Feasibility(
         partial(predictor.predict, timeout_seconds=PREDICTION_SECONDS),
         limit_bytes,
+        machine_bytes=None if machine_limit is None else memory_of_this_machine(),
         close=predictor.close,
     )
     remember_failures(feasibility, stored)

@@ -81,7 +81,7 @@ class MemoryEstimate:
 
     limit_bytes: int | None
     """`resources.memory_per_worker`, or for GPU ranks the memory of the GPU where the API runs, if trials run there,
-    too; null: unknown. The run asks the machines of a cluster."""
+    too; or see `is_machine_limit`. Null: unknown, or there is none. The run asks the machines of a cluster."""
     spaces: Mapping[Side, SpaceMemory] = Field(default_factory=dict)
     """The memory by side: `search`, and the name of each baseline's optimizer."""
     problem: str | None = None
@@ -92,8 +92,9 @@ class MemoryEstimate:
     """Storage that the winners' trained weights take from the job's end until it is deleted: a file of the recommended
     config and one of the baselines' best. 0: the job keeps none; null: not known."""
     machine_bytes: int | None = None
-    """The memory of the machine where the API runs, if ranks without a GPU run there, too; null: they do not. It keeps
-    nothing from being launched."""
+    """The memory of the machine where the API runs, if ranks without a GPU run there, too; null: they do not."""
+    is_machine_limit: bool = False
+    """True: `limit_bytes` is each rank's part of twice `machine_bytes`, as the job names no limit of its own."""
 
 
 class Estimate(DescribedModel):

@@ -122,13 +122,20 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
     if memory.limit_bytes is None:
         lines.append("Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker).")
         return [*lines, *_beyond_the_machine(memory)]
-    lines.append(f"The limit is {mebibytes(memory.limit_bytes)} for each rank.")
+    if memory.is_machine_limit and memory.machine_bytes is not None:
+        lines.append(
+            f"No memory limit is set (resources.memory_per_worker): the machine has {mebibytes(memory.machine_bytes)}, "
+            f"and what needs more than {mebibytes(memory.limit_bytes)} on each rank, twice as much in all, is not "
+            "launched unless `resources.beyond_memory` is true."
+        )
+    else:
+        lines.append(f"The limit is {mebibytes(memory.limit_bytes)} for each rank.")
     for side, space in memory.spaces.items():
         if space.fits_nowhere:
             lines.append(f"NOTHING FITS: the {_side(side)} of such a job would train nothing.")
         elif space.default_bytes + (space.activation_bytes or 0) > memory.limit_bytes >= space.default_bytes:
             lines.append(f"With its activations, the default of the {_side(side)} is likely to run out of memory.")
-    return lines
+    return [*lines, *_beyond_the_machine(memory)]
 
 
 def _beyond_the_machine(memory: MemoryEstimate) -> list[str]:
@@ -138,7 +145,7 @@ def _beyond_the_machine(memory: MemoryEstimate) -> list[str]:
         f"TOO LARGE: a rank of the {_side(side)} needs more than the {mebibytes(machine)} of the service's machine, "
         "whose system would end it while it trains."
         for side, space in memory.spaces.items()
-        if machine is not None and space.default_bytes > machine
+        if machine is not None and space.default_bytes > machine and not space.fits_nowhere
     ]
 
 

@@ -31,6 +31,10 @@ class Resources(StrictModel):
     memory_per_worker: int | None = Field(default=None, ge=1, le=2**53)
     """Bytes of a machine's memory that are set aside for a rank; null: memory is not counted. A trial of CPU ranks that
     is predicted to need more is not launched: it fails as `infeasible`."""
+    beyond_memory: bool = False
+    """True: trials of CPU ranks without `memory_per_worker` that are predicted to need twice the memory of the machine,
+    or more, are launched all the same. Else they fail as `infeasible`. Only where trials train on the service's
+    machine."""
     custom_resources: dict[str, float] = Field(default_factory=dict)
     """Amounts per rank of resources that machines of the cluster declare by name (`ray start --resources`)."""
     parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)
@@ -55,6 +59,9 @@ class Resources(StrictModel):
         faults = Faults()
         with faults.noted():
             self._check_gpus()
+        if self.beyond_memory and (self.gpus_per_worker or self.memory_per_worker is not None):
+            other = "gpus_per_worker" if self.gpus_per_worker else "memory_per_worker"
+            faults.note(InvalidInput("resources.beyond_memory", f"has no effect beside {other}"))
         if len(self.custom_resources) > MAX_CUSTOM_RESOURCES:
             raise InvalidInput(
                 "resources.custom_resources", f"at most {MAX_CUSTOM_RESOURCES}, got {len(self.custom_resources)}"

@@ -118,6 +118,7 @@ SPECIFICATION: dict[str, Any] = {
         "cpus_per_worker": 1.0,
         "gpus_per_worker": 0.0,
         "memory_per_worker": None,
+        "beyond_memory": False,
         "custom_resources": {},
         "parallel_trials": None,
     },
@@ -228,6 +229,7 @@ JOB_ESTIMATE: dict[str, Any] = {
         "activations_problem": None,
         "kept_weights_bytes": 339_000,
         "machine_bytes": 33_600_000_000,
+        "is_machine_limit": False,
     },
 }
 

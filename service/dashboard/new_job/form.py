@@ -149,6 +149,7 @@ def job_form() -> Sequence[FormSection]:
                 cpus_per_worker="CPUs of a rank",
                 gpus_per_worker="GPUs of a rank",
                 memory_per_worker="Memory of a rank in bytes",
+                beyond_memory="Launch what the machine is too small for",
                 parallel_trials="Trials at once",
             ),
             is_closed=True,

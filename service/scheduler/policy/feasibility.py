@@ -26,6 +26,9 @@ class MemoryLimit:
 
     limit_bytes: int
     """Of each rank."""
+    machine_bytes: int | None = None
+    """Of the machine that all ranks of a trial train on, if the limit is far above that: a trial which ran out of
+    memory says nothing then. None: the limit is what there is."""
     _out_of_memory: dict[int, int] = field(default_factory=dict)
     """Predictions of the trials that ran out of memory."""
 
@@ -36,7 +39,7 @@ class MemoryLimit:
 
     def ran_out(self, number: int, predicted_bytes: int) -> None:
         """A trial ran out of memory that was predicted to fit."""
-        if predicted_bytes <= self.limit_bytes:
+        if predicted_bytes <= self.limit_bytes and self.machine_bytes is None:
             self._out_of_memory[number] = max(1, predicted_bytes)
 
     def fitted(self, number: int) -> None:
@@ -45,6 +48,11 @@ class MemoryLimit:
 
     def why_infeasible(self, predicted_bytes: int) -> str | None:
         """The reason why a trial is not worth launching, for a person; None: it may fit."""
+        if predicted_bytes > self.limit_bytes and self.machine_bytes is not None:
+            return (
+                f"weights, gradients and optimizer need {_gib(predicted_bytes)} on each rank, and the machine has "
+                f"{_gib(self.machine_bytes)} in all; `resources.beyond_memory: true` launches such trials"
+            )
         if predicted_bytes > self.limit_bytes:
             return (
                 f"weights, gradients and optimizer need {_gib(predicted_bytes)} on each rank, and there are "
@@ -69,6 +77,7 @@ class Feasibility:
         predict: Callable[[TrialConfig], int] | None = None,
         limit_bytes: Callable[[], int | None] = lambda: None,
         *,
+        machine_bytes: int | None = None,
         close: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepares a judge.
@@ -76,10 +85,12 @@ class Feasibility:
         Args:
             predict: what a rank of a trial needs at least; raises `NotPredictable`. None: that is unknown.
             limit_bytes: what there is for each rank, asked for after the first prediction; None: that is unknown.
+            machine_bytes: see `MemoryLimit`.
             close: ends what predicts.
         """
         self._predict = predict
         self._limit_bytes = limit_bytes
+        self._machine_bytes = machine_bytes
         self._limit: MemoryLimit | None = None
         self._close = close
         self._predicted: dict[int, int] = {}
@@ -124,7 +135,7 @@ class Feasibility:
                 self._predict = None
                 self._close()
                 return None
-            self._limit = MemoryLimit(limit_bytes)
+            self._limit = MemoryLimit(limit_bytes, self._machine_bytes)
         return self._predicted[number]
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
 import random
 import threading
 import time
@@ -20,11 +19,13 @@ from search_spaces.parameters import Categorical, sectioned
 from search_spaces.space import FixedValue
 from service.domain import Side
 from service.errors import InvalidInput
+from service.evidence.in_words.wording import mebibytes
 from service.faults import Faults
 from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.job import JobSpecification
 from service.specification.phases import fields_of, num_kept_weights, spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
+from service.use_cases.estimating.machine_memory import machine_limit_bytes, memory_of_this_machine
 from service.use_cases.estimating.memory_predictor import (
     MemoryPredictor,
     NotPredictable,
@@ -94,7 +95,8 @@ def estimate_memory(
     try:
         with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
             defaults = _built(predictor, plan, start_seconds=start_seconds, data_are_here=data_are_here)
-            limit = memory_per_worker
+            machine_limit = machine_limit_bytes(plan.specification.resources) if is_local else None
+            limit = memory_per_worker if machine_limit is None else machine_limit
             if gpus:
                 limit = predictor.device_bytes if is_local else None
             deadline = max(asked + SAMPLED_AFTER_SECONDS, time.monotonic() + MIN_SAMPLE_SECONDS)
@@ -118,12 +120,9 @@ def estimate_memory(
         spaces,
         activations_problem=activations_problem,
         kept_weights_bytes=kept,
-        machine_bytes=_memory_of_this_machine() if is_local and not gpus else None,
+        machine_bytes=memory_of_this_machine() if is_local and not gpus else None,
+        is_machine_limit=machine_limit is not None,
     )
-
-
-def _memory_of_this_machine() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,24 +148,59 @@ def predict_trial(plan: JobPlan, config: TrialConfig, *, data_roots: DataRoots |
     return PredictedMemory(kept, activations)
 
 
-def check_workload(plan: JobPlan, *, data_roots: DataRoots | None = None, start_seconds: float = START_SECONDS) -> None:
+def check_workload(
+    plan: JobPlan,
+    *,
+    is_local: bool = True,
+    data_roots: DataRoots | None = None,
+    start_seconds: float = START_SECONDS,
+) -> None:
     """Checks that a job's workload can be built with its options, where trials find their data as this process does,
-    and its optimizers with their arguments.
+    and its optimizers with their arguments; and that this machine is not far too small for all trials of a side.
 
     They are built for that, in a process that takes seconds: not inside a transaction. Not where nothing can be
     refused, as of a built-in workload without any option and the shipped spaces. Where there is no telling, or not in
     time, the first trial tells.
 
+    Args:
+        is_local: whether trials run on this machine, so that its memory is theirs.
+
     Raises:
-        InvalidInput: what `estimate_memory` refuses.
+        InvalidInput: what `estimate_memory` refuses; or nothing of a side would be launched for want of memory.
     """
     if is_known_to_build(plan.specification) and plan.population is None:
         return
     try:
         with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
-            _built(predictor, plan, start_seconds=start_seconds, data_are_here=True)
+            defaults = _built(predictor, plan, start_seconds=start_seconds, data_are_here=True)
+            if is_local:
+                _check_machine(predictor, plan, defaults)
     except NotPredictable as error:
         logger.info("workload %s was not tried before its job was queued: %s", plan.workload.name, error)
+
+
+def _check_machine(predictor: MemoryPredictor, plan: JobPlan, defaults: Mapping[Side, int]) -> None:
+    """Checks that some trials of each side are launched on this machine.
+
+    Raises:
+        InvalidInput: as far as was looked, none of a side's would be.
+    """
+    limit = machine_limit_bytes(plan.specification.resources)
+    if limit is None:
+        return
+    for side, default in defaults.items():
+        if default <= limit:
+            continue
+        points = _sample(predictor, plan, side, deadline=time.monotonic() + MIN_SAMPLE_SECONDS)
+        least = min([default, *points])
+        if least > limit:
+            ranks = plan.specification.resources.workers_per_trial
+            raise InvalidInput(
+                "resources",
+                f"no trial of the {side} would be launched: weights, gradients and optimizer need {mebibytes(least)} "
+                f"or more on {'the only rank' if ranks == 1 else f'each of {ranks} ranks'}, and the machine has "
+                f"{mebibytes(memory_of_this_machine())} in all; `beyond_memory: true` launches them all the same",
+            )
 
 
 def is_known_to_build(specification: JobSpecification) -> bool:

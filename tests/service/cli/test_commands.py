@@ -141,7 +141,8 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
     assert third == "Start-up, once per job: 1.0 min assumed; no job has been run here."
     if "cannot be predicted" not in memory[0]:  # a slow machine gives up
         assert memory[0].startswith("Weights, gradients and optimizer of a trial of the search need ")
-        assert memory[2] == "Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker)."
+        assert memory[2].startswith("No memory limit is set (resources.memory_per_worker): the machine has ")
+        assert memory[2].endswith("is not launched unless `resources.beyond_memory` is true.")
     hopeless = run("submit", job_file, "--dry-run", "--set", "resources.memory_per_worker=100000")
     if "cannot be predicted" not in hopeless.stdout:
         assert hopeless.exit_code == 1

@@ -52,7 +52,7 @@ function misfits(found) {
     if (space.share_infeasible === 1) told.push(`Nothing fits: the ${sideName(side)} would train nothing.`);
     else if (space.share_infeasible) {
       told.push(`${numbers.format(100 * space.share_infeasible)}% of the ${sideName(side)}'s configs do not fit into memory.`);
-    } else if (space.share_infeasible === null && machine !== null && space.default_bytes > machine) {
+    } else if (machine !== null && space.default_bytes > machine) {
       told.push(`Too large: a rank of the ${sideName(side)} needs more than the ${bytes(machine)} of the service's machine.`);
     }
   }

@@ -25,6 +25,9 @@ SPACE = {
 }
 
 
+WIDTH = {"type": "categorical", "name": "workload.width", "choices": [64, 1_000_000]}
+
+
 def config_of(kind: str) -> TrialConfig:
     """A config of `SPACE`: without a preconditioner it needs less memory."""
     return plan_job(specification(search_space=SPACE)).trial_config(Phase.SEARCH, {"preconditioner": kind})
@@ -49,6 +52,37 @@ def test_a_trial_that_ran_out_of_memory_lowers_what_is_tried_until_it_fits() -> 
     assert limit.why_infeasible(800) is None
     limit.ran_out(7, 1200)  # it was not predicted to fit, so it says nothing of predictions
     assert limit.correction == 1.25
+
+
+def test_a_limit_far_above_the_machine_learns_nothing_from_a_trial_that_ran_out_of_memory() -> None:
+    limit = MemoryLimit(2000, machine_bytes=1000)
+    limit.ran_out(3, 800)
+    assert limit.why_infeasible(2000) is None
+    assert "`resources.beyond_memory: true` launches such trials" in str(limit.why_infeasible(2001))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("resources", "is_local", "is_launched"),
+    [({}, True, False), ({"beyond_memory": True}, True, True), ({}, False, True)],
+)
+def test_what_needs_far_more_than_the_machine_has_is_not_launched(
+    sqlite_database: Database, resources: dict[str, bool], *, is_local: bool, is_launched: bool
+) -> None:
+    lease = claimed_job(
+        sqlite_database,
+        workload={"name": "digits-mlp", "options": {"depth": 2}},
+        search_space={**SPACE, "parameters": [WIDTH]},
+        resources=resources,
+        baseline=None,
+    )
+    with sqlite_database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        plan, stored = plan_job(job.specification), Stored(job, [])
+    with make_feasibility(plan, stored, is_local=is_local) as feasibility:
+        small, huge = (plan.trial_config(Phase.SEARCH, {"workload.width": width}) for width in (64, 1_000_000))
+        assert feasibility.why_infeasible(0, small) is None
+        assert (feasibility.why_infeasible(1, huge) is None) == is_launched
 
 
 def test_what_cannot_be_predicted_is_feasible() -> None:

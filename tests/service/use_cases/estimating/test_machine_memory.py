@@ -1,0 +1,54 @@
+"""Jobs that the machine is far too small for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.domain import Phase
+from service.errors import InvalidInput
+from service.specification.planning import JobPlan, plan_job
+from service.specification.resources import Resources
+from service.use_cases.estimating.machine_memory import machine_limit_bytes, memory_of_this_machine
+from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
+from tests.support.service.scenarios import specification
+from tests.support.waiting import PATIENCE_SECONDS
+
+
+def _plan(**fields: Any) -> JobPlan:
+    return plan_job(specification(**fields))
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_job_for_which_the_machine_is_far_too_small_is_refused_unless_it_insists() -> None:
+    huge: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"width": 1_000_000, "depth": 2}}}
+    told = r"resources: no trial of the search .* on the only rank, .* `beyond_memory: true` launches them all the same"
+    with pytest.raises(InvalidInput, match=told):
+        check_workload(_plan(**huge), start_seconds=PATIENCE_SECONDS)
+    check_workload(_plan(**huge), is_local=False, start_seconds=PATIENCE_SECONDS)
+    insists = _plan(**huge, resources={"beyond_memory": True})
+    check_workload(insists, start_seconds=PATIENCE_SECONDS)
+    estimate = estimate_memory(_plan(**huge), start_seconds=PATIENCE_SECONDS)
+    assert estimate.is_machine_limit
+    assert estimate.spaces[Phase.SEARCH].fits_nowhere
+    estimate = estimate_memory(insists, start_seconds=PATIENCE_SECONDS)
+    assert (estimate.is_machine_limit, estimate.limit_bytes) == (False, None)
+
+
+def test_a_machine_keeps_twice_its_memory_from_being_launched_divided_among_ranks(tmp_path: Path) -> None:
+    machine = memory_of_this_machine()
+    assert machine_limit_bytes(Resources()) == 2 * machine
+    assert machine_limit_bytes(Resources(workers_per_trial=4)) == machine // 2
+    for named in ({"memory_per_worker": 1000}, {"gpus_per_worker": 1}, {"beyond_memory": True}):
+        assert machine_limit_bytes(Resources.model_validate(named)) is None
+    container = tmp_path / "memory.max"
+    assert memory_of_this_machine(container) >= machine
+    for written, expected in (("max\n", memory_of_this_machine(tmp_path / "none")), ("1000\n", 1000)):
+        container.write_text(written)
+        assert memory_of_this_machine(container) == expected
+    for other in ({"memory_per_worker": 1000}, {"gpus_per_worker": 1}):
+        with pytest.raises(InvalidInput, match=r"resources.beyond_memory: has no effect beside"):
+            Resources.model_validate({"beyond_memory": True, **other}).check()
