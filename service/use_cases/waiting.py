@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import cache
 
 from service.access.quotas import why_resting
 from service.clock import utc_text
@@ -21,6 +22,7 @@ from service.store.session import Session
 
 FIRST_MEASUREMENT = "its first measurement; ranks start, read the data and train up to it"
 WORKER_LOST = "its worker has fallen silent; the next free one takes it, and `shampoo-tuner worker` starts one"
+NO_ROOM_FOR_WORKER = "its worker cannot write that it lives, and none goes on with it until there is room"
 NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 
@@ -56,14 +58,18 @@ def waiting_of(
 
     Args:
         silence_seconds: a worker that was not heard of for so long is taken for gone.
-        why_no_room: what the disks that workers write to lack, asked if a job is queued; None: nothing.
+        why_no_room: what the disks that workers write to lack, asked at most once, if a job is queued or its worker is
+            not heard of; None: nothing.
     """
+    room = cache(why_no_room)
     found: dict[str, Waiting | None] = dict.fromkeys(job.id for job in jobs)
     for job in jobs:
         if job.state is not JobState.RUNNING:
             continue
         if has_lost_worker(job, now):
-            found[job.id] = Waiting(job.lease_expires_at or now, WORKER_LOST)
+            no_room = room()
+            lost = WORKER_LOST if no_room is None else f"{NO_ROOM_FOR_WORKER}: {no_room}"
+            found[job.id] = Waiting(job.lease_expires_at or now, lost)
         elif job.waiting_for is not None:
             found[job.id] = Waiting(job.waiting_since or now, job.waiting_for)
     served = [job for job in jobs if job.is_external and job.state is JobState.RUNNING]
@@ -87,7 +93,7 @@ def waiting_of(
             JobRepository(session).num_leased(now),
             workers.last_heartbeat(),
         )
-        no_room = why_no_room()
+        no_room = room()
         resting: dict[str, str | None] = {}
         for job in queued:
             since = job.waiting_since or job.created_at

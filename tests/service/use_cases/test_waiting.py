@@ -76,6 +76,18 @@ def test_a_running_job_whose_worker_is_gone_waits_for_another_from_the_end_of_it
     assert _waiting(database, lease.job_id, after_seconds=after) == Waiting(ends, WORKER_LOST)
 
 
+def test_a_worker_that_is_not_heard_of_on_a_full_disk_has_not_fallen_silent(database: Database) -> None:
+    lease = claimed_job(database)
+    with database.reading() as session:
+        jobs = [JobRepository(session).get(lease.job_id)]
+        ends = jobs[0].lease_expires_at
+        assert ends is not None
+        later = ends + timedelta(seconds=1)
+        told = waiting_of(session, jobs, now=later, silence_seconds=30, why_no_room=lambda: "disk: 3 MiB are free")
+    reason = "its worker cannot write that it lives, and none goes on with it until there is room: disk: 3 MiB are free"
+    assert told[lease.job_id] == Waiting(ends, reason)
+
+
 def test_a_job_waits_from_its_submission_until_it_is_claimed_and_again_when_it_is_given_back(
     database: Database,
 ) -> None:
