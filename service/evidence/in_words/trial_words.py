@@ -274,7 +274,8 @@ def _diverged(trial: TrialFacts) -> TrialAccount:
 
 
 def _after(trial: TrialFacts) -> str:
-    return f" after step {trial.step}" if trial.step else " before its first measurement"
+    """The end comes somewhere after the last measurement, e.g. in the step that the detail names."""
+    return f" after its measurement at step {trial.step}" if trial.step else " before its first measurement"
 
 
 def _started_again(trial: TrialFacts) -> str:

@@ -57,7 +57,7 @@ def test_a_pruned_trial_says_at_which_step_against_what() -> None:
 
 def test_a_diverged_trial_says_what_to_do_that_is_not_done_yet() -> None:
     account = failed(FailureReason.DIVERGED)
-    assert account.headline == "Diverged after step 30"
+    assert account.headline == "Diverged after its measurement at step 30"
     assert account.advice[-1] == (
         "If many diverge: lower the upper end of lr, lengthen the warm-up or set gradient_clip_norm."
     )

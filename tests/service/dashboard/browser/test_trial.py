@@ -128,7 +128,7 @@ def test_a_diverged_trial_says_where_it_began_and_is_tried_again(
     page: Page, story: Story, sqlite_database: Database
 ) -> None:
     open_trial(page, story, 5)
-    expect(page.locator("#account")).to_contain_text("Diverged after step 30")
+    expect(page.locator("#account")).to_contain_text("Diverged after its measurement at step 30")
     expect(page.locator("#account")).to_contain_text("diverged at step 34")
     expect(page.locator("#account")).to_contain_text("blocks.0.weight holds values that are not finite")
     expect(page.get_by_role("list", name="What to do")).to_contain_text("gradient_clip_norm")
