@@ -44,6 +44,15 @@ class NotFound(ServiceError):
         self.identifier = identifier
 
 
+class NoRecommendation(NotFound):
+    """A job recommends nothing, or not yet."""
+
+    def __init__(self, job_id: str, state: str, *, failure: str | None) -> None:
+        super().__init__(f"recommendation of the {state} job", job_id)
+        if failure is not None:
+            self.args = (f"{self}: {failure}",)
+
+
 class JobNotFound(NotFound):
     """No such job, or none of the caller's project."""
 

@@ -13,7 +13,7 @@ from service.api.one_thread import OneThreadRoute
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
 from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
 from service.api.strict_json import refuse_repeated_names
-from service.errors import NotFound
+from service.errors import NoRecommendation
 from service.evidence.formats.written import Format, Written, written
 from service.evidence.recommended import recommendation_from_json
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
@@ -177,6 +177,6 @@ def read_recommendation(session: ReadSession, tagged: TaggedDependency, job_id: 
     recommendations = RecommendationRepository(session)
     recommendation = recommendations.of_job(job.id)
     if recommendation is None:
-        raise NotFound(f"recommendation of the {job.state} job", job.id)
+        raise NoRecommendation(job.id, job.state, failure=job.failure)
     is_superseded = recommendations.is_superseded(recommendation)
     return tagged.answer(RecommendationRead.of(recommendation, is_superseded=is_superseded))

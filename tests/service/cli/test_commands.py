@@ -153,6 +153,19 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
     assert "no jobs" in run("jobs").stderr
 
 
+@pytest.mark.usefixtures("url")
+def test_recommend_says_of_a_failed_job_why_it_has_none(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+    running = run("recommend", "--job", lease.job_id)
+    assert f"no recommendation of the running job '{lease.job_id}'\n" in running.stderr
+    with sqlite_database.writing() as session:
+        finish_job(session, lease, now=NOW, failure="trial 0: no such file: data.csv")
+    failed = run("recommend", "--job", lease.job_id)
+    assert failed.exit_code == 1
+    told = f"no recommendation of the failed job '{lease.job_id}': trial 0: no such file: data.csv\n"
+    assert told in failed.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("url")
 def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
