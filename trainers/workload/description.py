@@ -17,6 +17,8 @@ in place of one (`path_or_word`); or only how the data are read (`reading`), e.g
 directory something is kept for the next time (`cache`). Two jobs train the same model on the same data if all but the
 last two agree (`trainers.identity`). Where a service says which directories trials may read, it looks at all values of
 `path`, `path_or_word` and `cache`."""
+ValueKind: TypeAlias = Literal["whole number", "number", "text", "true or false", "null", "list", "object"]
+"""Kinds of values in JSON, as people call them."""
 _SummaryKind: TypeAlias = Literal["best", "mean_of_last"]
 
 MAX_METRIC_NAME = 100
@@ -29,6 +31,24 @@ def is_metric_name(name: object) -> bool:
     return (
         isinstance(name, str) and re.fullmatch(rf"[^\x00-\x1f\ud800-\udfff]{{1,{MAX_METRIC_NAME}}}", name) is not None
     )
+
+
+def _kind_of(value: Json) -> ValueKind:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true or false"
+        case int():
+            return "whole number"
+        case float():
+            return "number"
+        case str():
+            return "text"
+        case Mapping():
+            return "object"
+        case _:
+            return "list"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +65,25 @@ class WorkloadOption:
     """Words that a `path_or_word` may be."""
     choices: tuple[str, ...] = ()
     """The words that it takes; empty: it takes others, too, or no words."""
+    kinds: tuple[ValueKind, ...] = ()
+    """The kinds of values that it takes; empty: not known."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """The option that `dataclasses.asdict` and JSON made into `data`."""
-        return cls(**{**data, "words": tuple(data["words"]), "choices": tuple(data.get("choices", ()))})
+        return cls(
+            **{
+                **data,
+                "words": tuple(data["words"]),
+                "choices": tuple(data.get("choices", ())),
+                "kinds": tuple(data.get("kinds", ())),
+            }
+        )
+
+    def takes(self, value: Json) -> bool:
+        """True if a value is of a kind that it takes, as far as that is known. A whole number is a number, too."""
+        kind = _kind_of(value)
+        return not self.kinds or kind in self.kinds or (kind == "whole number" and "number" in self.kinds)
 
     def paths_in(self, value: Json) -> Sequence[str]:
         """The paths on the machine of a rank that a value of the option names, also in lists and objects."""

@@ -21,6 +21,7 @@ import importlib
 import inspect
 import json
 import traceback
+import types
 import typing
 import unicodedata
 from collections.abc import Mapping
@@ -34,6 +35,7 @@ from trainers.workload.description import (
     Direction,
     OptionRole,
     ParameterGroup,
+    ValueKind,
     WorkloadDescription,
     WorkloadOption,
     is_metric_name,
@@ -49,6 +51,13 @@ REFERENCE_PATTERN = r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-
 understands has all of Python's names."""
 _DEFAULT_NUMBERS = ("default_num_steps", "default_evaluate_every", "default_batch_size")
 _ATTRIBUTES = ("title", "metrics", "default_objective", *_DEFAULT_NUMBERS)
+_KINDS: Mapping[object, ValueKind] = {
+    bool: "true or false",
+    int: "whole number",
+    float: "number",
+    str: "text",
+    type(None): "null",
+}
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -182,6 +191,7 @@ def options_of(cls: type[Any]) -> dict[str, WorkloadOption]:
                 required=required,
                 role=roles.get(name, "model"),
                 choices=_choices_of(annotation),
+                kinds=_kinds_of(annotation, default=parameter.default),
             )
     return options
 
@@ -255,6 +265,20 @@ def _choices_of(annotation: object) -> tuple[str, ...]:
     kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     words = get_args(kind) if get_origin(kind) is Literal else ()
     return words if all(isinstance(word, str) for word in words) else ()
+
+
+def _kinds_of(annotation: object, *, default: object) -> tuple[ValueKind, ...]:
+    """The kinds of values that an annotation made of `int`, `float`, `str`, `bool` and None allows; empty: it has
+    others, or the default is of another kind, so that it cannot be relied on."""
+    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    parts = get_args(kind) if get_origin(kind) in (typing.Union, types.UnionType) else (kind,)
+    if not all(isinstance(part, type) and part in _KINDS for part in parts):
+        return ()
+    found = tuple(dict.fromkeys(_KINDS[part] for part in parts))
+    if default is None and type(None) not in parts:
+        return (*found, "null")  # as is often written
+    is_known = default is inspect.Parameter.empty or type(default) in parts or (type(default) is int and float in parts)
+    return found if is_known else ()
 
 
 def _option_text(annotation: Any) -> str:

@@ -53,7 +53,11 @@ def _check_options(description: WorkloadDescription, options: Mapping[str, Json]
     refused = list(refused_options(description, options))
     missing = [name for name, option in description.options.items() if option.required and options.get(name) is None]
     if refused:
-        mend = f"Add {' '.join(f'--option {name}=...' for name in missing)}" if missing else "Leave it out or rename it"
+        mend = (
+            f"Add {' '.join(f'--option {name}=...' for name in missing)}"
+            if missing
+            else "Leave it out, rename it or give another value"
+        )
         raise Broken("; ".join(map(str, refused)), mend)
 
 

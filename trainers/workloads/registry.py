@@ -18,7 +18,7 @@ from trainers.data.roots import DataRoots
 from trainers.installation.extras import needs
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.protocol import Workload
-from trainers.workload.user_workload import description_of, explain, import_class, is_reference
+from trainers.workload.user_workload import description_of, explain, import_class, is_reference, printable
 from trainers.workloads.clicks import description as clicks
 from trainers.workloads.digits import description as digits
 from trainers.workloads.huggingface import description as huggingface
@@ -133,7 +133,7 @@ def _find(name: str) -> _Found:
 
 
 def check_options(description: WorkloadDescription, options: Mapping[str, Json]) -> None:
-    """Checks the names of workload options, and that those required are there.
+    """Checks the names of workload options and the kinds of their values, and that those required are there.
 
     Raises:
         InvalidConfig: the first of `refused_options`.
@@ -143,7 +143,8 @@ def check_options(description: WorkloadDescription, options: Mapping[str, Json])
 
 
 def refused_options(description: WorkloadDescription, options: Mapping[str, Json]) -> Iterator[InvalidConfig]:
-    """Each option that the workload does not have, and each required one that is missing; the message names it."""
+    """Each option that the workload does not have or whose value is of no kind that it takes, and each required one
+    that is missing; the message names it."""
     for name, value in options.items():
         if name not in description.options:
             known = ", ".join(sorted(description.options)) or "none"
@@ -155,6 +156,11 @@ def refused_options(description: WorkloadDescription, options: Mapping[str, Json
     for name, option in description.options.items():
         if option.required and options.get(name) is None:
             yield InvalidConfig(f"workload_options.{name}", f"is required by {description.name}: {option.description}")
+        elif name in options and not option.takes(options[name]):
+            yield InvalidConfig(
+                f"workload_options.{name}",
+                f"{description.name} takes {' or '.join(option.kinds)}, got {printable(repr(options[name]), limit=100)}",
+            )
 
 
 def load(name: str, options: Mapping[str, Json], *, data_roots: DataRoots | None = None) -> Workload:

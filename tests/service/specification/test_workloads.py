@@ -64,6 +64,7 @@ def test_a_class_in_the_services_directory_makes_a_job_and_is_not_imported(sqlit
         ("import no_such_library", {}, "workload.name", "ModuleNotFoundError: No module named 'no_such_library'"),
         ("class Mine: ...", {}, "workload.name", "mine:Mine lacks the class attributes title, metrics"),
         (MINE, {"depth": 3}, "workload.options.depth", "unknown option of mine:Mine (known: scale), got 3"),
+        (MINE, {"scale": "big"}, "workload.options.scale", "mine:Mine takes number, got 'big'"),
     ],
 )
 def test_a_class_that_cannot_be_used_is_refused_with_the_reason(

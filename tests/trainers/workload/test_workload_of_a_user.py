@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
 import json
 import os
 import subprocess
@@ -9,14 +11,14 @@ import sys
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import psutil
 import pytest
 
 from tests.support.trainers.broken_workloads import Sound
 from tests.support.waiting import wait_until
-from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.config import InvalidConfig, Json, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workload.description import WorkloadOption
@@ -115,11 +117,45 @@ def test_a_class_is_described_by_its_attributes_and_its_constructor() -> None:
         assert (description.default_objective, description.default_num_steps) == ("validation_loss", 10)
         assert (description.default_evaluate_every, description.default_batch_size) == (5, 12)
         assert description.options == {
-            "path": WorkloadOption(None, "str", required=True),
-            "scale": WorkloadOption(2.0, "of the targets (float)"),
+            "path": WorkloadOption(None, "str", required=True, kinds=("text",)),
+            "scale": WorkloadOption(2.0, "of the targets (float)", kinds=("number",)),
             "sizes": WorkloadOption([3, 4], ""),
             "note": WorkloadOption(None, ""),
         }
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "taken", "refused"),
+    [
+        (int, 64, [64, 0], ["big", 6.5, True, None, [64]]),
+        (float, 1, [1, 1.5], ["1.5", False]),
+        (Annotated[str, "a path"], inspect.Parameter.empty, ["data"], [3]),
+        (bool, False, [True], [1, "yes"]),
+        (int | None, None, [3, None], ["none"]),
+        (int, None, [3, None], ["none"]),  # as is often written
+        (list[int], [1], [[1], "what it makes of it, nobody knows"], []),
+        (int | list[int], 3, [3, "3"], []),
+        (int, "auto", [3, "3"], []),
+        (inspect.Parameter.empty, 64, ["big"], []),
+    ],
+)
+def test_an_option_takes_what_its_annotation_says(
+    annotation: object, default: object, taken: list[Json], refused: list[Json]
+) -> None:
+    class Annotating:
+        __signature__ = inspect.Signature(
+            [inspect.Parameter("width", inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)]
+        )
+
+    option = options_of(Annotating)["width"]
+    assert WorkloadOption.from_json(json.loads(json.dumps(dataclasses.asdict(option)))).kinds == option.kinds
+    assert [value for value in [*taken, *refused] if not option.takes(value)] == refused
+
+
+@pytest.mark.usefixtures("mine")
+def test_a_value_of_another_kind_is_refused_by_its_option() -> None:
+    with pytest.raises(InvalidConfig, match=r"workload_options.scale: mine:Mine takes number, got 'big'"):
+        load("mine:Mine", {"path": "x", "scale": "big"})
 
 
 @pytest.mark.usefixtures("mine")

@@ -300,7 +300,7 @@ def test_an_unknown_option_is_named_beside_those_that_are_known() -> None:
     found = outcome_of(rule, Subject(f"{MODULE}:Sound", {"scael": 1.0}, batch_size=12))
     assert found.status == "failed"
     assert found.text.startswith(f"workload_options.scael: unknown option of {MODULE}:Sound (known: scale), got 1.0")
-    assert found.text.endswith(" 1.0: did you mean 'scale'? Leave it out or rename it")
+    assert found.text.endswith(" 1.0: did you mean 'scale'? Leave it out, rename it or give another value")
 
 
 def test_a_mistyped_name_is_answered_with_the_nearest_and_the_way_to_an_example() -> None:
