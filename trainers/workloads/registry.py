@@ -157,9 +157,9 @@ def refused_options(description: WorkloadDescription, options: Mapping[str, Json
         if option.required and options.get(name) is None:
             yield InvalidConfig(f"workload_options.{name}", f"is required by {description.name}: {option.description}")
         elif name in options and not option.takes(options[name]):
+            got = printable(repr(options[name]), limit=100)
             yield InvalidConfig(
-                f"workload_options.{name}",
-                f"{description.name} takes {' or '.join(option.kinds)}, got {printable(repr(options[name]), limit=100)}",
+                f"workload_options.{name}", f"{description.name} takes {' or '.join(option.kinds)}, got {got}"
             )
 
 
