@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
+from threading import Timer
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,6 +31,7 @@ __all__ = [
     "TrialNumber",
     "Url",
     "answer",
+    "checking_job",
     "client_at",
     "inert_data",
     "may_be_submitted",
@@ -40,6 +42,9 @@ __all__ = [
     "say_json_list",
     "written_file",
 ]
+
+TOLD_AFTER_SECONDS = 2.0
+"""So long a command waits for the check of a job without a word: most take less."""
 
 Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
 Token = Annotated[
@@ -72,10 +77,25 @@ def client_at(url: str, token: str | None = None) -> Client:
 
 
 @contextmanager
-def may_be_submitted() -> Iterator[None]:
-    """Within, a job is submitted: who interrupts that is told that the service may have it."""
+def checking_job(*, after_seconds: float = TOLD_AFTER_SECONDS) -> Iterator[None]:
+    """Within, the service checks a job: whoever waits for long is told what for, on standard error."""
+    words = "the service checks the job: it builds the workload and its model, with the data that these read"
+    telling = Timer(after_seconds, say, (f"{words} ...",), {"err": True})
+    telling.daemon = True
+    telling.start()
     try:
         yield
+    finally:
+        telling.cancel()
+
+
+@contextmanager
+def may_be_submitted() -> Iterator[None]:
+    """Within, a job is submitted: who waits for long is told what for, and who interrupts that, that the service may
+    have it."""
+    try:
+        with checking_job():
+            yield
     except KeyboardInterrupt:
         typer.echo(err=True)
         say("the service may have the job all the same, and run it: `shampoo-tuner jobs` tells", err=True)

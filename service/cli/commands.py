@@ -20,6 +20,7 @@ from service.cli.asking import (
     Token,
     Url,
     answer,
+    checking_job,
     client_at,
     may_be_submitted,
     say,
@@ -186,7 +187,8 @@ def submit(
         if requirements is not None:
             content = with_code(content, requirements=read_requirements(requirements))
         if dry_run:
-            estimate = client.estimate(content)
+            with checking_job():
+                estimate = client.estimate(content)
             if as_json:
                 say_json(estimate)
             else:

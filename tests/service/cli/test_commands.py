@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import httpx
 import pytest
@@ -17,7 +18,7 @@ from service.use_cases.run import finish_job
 from tests.service.cli.conftest import read_job
 from tests.support.service.commands import run
 from tests.support.service.identities import built_identity
-from tests.support.service.live import finished_job
+from tests.support.service.live import finished_job, running
 from tests.support.service.scenarios import (
     NOW,
     claimed_job,
@@ -151,6 +152,30 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
     assert refused.exit_code == 1
     assert "search_space: unknown preset 'adam'" in refused.stderr
     assert "no jobs" in run("jobs").stderr
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+@pytest.mark.parametrize("options", [["--dry-run"], []])
+def test_a_submission_that_takes_long_says_what_the_service_does(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import time\n"
+        "from trainers.workload.template import WorkloadTemplate\n\n"
+        "class Mine(WorkloadTemplate):\n"
+        "    def __init__(self) -> None:\n"
+        "        time.sleep(2.5)\n"
+        "        super().__init__()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    job = tmp_path / "job.yaml"
+    job.write_text("workload: {name: mine:Mine}\n")
+    with running(sqlite_database, allow_code=True) as url:
+        result = run("submit", str(job), *options, "--url", url)
+    # A busy machine may have no answer in time.
+    assert result.stderr.startswith("the service checks the job: ")
+    assert "the service checks" not in result.stdout
 
 
 @pytest.mark.usefixtures("url")
