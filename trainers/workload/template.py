@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -12,6 +13,16 @@ from torch.nn import functional
 
 NUM_VALIDATION_EXAMPLES = 119
 """About a fifth; 450 are left to train on."""
+
+
+@functools.cache  # once in each process; objects of the class are made anew for each trial, and after each pause of it
+def read_data() -> tuple[Tensor, Tensor]:
+    """Inputs and labels of all examples. Trials share them: nobody writes to them."""
+    features, labels = load_breast_cancer(return_X_y=True)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))  # all trials split alike
+    inputs = torch.from_numpy(features).float()[order]
+    train = inputs[NUM_VALIDATION_EXAMPLES:]
+    return (inputs - train.mean(dim=0)) / train.std(dim=0), torch.from_numpy(labels)[order]
 
 
 class WorkloadTemplate:
@@ -29,12 +40,8 @@ class WorkloadTemplate:
     # model if `option_roles` names them: `option_roles: ClassVar = {"path": "path", "num_workers": "reading"}`.
     def __init__(self, *, width: Annotated[int, "units of the hidden layer"] = 32) -> None:
         self.width = width
-        features, labels = load_breast_cancer(return_X_y=True)
-        order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))  # all trials split alike
-        inputs = torch.from_numpy(features).float()[order]
-        targets = torch.from_numpy(labels)[order]
+        inputs, targets = read_data()
         train = slice(NUM_VALIDATION_EXAMPLES, None)
-        inputs = (inputs - inputs[train].mean(dim=0)) / inputs[train].std(dim=0)
         self._train = inputs[train], targets[train]
         self._validation = inputs[:NUM_VALIDATION_EXAMPLES], targets[:NUM_VALIDATION_EXAMPLES]
 

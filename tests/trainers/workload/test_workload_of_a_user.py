@@ -22,6 +22,7 @@ from trainers.config import InvalidConfig, Json, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workload.description import WorkloadOption
+from trainers.workload.template import read_data
 from trainers.workload.user_workload import description_of, explain, import_class, is_reference, options_of, printable
 from trainers.workloads.describe import DescriptionKilled, ask, ask_for_installed, environment_of_children
 from trainers.workloads.registry import UnknownWorkload, describe, load
@@ -150,6 +151,15 @@ def test_an_option_takes_what_its_annotation_says(
     option = options_of(Annotating)["width"]
     assert WorkloadOption.from_json(json.loads(json.dumps(dataclasses.asdict(option)))).kinds == option.kinds
     assert [value for value in [*taken, *refused] if not option.takes(value)] == refused
+
+
+def test_a_process_reads_the_data_of_the_template_once() -> None:
+    before = read_data.cache_info()
+    trials = [load("trainers.workload.template:WorkloadTemplate", {"width": width}) for width in (8, 16, 8)]
+    after = read_data.cache_info()
+    assert {trial.num_train_examples for trial in trials} == {450}
+    assert after.misses - before.misses <= 1
+    assert after.hits - before.hits >= 2
 
 
 @pytest.mark.usefixtures("mine")
