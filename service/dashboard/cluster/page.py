@@ -16,6 +16,7 @@ from service.api.dependencies import (
 from service.api.one_thread import OneThreadRoute
 from service.dashboard.cluster import view
 from service.dashboard.rendering import page
+from service.store.repositories import EventRepository
 from service.use_cases.cluster import cluster_state
 
 router = APIRouter(route_class=OneThreadRoute)
@@ -32,6 +33,7 @@ def cluster_page(
     why_no_room: WhyNoRoom,
 ) -> HTMLResponse:
     """Shows what runs now, what waits for what, and which workers there are; of other projects numbers alone."""
+    last_event = EventRepository(session).last_id()  # before all else: what happens meanwhile is told again
     state = cluster_state(
         session,
         sees=caller.sees,
@@ -40,5 +42,5 @@ def cluster_page(
         memory=memory,
         why_no_room=why_no_room,
     )
-    context = {"state": state, "view": view, "now": now, "sees_all": caller.sees is None}
+    context = {"state": state, "view": view, "now": now, "last_event": last_event, "sees_all": caller.sees is None}
     return page(request, "cluster/page.html", context)

@@ -25,6 +25,7 @@ from service.evidence.recommended import recommendation_from_json
 from service.store.models import Job, RecommendationRow
 from service.store.repositories import (
     Archived,
+    EventRepository,
     JobListRepository,
     JobQuery,
     JobRepository,
@@ -60,6 +61,7 @@ def compare_page(
     rows: Annotated[str, Query(max_length=20)] = "",
 ) -> HTMLResponse:
     """The jobs side by side; `text` finds others to add, and `rows=all` shows what is equal, too."""
+    last_event = EventRepository(session).last_id()  # before all else: what happens meanwhile is told again
     asked = _asked(ids)
     jobs = _jobs(session, caller, asked[: len(view.LETTERS)])
     progress = progress_of(session, jobs, now=now, memory=memory)
@@ -75,6 +77,7 @@ def compare_page(
     chosen = [job.id for job in jobs]
     context = {
         "now": now,
+        "last_event": last_event,
         "jobs": compared,
         "colours": COLOURS,
         "chosen": ",".join(chosen),

@@ -26,7 +26,7 @@ from service.dashboard.rendering import page
 from service.domain import JobState
 from service.errors import InvalidInput
 from service.store.models import Job
-from service.store.repositories import JobListRepository, JobOrder, JobQuery, Place
+from service.store.repositories import EventRepository, JobListRepository, JobOrder, JobQuery, Place
 from service.store.session import Session
 from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
@@ -55,6 +55,7 @@ def jobs_page(
 ) -> HTMLResponse:
     """A page of the jobs that are found by what the API's list takes, and in its orders; `after` is the place of the
     last job of the page before, `before` that of the first one of the page behind."""
+    last_event = EventRepository(session).last_id()  # before all else: what happens meanwhile is told again
     jobs, has_previous, has_next = _page(session, query, order_by, after, before)
     progress = progress_of(session, jobs, now=now, memory=memory)
     waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds, why_no_room=why_no_room)
@@ -64,6 +65,7 @@ def jobs_page(
     context = {
         "rows": [job_row(job, progress[job.id], waiting[job.id]) for job in jobs],
         "now": now,
+        "last_event": last_event,
         "states": list(JobState),
         "orders": ORDERS,
         "order_by": order_by,

@@ -19,8 +19,6 @@ import { trials } from "./trials.js";
 
 const isFinal = () => document.getElementById("moment").dataset.final === "true";
 const parts = `${location.pathname}?parts=true`;
-/** The event up to which the page has everything. */
-const lastEvent = () => document.getElementById("moment").dataset.event;
 const filters = trialFilters(document.getElementById("trial-filters"));
 const sections = [charts(picking), insights(picking), parallel(picking, filters), trials(picking, filters)];
 
@@ -40,7 +38,7 @@ let following = false;
 function keepLive() {
   if (following || isFinal()) return;
   following = true;
-  follow(`${api}/events`, refresh, lastEvent);
+  follow(`${api}/events`, refresh);
 }
 
 controls(async () => {

@@ -11,23 +11,27 @@ const FAILED_MS = 3000;
 const SILENT_MS = 120_000;
 const LOOK_MS = 5000;
 
+/** The event up to which the page has everything. */
+const lastEvent = () => document.getElementById("moment").dataset.event;
+
 /** What is thrown where a page is not there any more. */
 class Gone extends Error {}
 
 /**
  * Calls `refresh(events)` (async; gives false when there is nothing more to come) after events of the stream at `url`:
  * {id, kind, data} of each, in their order; null: there is no telling what has happened, so all is to be looked at.
- * `after()`: the event up to which the page has everything; without it, the stream tells of what comes from now on.
+ * `after()`: the event up to which the page has everything.
  * The stream rests while the page is hidden: browsers allow only six connections to a host, over all tabs. While there
  * is no session it rests, too. One that was silent for long is opened anew: a browser does not notice that the other
  * end has gone, as while a machine slept, and keeps to itself the comments by which the service shows that it lives.
  */
-export function follow(url, refresh, after = null) {
+export function follow(url, refresh, after = lastEvent) {
   const note = document.getElementById("stream");
   let source = null;
   let timer = null;
   let running = false;
   let over = false;
+  let lost = false; // the stream was, since the last look
   let events = []; // null: anything may have happened
   let earliest = 0;
   let heardAt = 0; // by the clock, which goes on while the machine sleeps
@@ -89,13 +93,15 @@ export function follow(url, refresh, after = null) {
 
   function open() {
     heardAt = Date.now();
-    source = new EventSource(after === null ? url : `${url}?after=${after()}`);
+    source = new EventSource(`${url}?after=${after()}`);
     source.addEventListener("open", () => {
       heardAt = Date.now();
       tell("open", "live");
-      if (after === null) lookAtAll(); // what happened between the page and the stream
+      if (lost) lookAtAll(); // the service may have another database now
+      lost = false;
     });
     source.addEventListener("error", () => {
+      lost = true;
       tellLost();
       if (source?.readyState === EventSource.CLOSED) {
         // Refused, not dropped: the browser does not try again by itself.

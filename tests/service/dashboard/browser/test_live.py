@@ -194,3 +194,21 @@ def test_the_timeline_and_the_forks_come_when_the_reader_does(page: Page, sqlite
     expect(timeline.get_by_role("button", name="running")).to_have_attribute("aria-pressed", "true")
     timeline.get_by_role("button", name="running").click()
     expect(page.locator("#timeline")).to_contain_class("nothing")
+
+
+@pytest.mark.parametrize("path", ["/", "/cluster", "/compare?jobs={job}"])
+def test_a_page_of_many_jobs_is_read_again_where_something_has_happened_and_not_before(
+    page: Page, running: Story, path: str
+) -> None:
+    answers = Answers(page)
+    address = path.format(job=running.job_id)
+
+    def pages() -> list[Response]:
+        return [answer for answer in answers.seen if answer.url.endswith(address)]
+
+    page.goto(address)
+    wait_until_live(page)
+    page.wait_for_timeout(1000)  # twice what a page waits from one look to the next
+    assert len(pages()) == 1
+    with page.expect_response(lambda answer: answer.url.endswith(address)):
+        running.run(5)
