@@ -5,8 +5,9 @@
 // `shared/live.js` hands it on; null: anything may have.
 
 import { copyOnClick } from "../shared/copying.js";
-import { fetchPage, follow } from "../shared/live.js";
+import { fetchPage, follow, lastEvent } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
+import { lookAfter } from "../shared/resting.js";
 import { keepTimes } from "../shared/times.js";
 import { api, complain } from "./asking.js";
 import { charts } from "./charts.js";
@@ -41,16 +42,15 @@ function keepLive() {
   follow(`${api}/events`, refresh);
 }
 
-controls(async () => {
+async function renew() {
   await refresh(null);
   keepLive();
-}, isFinal);
+}
 
-// A job that has ended may have been taken up again elsewhere: look anew when the page is looked at.
-document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && !following) refresh(null).then(keepLive, () => {});
-});
+// A job that has ended may be taken up again elsewhere, or deleted.
+lookAfter(api, { isResting: () => !following, after: lastEvent, refresh: renew });
 
+controls(renew, isFinal);
 copyOnClick();
 keepTimes();
 Promise.all(sections.map((section) => section.load())).catch(complain);

@@ -12,10 +12,10 @@ const SILENT_MS = 120_000;
 const LOOK_MS = 5000;
 
 /** The event up to which the page has everything. */
-const lastEvent = () => document.getElementById("moment").dataset.event;
+export const lastEvent = () => document.getElementById("moment").dataset.event;
 
 /** What is thrown where a page is not there any more. */
-class Gone extends Error {}
+export class Gone extends Error {}
 
 /**
  * Calls `refresh(events)` (async; gives false when there is nothing more to come) after events of the stream at `url`:

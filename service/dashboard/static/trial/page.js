@@ -6,6 +6,7 @@ import { chart } from "../shared/charts.js";
 import { copyOnClick } from "../shared/copying.js";
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
+import { lookAfter } from "../shared/resting.js";
 import { keepTimes } from "../shared/times.js";
 import { checkpoints } from "./checkpoints.js";
 import { controls } from "./controls.js";
@@ -57,13 +58,14 @@ async function refresh(events) {
   return following;
 }
 
+const lastEvent = () => actions().event;
 const isOver = () => actions().final === "true" && actions().over === "true";
 let following = false;
 
 function keepLive() {
   if (following || isOver()) return;
   following = true;
-  follow(`${api}/events`, refresh, () => actions().event);
+  follow(`${api}/events`, refresh, lastEvent);
 }
 
 document.addEventListener("click", async (event) => {
@@ -90,15 +92,15 @@ document.addEventListener("keydown", (event) => {
   document.querySelector(`#turn a[rel="${way}"]`)?.click();
 });
 
-controls({ trial, send, complain, forgetProblem }, async () => {
+async function catchUp() {
   await refresh(null);
   keepLive();
-});
+}
 
-// A trial that has ended may have been taken up again elsewhere: look anew when the page is looked at.
-document.addEventListener("visibilitychange", () => {
-  if (!document.hidden && !following) refresh(null).then(keepLive, () => {});
-});
+controls({ trial, send, complain, forgetProblem }, catchUp);
+
+// A trial that has ended may be taken up again elsewhere, or its job deleted.
+lookAfter(api, { isResting: () => !following, after: lastEvent, refresh: catchUp });
 
 copyOnClick();
 keepTimes();

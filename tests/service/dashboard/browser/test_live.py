@@ -212,3 +212,25 @@ def test_a_page_of_many_jobs_is_read_again_where_something_has_happened_and_not_
     assert len(pages()) == 1
     with page.expect_response(lambda answer: answer.url.endswith(address)):
         running.run(5)
+
+
+@pytest.mark.parametrize("path", ["/jobs/{job}", "/jobs/{job}/trials/3"])
+def test_a_page_of_a_job_that_has_ended_says_that_it_goes_on_or_is_deleted(
+    lenient_page: Page, address: str, running: Story, path: str
+) -> None:
+    page = lenient_page
+    with httpx.Client(base_url=address, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
+        client.post(f"/v1/jobs/{running.job_id}/cancel").raise_for_status()
+        page.goto(path.format(job=running.job_id))
+        page.wait_for_load_state("networkidle")
+        expect(page.locator("#stream")).to_be_hidden()
+        client.post(f"/v1/jobs/{running.job_id}/resume").raise_for_status()
+        wait_until_live(page)
+        client.post(f"/v1/jobs/{running.job_id}/cancel").raise_for_status()
+        expect(page.locator("#stream")).to_be_hidden()
+        client.delete(f"/v1/jobs/{running.job_id}").raise_for_status()
+    expect(page.get_by_role("alert")).to_contain_text("It may have been deleted")
+    expect(page.locator("main button")).to_have_count(0)
+    answers = Answers(page)
+    page.wait_for_timeout(11_000)  # longer than from one look to the next
+    assert answers.seen == []
