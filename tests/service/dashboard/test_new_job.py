@@ -124,6 +124,24 @@ def test_an_option_takes_what_its_default_is() -> None:
     assert [field.pointer for field in form.required] == ["/workload/options/path"]
 
 
+def test_the_page_has_the_options_of_one_workload_and_each_other_comes_when_asked_for(
+    sqlite_database: Database,
+) -> None:
+    names = [description.name for description in known_workloads()]
+    token = give_token(sqlite_database, "submits", Scope.SUBMIT)
+    with asking(sqlite_database) as service, service.client(token) as client:
+        page = client.get("/jobs/new", params={"workload": "text-lm"})
+        options = {name: client.get("/jobs/new/options", params={"workload": name}) for name in names}
+        unknown = client.get("/jobs/new/options", params={"workload": "no-such"})
+    assert page.text.count("<template data-options-of=") == 2  # of this one, and of those that describe none
+    assert 'data-options-of="text-lm"' in page.text
+    assert len(page.content) < 115_000
+    for description in known_workloads():
+        for option in description.options:
+            assert f'data-pointer="/workload/options/{option}"' in options[description.name].text
+    assert unknown.status_code == 422
+
+
 def test_names_are_told_in_words() -> None:
     assert in_words("num_steps") == "Number of steps"
     assert in_words("report_timeout_seconds") == "Report timeout seconds"

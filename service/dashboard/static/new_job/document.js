@@ -58,11 +58,12 @@ function readField(element, own, document, places, problems) {
   else if (found.given || (isSpace && element.closest("[data-row]"))) put(document, own, valueOf(element));
 }
 
-/** Writes a document into the form; what it does not say takes its default. `chooseWorkload(name)` shows its options. */
-export function fill(form, document, chooseWorkload) {
+/** Writes a document into the form; what it does not say takes its default. `chooseWorkload(name)`
+ * (async) shows its options. */
+export async function fill(form, document, chooseWorkload) {
   const workload = form.querySelector('[data-pointer="/workload/name"]');
   if (document.workload?.name !== undefined) writeControl(workload, document.workload.name);
-  chooseWorkload(valueOf(workload));
+  await chooseWorkload(valueOf(workload));
   for (const list of form.querySelectorAll("[data-rows]")) {
     for (const row of rowsOf(list)) row.remove();
     for (const _ of at(document, pointer(list)) ?? JSON.parse(list.dataset.default)) addRow(list);

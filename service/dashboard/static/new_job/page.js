@@ -5,7 +5,8 @@ import { catalogue } from "./catalogue.js";
 import { addRow, fill, readDocument, removeRow, showInside } from "./document.js";
 import { goTo, showFaults, tell } from "./faults.js";
 import { TYPED, forget, keep, kept } from "./keeping.js";
-import { showOwn, writeControl } from "./kinds.js";
+import { showOwn } from "./kinds.js";
+import { forgetOptions, optionsOf } from "./options.js";
 import { preview } from "./preview.js";
 import { chooseSpace, chooseUnused } from "./spaces.js";
 import { submission } from "./submitting.js";
@@ -16,35 +17,51 @@ const button = document.getElementById("submit");
 const reckoning = preview(showFaults);
 const send = submission(catalogue);
 
-/** The options of each workload that was chosen, with what was typed there. */
-const optionsOf = new Map();
+/** What the last choice of a workload has still to bring. */
+let choosing = Promise.resolve();
 
-function chooseWorkload(name) {
-  const known = document.querySelector(`template[data-options-of="${CSS.escape(name ?? "")}"]`);
-  const own = known ? name : "";
-  if (!optionsOf.has(own)) {
-    const options = document.createElement("div");
-    options.append((known ?? document.querySelector('template[data-options-of=""]')).content.cloneNode(true));
-    for (const element of options.querySelectorAll("[data-pointer]")) writeControl(element, undefined);
-    optionsOf.set(own, options);
+/** Shows the options of a workload, unless another one is chosen before they are there. */
+async function bringOptions(name) {
+  const place = document.getElementById("options");
+  const own = {};
+  place.choice = own;
+  place.setAttribute("aria-busy", "true");
+  place.style.minHeight = `${place.offsetHeight}px`; // what stands below moves once
+  place.replaceChildren();
+  delete place.dataset.missing;
+  try {
+    const options = await optionsOf(name ?? "");
+    if (place.choice === own) place.replaceChildren(options);
+  } catch (error) {
+    if (place.choice !== own) return;
+    place.dataset.missing = "";
+    tell(`The options of ${name} could not be read: ${error.message} Choose the workload again.`);
   }
-  document.getElementById("options").replaceChildren(optionsOf.get(own));
+  if (place.choice !== own) return;
+  place.style.minHeight = "";
+  place.removeAttribute("aria-busy");
+}
+
+async function chooseWorkload(name) {
   const workload = catalogue.workloads[name];
   document.getElementById("workload-help").textContent = workload?.told ?? "";
   const options = (workload?.metrics ?? []).map((metric) => Object.assign(document.createElement("option"), { value: metric }));
   document.getElementById("metrics").replaceChildren(...options);
+  choosing = bringOptions(name);
+  await choosing;
 }
 
-function begin() {
-  optionsOf.clear();
-  fill(form, catalogue.clone?.submission ?? { workload: { name: catalogue.workload } }, chooseWorkload);
+async function begin() {
+  forgetOptions();
+  await fill(form, catalogue.clone?.submission ?? { workload: { name: catalogue.workload } }, chooseWorkload);
 }
 
 /** Shows what the form makes now, and has it reckoned. */
 function update() {
   const { document: job, places, problems } = readDocument(form);
   const typed = problems.map(({ pointer }) => [pointer, places.get(pointer)?.value ?? ""]);
-  keep(TYPED, { job, typed });
+  // Where the options are missing, what was typed there is kept as it was.
+  if (document.getElementById("options").dataset.missing === undefined) keep(TYPED, { job, typed });
   document.getElementById("yaml").textContent = yaml(job);
   document.getElementById("curl").textContent = curl(job, catalogue);
   if (problems.length) {
@@ -61,22 +78,26 @@ function add(list) {
   row.querySelector("input, select, textarea").focus();
 }
 
-function restore() {
+async function restore() {
   const state = kept(TYPED);
   if (state?.job === undefined) return false;
-  fill(form, state.job, chooseWorkload);
+  await fill(form, state.job, chooseWorkload);
   const { places } = readDocument(form);
   for (const [pointer, text] of state.typed) if (places.get(pointer)) places.get(pointer).value = text;
   return true;
 }
 
 /** Shows what was typed; where nothing was, or it was submitted, what a job begins with. */
-function show() {
-  if (!restore()) begin();
+async function show() {
+  const fields = document.getElementById("fields");
+  fields.disabled = true;
+  if (!(await restore())) await begin();
+  fields.disabled = false;
   update();
 }
 
 async function submit() {
+  await choosing;
   const { document: job, places, problems } = readDocument(form);
   const first = showFaults(problems, places);
   if (problems.length) {
@@ -138,7 +159,7 @@ form.addEventListener("change", (event) => {
   const choice = target.closest(".choice");
   const space = target.closest(".space");
   if (choice) showOwn(choice);
-  if (choice?.dataset.pointer === "/workload/name") chooseWorkload(choice.querySelector("select").value);
+  if (choice?.dataset.pointer === "/workload/name") chooseWorkload(choice.querySelector("select").value).then(update);
   if (space && target === space.querySelector("select")) chooseSpace(space, target);
   if (target.parentElement.dataset.part !== undefined) showInside(target.parentElement);
   update();
@@ -176,5 +197,4 @@ document.querySelector(".panel .switch").addEventListener("click", (event) => {
 });
 
 copyOnClick();
-document.getElementById("fields").disabled = false;
 show();

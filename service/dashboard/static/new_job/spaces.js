@@ -171,8 +171,12 @@ function isOf(parameter, preset) {
   return preset.type !== "categorical" || own.choices.every((choice) => preset.choices.includes(choice));
 }
 
+/** A variant as it is shown: with what it leaves to the preset, and without where its ranges come from. */
 function completed(space, preset) {
-  const parameters = preset.parameters.map((parameter, index) => ({ ...parameter, ...space.parameters[index] }));
+  const parameters = preset.parameters.map((parameter, index) => {
+    const { source, ...own } = space.parameters[index];
+    return { ...parameter, ...own };
+  });
   return { ...preset, parameters };
 }
 

@@ -1,0 +1,37 @@
+// The fields of a workload's options: those of the workload that the form begins with are in the page, those of another
+// one come when it is chosen.
+
+import { catalogue } from "./catalogue.js";
+import { writeControl } from "./kinds.js";
+import { refusal, request } from "../shared/session.js";
+
+const FREE = "";
+/** The fields of each workload that was chosen, with what was typed there. */
+const known = new Map();
+
+function inPage(name) {
+  return document.querySelector(`template[data-options-of="${CSS.escape(name)}"]`)?.content.cloneNode(true);
+}
+
+async function fetched(name) {
+  const response = await request(`/jobs/new/options?${new URLSearchParams({ workload: name })}`);
+  if (!response.ok) throw new Error(await refusal(response));
+  return new DOMParser().parseFromString(await response.text(), "text/html").body;
+}
+
+/** The element with a workload's fields; of one that describes none here, a field of JSON for all of them. */
+export async function optionsOf(name) {
+  const own = Object.hasOwn(catalogue.workloads, name) ? name : FREE;
+  const content = known.has(own) ? null : (inPage(own) ?? (await fetched(own)));
+  if (!known.has(own)) {
+    const options = document.createElement("div");
+    options.append(...content.childNodes);
+    for (const element of options.querySelectorAll("[data-pointer]")) writeControl(element, undefined);
+    known.set(own, options);
+  }
+  return known.get(own);
+}
+
+export function forgetOptions() {
+  known.clear();
+}
