@@ -1,4 +1,5 @@
-"""Times as pages show them; `static/shared/times.js` says the same in an open page."""
+"""Times as pages show them: how long ago, or the moment in UTC, which then says so; `static/shared/times.js` says the
+same in an open page."""
 
 from __future__ import annotations
 

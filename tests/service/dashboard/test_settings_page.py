@@ -51,6 +51,17 @@ def test_tokens_that_have_ended_stand_apart_the_newest_first(sqlite_database: Da
     ]
 
 
+def test_the_end_of_a_token_says_that_it_is_in_utc(sqlite_database: Database) -> None:
+    now, ends = datetime.now(UTC), datetime(2999, 3, 1, 0, 30, 0, tzinfo=UTC)
+    scopes = {Scope.ADMIN}
+    with sqlite_database.writing() as session:
+        token = create_token(session, "ada", project="default", scopes=scopes, expires_at=ends, now=now)
+    with asking(sqlite_database) as service, service.client(str(token)) as client:
+        page = client.get("/settings").text
+    assert page.count("2999-03-01 00:30:00 UTC") == 1
+    assert page.count("2999") == 1
+
+
 def test_a_projects_quotas_are_told_with_what_is_taken_of_them() -> None:
     project = Project(name="vision", max_running_jobs=2, max_device_hours=100.0, max_stored_bytes=0)
     row = project_row(project, Usage(2, 7, 12.345, 4_200_000_000))

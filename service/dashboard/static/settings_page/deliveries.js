@@ -1,6 +1,7 @@
 // What a webhook was sent, newest first, kept true while it is looked at.
 
 import { hasEnded, onSession, SessionEnded } from "../shared/session.js";
+import { moment } from "../shared/times.js";
 import { ask, dialog } from "./asking.js";
 
 const LOOK_MS = 2000;
@@ -34,10 +35,12 @@ export function deliveries(changed) {
 
   function row(delivery) {
     const item = document.createElement("li");
+    const sent = part("span", "", { class: "sub" });
+    sent.append(moment(delivery.created_at));
     item.append(
       part("span", delivery.state, { class: "state", "data-state": STATES[delivery.state] ?? "" }),
       part("span", delivery.kind, { class: "tag" }),
-      part("span", new Date(delivery.created_at).toLocaleString(), { class: "sub" }),
+      sent,
       part("span", outcome(delivery), { class: "outcome" }),
     );
     if (delivery.attempts > 1) item.append(part("span", `${delivery.attempts} attempts`, { class: "sub" }));

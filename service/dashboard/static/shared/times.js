@@ -9,6 +9,14 @@ function ago(moment) {
   return "just now";
 }
 
+/** A moment, given as RFC 3339, as pages show it: how long ago it was, and under the pointer when, in UTC. */
+export function moment(text) {
+  const [date, time] = new Date(text).toISOString().slice(0, 19).split("T");
+  const element = Object.assign(document.createElement("time"), { dateTime: `${date}T${time}Z`, title: `${date} ${time} UTC` });
+  element.textContent = ago(Date.parse(text));
+  return element;
+}
+
 /** Seconds in at most two units. */
 export function duration(seconds) {
   const padded = (number) => String(number).padStart(2, "0");

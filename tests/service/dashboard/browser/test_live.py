@@ -58,6 +58,17 @@ def test_a_duration_has_the_words_that_the_server_has_for_it(page: Page, sqlite_
     assert shown == [duration(seconds) for seconds in lengths]
 
 
+def test_a_moment_is_shown_as_the_server_shows_it(page: Page, sqlite_database: Database) -> None:
+    open_page(page, Story(sqlite_database, now=NOW))
+    [of_server] = page.locator("#facts time").evaluate_all("(found) => found.map((time) => time.outerHTML)")
+    told = f"{NOW:%Y-%m-%dT%H:%M:%S}.123456+00:00"
+
+    shown = page.evaluate("async (text) => (await import('/static/shared/times.js')).moment(text).outerHTML", told)
+
+    assert shown == of_server
+    assert "UTC" in shown
+
+
 def test_an_open_page_asks_for_what_has_come_and_moves_nothing(page: Page, sqlite_database: Database) -> None:
     story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(seconds=60))
     for number in range(4):
