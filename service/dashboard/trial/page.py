@@ -88,6 +88,8 @@ def trial_page(
     parameters = view.parameter_rows(
         trial.parameters, others_best.parameters if others_best else None, _space(job, origin)
     )
+    may_steer = caller.may(Scope.SUBMIT)
+    may_run_again = may_have_run(job.specification.workload, job.specification.sampler, settings, caller=caller)
     context = {
         "is_whole": not parts,
         "job": job,
@@ -98,14 +100,15 @@ def trial_page(
         "account": account_of(
             facts_of(trial, job.state), _standing(session, job, trial, origin), _repeated(session, job, trial)
         ),
+        "advice_places": view.advice_places(trial.reason, job.id, may_clone=may_steer and may_run_again),
         "before": before,
         "after": after,
         "best": None if others_best is None else others_best.best,
         "by_seeds": best.best if best is not None and is_best and best.best.num_new_seeds else None,
         "is_best": is_best,
         "baseline": baseline,
-        "may_steer": caller.may(Scope.SUBMIT),
-        "may_run_again": may_have_run(job.specification.workload, job.specification.sampler, settings, caller=caller),
+        "may_steer": may_steer,
+        "may_run_again": may_run_again,
         "is_retriable": trial.state in RETRIABLE and trial.forked_from is None,
         "groups": groups,
         "metric": chosen,

@@ -5,18 +5,38 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, assert_never
 
 from search_spaces import SearchSpace
 from search_spaces.edges import edges
 from search_spaces.parameters import Categorical, Parameter, is_same
 from service.dashboard.cells import parameter as short
+from service.dashboard.job.view import AdvicePlace
+from service.domain import FailureReason
 from service.evidence.in_words.wording import DASH, counted, mebibytes, seconds_words
 from service.use_cases.estimating.estimates import EarlierStep
 from service.use_cases.estimating.memory_estimates import PredictedMemory
 
 Scale = Literal["linear", "log", "reverse_log", "choices"]
 SCALES = {"log": "logarithmic", "reverse_log": "logarithmic in 1 - x", "linear": "linear", "choices": ""}
+
+
+def advice_places(reason: FailureReason | None, job_id: str, *, may_clone: bool) -> list[AdvicePlace]:
+    """The places that the advice on a trial leads to; none, if it did not fail.
+
+    Args:
+        may_clone: whether the reader may submit a job like its own.
+    """
+    match reason:
+        case None:
+            return []
+        case FailureReason.ERROR | FailureReason.LOST | FailureReason.STORE_FAILED:
+            return [AdvicePlace("What it printed", "#output-section")]
+        case FailureReason.DIVERGED | FailureReason.INFEASIBLE | FailureReason.OUT_OF_MEMORY:
+            alike = AdvicePlace("Failed trials", f"/jobs/{job_id}?state=failed#trials-section")
+            form = AdvicePlace("Edit and clone the job", f"/jobs/new?clone={job_id}")
+            return [alike, form] if may_clone else [alike]
+    assert_never(reason)
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,9 @@ def test_a_diverged_trial_says_where_it_began_and_is_tried_again(
 ) -> None:
     open_trial(page, story, 5)
     expect(page.locator("#account")).to_contain_text("Diverged after its measurement at step 30")
+    expect(page.locator("#account").get_by_role("link", name="Edit and clone the job")).to_have_attribute(
+        "href", f"/jobs/new?clone={story.job_id}"
+    )
     expect(page.locator("#account")).to_contain_text("diverged at step 34")
     expect(page.locator("#account")).to_contain_text("blocks.0.weight holds values that are not finite")
     expect(page.get_by_role("list", name="What to do")).to_contain_text("gradient_clip_norm")

@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from search_spaces import preset
+from service.dashboard.job.view import AdvicePlace
 from service.dashboard.trial.metrics import MetricGroup, group_of, spark_lines, tile_groups
-from service.dashboard.trial.view import cost_rows, edge_words, parameter_rows, prediction_rows
+from service.dashboard.trial.view import advice_places, cost_rows, edge_words, parameter_rows, prediction_rows
+from service.domain import FailureReason
 from service.store.packing import pack
 from service.store.repositories.of_trials.measurements import StoredMeasurement
 from service.use_cases.estimating.memory_estimates import PredictedMemory
@@ -47,6 +49,18 @@ def test_a_parameter_of_the_best_alone_is_not_in_use_here_and_without_a_space_no
     (lr, momentum) = parameter_rows({"lr": 0.1}, {"lr": 0.1, "momentum": 0.9}, None)
     assert (lr.is_missing, lr.differs_from_best, lr.in_space, lr.position) == (False, False, False, None)
     assert (momentum.is_missing, momentum.differs_from_best, momentum.best) == (True, True, 0.9)
+
+
+def test_advice_on_a_failed_trial_leads_to_where_it_is_followed() -> None:
+    form = AdvicePlace("Edit and clone the job", "/jobs/new?clone=job_1")
+    alike = AdvicePlace("Failed trials", "/jobs/job_1?state=failed#trials-section")
+    printed = AdvicePlace("What it printed", "#output-section")
+    for reason in FailureReason:
+        found = advice_places(reason, "job_1", may_clone=True)
+        of_code = reason in (FailureReason.ERROR, FailureReason.LOST, FailureReason.STORE_FAILED)
+        assert found == ([printed] if of_code else [alike, form])
+        assert form not in advice_places(reason, "job_1", may_clone=False)
+    assert advice_places(None, "job_1", may_clone=True) == []
 
 
 def test_metrics_are_grouped_with_the_objectives_first_and_the_optimizers_own_apart() -> None:
