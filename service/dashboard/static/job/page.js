@@ -15,6 +15,7 @@ import { controls } from "./controls.js";
 import { insights } from "./insights.js";
 import { parallel } from "./parallel.js";
 import { picking } from "./picking.js";
+import { taking } from "./taking.js";
 import { trialFilters } from "./trial_filters.js";
 import { trials } from "./trials.js";
 
@@ -52,6 +53,7 @@ lookAfter(api, { isResting: () => !following, after: lastEvent, refresh: renew }
 
 controls(renew, isFinal);
 copyOnClick();
+taking(picking);
 keepTimes();
 Promise.all(sections.map((section) => section.load())).catch(complain);
 keepLive();

@@ -1,7 +1,9 @@
-// Buttons that copy the text of the element whose id is their `data-copy`.
+// Buttons that copy a text: with `data-copy`, that of the element with this id.
 
-async function copy(button) {
-  const text = document.getElementById(button.dataset.copy).textContent;
+const COPIED = "Copied";
+
+/** Copies a text, which the button that asked for it says. */
+export async function copyText(text, button) {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
@@ -12,14 +14,15 @@ async function copy(button) {
     document.execCommand("copy");
     area.remove();
   }
+  if (button.textContent === COPIED) return;
   const label = button.textContent;
-  button.textContent = "Copied";
+  button.textContent = COPIED;
   setTimeout(() => (button.textContent = label), 1500);
 }
 
 export function copyOnClick() {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-copy]");
-    if (button) copy(button);
+    if (button) copyText(document.getElementById(button.dataset.copy).textContent, button);
   });
 }
