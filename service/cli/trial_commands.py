@@ -83,7 +83,7 @@ def checkpoints(
             say(f"{each.name}  {each.num_bytes} bytes  {ranks}{'' if each.is_whole else '  not whole'}")
         if download is None:
             if not found and not as_json:
-                say("no checkpoints: they are kept while a trial goes on", err=True)
+                say("no checkpoints: they are kept while a trial goes on, or can", err=True)
             return
         whole = next((each for each in found if each.is_whole), None)
         if whole is None:

@@ -29,7 +29,7 @@ from service.clock import utc_now
 from service.errors import LeaseLost
 from service.monitoring.logs import set_up_job_log
 from service.scheduler.before_training import check_data, make_feasibility
-from service.scheduler.checkpoint_storage import checkpoints_of, remove
+from service.scheduler.checkpoint_storage import checkpoints_of
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import TuneRankGroups, counting_no_callbacks
@@ -44,6 +44,7 @@ from service.scheduler.output.files import OutputPlaces, local_parent
 from service.scheduler.output.keeper import OutputKeeper
 from service.scheduler.output.on_cluster import ClusterOutput
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
+from service.scheduler.removal import remove_checkpoints_if_finished
 from service.scheduler.stored_job import (
     Stored,
     group_size,
@@ -67,12 +68,12 @@ from service.scheduler.tune.trainable import WarmTrainable, trial_resources
 from service.scheduler.watch import LEAVING_SECONDS, Watch, at_most, end_at_once
 from service.settings import Settings
 from service.store.retry import Write, write_with_retries
-from service.store.session import Database
+from service.store.session import DATABASE_ERRORS, Database
 from service.store.writes import is_full
 from service.use_cases import run
 from service.use_cases.leases import Lease, release_job
 from trainers.processes.job_code import JobCode
-from trainers.storage import Place
+from trainers.storage import Place, StoreFailed
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +174,10 @@ def _leave(
     if ending.gives_back:
         this.write(lambda session: release_job(session, this.lease, now=utc_now(), crash=None))
     elif is_final(this.database, this.lease):
-        remove(this.checkpoints)
+        try:
+            remove_checkpoints_if_finished(this.database, this.settings.checkpoint_place, this.lease.job_id)
+        except (StoreFailed, *DATABASE_ERRORS) as error:
+            logger.warning("checkpoints stay for now: %s", error)
 
 
 def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from service.checkpoint_files import weights_of
 from service.clock import Clock, utc_now
@@ -19,7 +19,8 @@ from service.scheduler import disk
 from service.scheduler.checkpoint_storage import checkpoints_of, directories_in, remove
 from service.settings import Settings
 from service.store.repositories import DeletionRepository, JobRepository
-from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database
+from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database, Session
+from service.use_cases.keeping.checkpoints import trials_that_go_on
 from service.use_cases.keeping.code import has_unused_code, remove_unused_code
 from service.use_cases.keeping.deletion import next_to_remove, remove_some
 from service.use_cases.keeping.retention import next_to_thin, thin
@@ -100,31 +101,55 @@ def remove_what_jobs_left(database: Database, settings: Settings) -> None:
     remove_logs_of_deleted_jobs(database, settings)
 
 
-def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place) -> None:
+def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place, *, clock: Clock = utc_now) -> None:
     """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance, or deleted
-    while a run was still leaving.
+    while a run was still leaving; and of those whose time to go on is over.
 
     Those of unknown jobs stay: they can be another database's.
     """
     try:
-        names = directories_in(checkpoints)
-    except StoreFailed as error:
-        logger.warning("cannot see which checkpoints are left: %s", error)
-        return  # they go at the next call
-    for name in names:
-        if not name.startswith("job_"):
-            continue
-        try:
-            with database.reading() as session:
-                try:
-                    can_go = JobRepository(session).state_of(name).is_final
-                except NotFound:
-                    can_go = bool(DeletionRepository(session).among([name]))
-        except DATABASE_ERRORS as error:
-            logger.warning("cannot see whose checkpoints can go: %s", error)
-            return  # they go at the next call
-        if can_go:
-            remove(checkpoints_of(checkpoints, name))
+        for name in directories_in(checkpoints):
+            if name.startswith("job_"):
+                remove_checkpoints_if_finished(database, checkpoints, name, clock=clock)
+    except (StoreFailed, *DATABASE_ERRORS) as error:
+        logger.warning("cannot see which checkpoints are left, and whose can go: %s", error)  # they go at the next call
+
+
+def remove_checkpoints_if_finished(
+    database: Database, checkpoints: Place, job_id: str, *, clock: Clock = utc_now
+) -> None:
+    """Removes the checkpoints of a job that has ended, but for those of trials that go on where it does.
+
+    Raises:
+        StoreFailed: the store did not answer.
+        DATABASE_ERRORS: nor did the database.
+    """
+    place = checkpoints_of(checkpoints, job_id)
+    found = directories_in(place)  # first: a job that goes on meanwhile writes others
+    with database.reading() as session:
+        kept = _kept_trials(session, job_id, now=clock())
+    if kept is None:
+        return
+    if not kept.intersection(found):
+        remove(place)
+        return
+    for name in found:
+        if name not in kept:
+            remove(place / name)
+
+
+def _kept_trials(session: Session, job_id: str, *, now: datetime) -> set[str] | None:
+    """The names of the directories of a job's trials that stay; None: all."""
+    jobs = JobRepository(session)
+    try:
+        if not jobs.state_of(job_id).is_final:
+            return None
+        return {str(number) for number in trials_that_go_on(session, jobs.get(job_id), now=now)}
+    except NotFound:
+        return set() if DeletionRepository(session).among([job_id]) else None
+    except UNREADABLE_ROWS as error:
+        logger.warning("the checkpoints of job %s go, as its rows cannot be read: %s", job_id, error)
+        return set()
 
 
 def keep_thinning(database: Database, *, after_days: float, gone: threading.Event, clock: Clock = utc_now) -> None:

@@ -37,6 +37,7 @@ from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Session
 from service.use_cases.budgets import Spent, check_cost, cost_of, device_hours, running_seconds, why_spent
+from service.use_cases.keeping.checkpoints import goes_on
 from service.use_cases.leases import put_back
 from service.use_cases.recommending import store_recommendation
 from service.use_cases.submit import IDEMPOTENCY_KEYS_KEPT
@@ -77,7 +78,7 @@ def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
     """Puts a paused job back in the queue, and a finished one whose budget is not spent; else it changes nothing.
 
     Trials that have ended stay as they are, but for those that the end of the job cut off
-    (`transitions.cut_off_trials`): they are trained again.
+    (`transitions.cut_off_trials`): they go on from their last checkpoints where these are kept, else they begin again.
 
     Raises:
         NotFound: no such job.
@@ -367,7 +368,11 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
         job.reopened_at, job.reopened_from = now, job.state
         job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
         for trial in cut_off_trials(session, job):
-            _begin_again(session, trial, now=now, detail="cut off by the end of the job; begins again")
+            if goes_on(job, trial):
+                detail = "cut off by the end of the job; goes on from its last checkpoint"
+                move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
+            else:
+                _begin_again(session, trial, now=now, detail="cut off by the end of the job; begins again")
     job.crashes, job.not_before = 0, None
     move_job(session, job, JobState.QUEUED, now=now)
 

@@ -178,8 +178,10 @@ def test_a_job_ends_when_its_device_hours_or_its_projects_are_spent_and_goes_on_
     spent = client.job(job_id).progress.device_hours
     assert 2 * allowed <= spent < 2 * allowed + 2 * 2 * _longest_interval(more) / 3600
     for before, after in zip(trials, more, strict=False):
-        if before.state is TrialState.CANCELLED:  # cut off, so that it began again
+        if before.state is TrialState.CANCELLED:  # cut off, so that it went on from its checkpoint
             assert after.state is TrialState.COMPLETED
+            taken = [(measurement.step, measurement.seconds) for measurement in before.measurements]
+            assert [(each.step, each.seconds) for each in after.measurements][: len(taken)] == taken
             assert [measurement.step for measurement in after.measurements] == [
                 measurement.step for measurement in more[0].measurements
             ]

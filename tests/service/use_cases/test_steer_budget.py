@@ -218,7 +218,7 @@ def test_a_finished_job_with_a_larger_budget_goes_on(database: Database) -> None
     assert recommendation.content["evidence"]["best"]["number"] == 6
 
 
-def test_confirmation_trials_that_the_time_cut_off_are_trained_again_when_there_is_more_of_it(
+def test_confirmation_trials_that_the_time_cut_off_go_on_when_there_is_more_of_it(
     database: Database,
 ) -> None:
     lease = claimed_job(
@@ -242,7 +242,7 @@ def test_confirmation_trials_that_the_time_cut_off_are_trained_again_when_there_
     job = resume(database, lease.job_id, after=30)  # nothing but these trials is left
     assert (job.state, job.num_trials) == (JobState.QUEUED, 5)
     again, stopped = (trial_of(database, lease.job_id, number) for number in (3, 4))
-    assert (again.state, again.step, again.finished_at) == (TrialState.QUEUED, 0, None)
+    assert (again.state, again.step, again.finished_at) == (TrialState.QUEUED, 10, None)
     assert (stopped.state, stopped.detail) == (TrialState.CANCELLED, STOPPED)
     claimed = claim(database, add_worker(database), now=later(31))
     assert claimed is not None
@@ -257,7 +257,7 @@ def test_confirmation_trials_that_the_time_cut_off_are_trained_again_when_there_
 
 
 @pytest.mark.parametrize("has_completed", [True, False])
-def test_trials_of_both_sides_that_the_time_cut_off_begin_again_when_there_is_more_of_it(
+def test_trials_of_both_sides_that_the_time_cut_off_go_on_when_there_is_more_of_it(
     database: Database, has_completed: bool
 ) -> None:
     lease = claimed_job(database, budget={"num_trials": 4, "wall_clock_seconds": 20})  # 3 and 1
@@ -280,7 +280,7 @@ def test_trials_of_both_sides_that_the_time_cut_off_begin_again_when_there_is_mo
     job = resume(database, lease.job_id, after=30)  # nothing but these trials is left
     assert (job.state, job.num_trials) == (JobState.QUEUED, 4)
     cut_off = [trial_of(database, lease.job_id, number) for number in (1, 2)]
-    assert [(each.state, each.step, each.spared) for each in cut_off] == [(TrialState.QUEUED, 0, False)] * 2
+    assert [(each.state, each.step, each.spared) for each in cut_off] == [(TrialState.QUEUED, 10, False)] * 2
     assert {each.cancel_cause for each in cut_off} == {None}
     assert trial_of(database, lease.job_id, 3).state is TrialState.CANCELLED
     claimed = claim(database, add_worker(database), now=later(31))

@@ -53,8 +53,8 @@ _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 def list_checkpoints(
     session: ReadSession, settings: SettingsDependency, job_id: JobId, number: TrialNumber
 ) -> CheckpointList:
-    """The checkpoints that are there now, the newest first: of a trial that has not ended the last few, of one that has
-    none.
+    """The checkpoints that are there now, the newest first: of a trial that has not ended the last few, for a week of
+    one that its job's budget cut off, too, and of any other one none.
     """
     checkpoints = _checkpoints(session, settings, job_id, number)
     try:

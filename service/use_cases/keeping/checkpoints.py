@@ -1,0 +1,29 @@
+"""The trials of an ended job whose checkpoints stay: those that its budget cut off, which go on where it gets more."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from service.domain import CancelCause
+from service.store.models import Job, Trial
+from service.store.session import Session
+from service.use_cases.transitions import cut_off_trials
+
+KEPT = timedelta(days=7)
+"""From the end of a job: time to raise its budget, by judgement; checkpoints can be large."""
+
+
+def goes_on(job: Job, trial: Trial) -> bool:
+    """True if a trial that the end of its job cut off goes on from its last checkpoint where the job does.
+
+    Elsewhere it begins again: what a user has cancelled takes no room on the disk, and clients that train trials
+    themselves are told that theirs have ended.
+    """
+    return trial.cancel_cause in (CancelCause.BUDGET, CancelCause.QUOTA) and job.specification.external is None
+
+
+def trials_that_go_on(session: Session, job: Job, *, now: datetime) -> set[int]:
+    """The numbers of the trials of an ended job whose checkpoints stay, for `KEPT` from its end."""
+    if job.finished_at is None or now - job.finished_at > KEPT:
+        return set()
+    return {trial.number for trial in cut_off_trials(session, job) if goes_on(job, trial)}
