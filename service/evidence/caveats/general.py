@@ -49,7 +49,8 @@ def of_trials(
     num_planned: int | None,
     seconds: Mapping[Side, float],
 ) -> list[str]:
-    """Caveats on a job that ended early, has no baseline, or gave one less than the search.
+    """Caveats on a job that ended early, has no baseline, or gave one less than the search. A trial that was cancelled,
+    as one that a user has stopped, gave its side nothing.
 
     Args:
         num_planned: trials of search and baselines that the job was to have; None: unknown.
@@ -57,11 +58,11 @@ def of_trials(
     """
     caveats: list[str] = []
     found = [trial for trial in trials if trial.confirms is None]
-    num_ended = sum(trial.state is not TrialState.CANCELLED for trial in found)
-    if num_planned is not None and num_ended < num_planned:
-        caveats.append(f"The job ended early, after {num_ended} of {num_planned} trials.")
-    of_baselines = Counter(trial.optimizer for trial in found if trial.phase is Phase.BASELINE)
-    num_search = sum(trial.phase is Phase.SEARCH for trial in found)
+    ended = [trial for trial in found if trial.state is not TrialState.CANCELLED]
+    if num_planned is not None and len(ended) < num_planned:
+        caveats.append(f"The job ended early, after {len(ended)} of {num_planned} trials.")
+    of_baselines = Counter(trial.optimizer for trial in ended if trial.phase is Phase.BASELINE)
+    num_search = sum(trial.phase is Phase.SEARCH for trial in ended)
     if baseline is None:
         why = "none of its trials completed" if of_baselines else "no trial of one was trained"
         caveats.append(f"There is no baseline to compare with: {why}.")

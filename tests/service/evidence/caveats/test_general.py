@@ -9,7 +9,7 @@ import pytest
 
 from search_spaces import SearchSpace, preset
 from service.dashboard.recommendations.view import Listed
-from service.domain import Direction, Objective, Phase
+from service.domain import Direction, Objective, Phase, TrialState
 from service.evidence.caveats import general
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.words import answer_of, currency_lines
@@ -60,6 +60,31 @@ def test_what_the_search_alone_was_given_is_told(
     assert recommendation is not None
     found = [caveat for caveat in recommendation.evidence.caveats if caveat.startswith("The search was given")]
     assert found == ([] if told is None else [told])
+
+
+@pytest.mark.parametrize(
+    ("num_stopped", "told"),
+    [
+        ({Phase.SEARCH: 0, Phase.BASELINE: 0}, []),
+        ({Phase.SEARCH: 4, Phase.BASELINE: 4}, []),
+        ({Phase.SEARCH: 4, Phase.BASELINE: 0}, []),
+        (
+            {Phase.SEARCH: 0, Phase.BASELINE: 4},
+            ["The search had 12 trials and the baseline 8, which favours the search."],
+        ),
+    ],
+)
+def test_a_baseline_whose_trials_were_stopped_had_fewer(num_stopped: dict[Phase, int], told: list[str]) -> None:
+    trials = [
+        finished_trial(2 * i + offset, phase, [0.9] if is_stopped else [0.9, 0.5], state=state)
+        for offset, phase in enumerate(num_stopped)
+        for i in range(12)
+        for is_stopped in (i >= 12 - num_stopped[phase],)
+        for state in (TrialState.CANCELLED if is_stopped else TrialState.COMPLETED,)
+    ]
+    found = recommend(trials, objectives=[Objective(METRIC, Direction.MINIMIZE)])
+    assert found is not None
+    assert [caveat for caveat in found.evidence.caveats if caveat.startswith("The search had")] == told
 
 
 @pytest.mark.parametrize(
