@@ -65,6 +65,8 @@ def shape_of_named(
     Raises:
         ValueError: there are none, all are frozen, or a pattern is of none.
     """
+    parameters = list(parameters)
+    sizes = {name: shape for names, shape in parameters for name in names}
     heads: dict[str, list[str]] = {}
     for table, head in tied:
         heads.setdefault(table, []).append(head)
@@ -79,7 +81,7 @@ def shape_of_named(
     ]
     is_frozen = frozen_of([names for names, _ in kept], frozen)
     read = [
-        kind_of_shared([parameter_of_name(name, shape) for name in names])
+        kind_of_shared([outputs_first(parameter_of_name(name, shape), sizes.get(bias_of(name))) for name in names])
         for (names, shape), left_out in zip(kept, is_frozen, strict=True)
         if not left_out
     ]
@@ -146,6 +148,18 @@ def parameter_of_name(name: str, shape: tuple[int, ...]) -> ParameterShape:
     return ParameterShape("embedding" if is_table else "linear", shape, 1)
 
 
+def outputs_first(parameter: ParameterShape, bias: tuple[int, ...] | None) -> ParameterShape:
+    """A parameter with its outputs first. The bias of a linear layer has a number for each output, and so tells weights
+    that are (d_in, d_out): those of `Conv1D` of transformers, which GPT-2 is made of.
+
+    Args:
+        bias: the shape of its layer's bias; None: there is none, and the weights are as torch has them.
+    """
+    if parameter.kind == "linear" and bias == parameter.shape[1:] and bias != parameter.shape[:1]:
+        return ParameterShape("linear", parameter.shape[::-1], parameter.count)
+    return parameter
+
+
 def may_be_tied(sizes: Mapping[str, tuple[tuple[int, ...], object]]) -> Iterator[tuple[str, str]]:
     """Pairs of a table of embeddings and a head that may be one parameter, saved twice: of equal size and type.
 
@@ -168,6 +182,12 @@ def taken_for_one(table: str, head: str) -> str:
 def is_of_adapter(name: str) -> bool:
     """True if a module or parameter of this name belongs to a low-rank adapter."""
     return any(part.startswith(ADAPTER_WORD) for part in name.split("."))
+
+
+def bias_of(name: str) -> str:
+    """The name of the bias beside weights of this name; an empty one if these are no layer's whole weights."""
+    module, point, own = name.rpartition(".")
+    return f"{module}{point}bias" if own == "weight" else ""
 
 
 def _is_mask(shape: tuple[int, ...]) -> bool:

@@ -16,6 +16,7 @@ from trainers.identity.kinds import (
     is_of_adapter,
     kind_of_shared,
     may_be_tied,
+    outputs_first,
     parameter_of_name,
     shape_of_named,
     shape_of_parameters,
@@ -145,4 +146,5 @@ def _parameter(name: str, module: nn.Module, parameter: Tensor) -> ParameterShap
             return ParameterShape("embedding", shape, 1)
         if isinstance(module, LAYERS):
             return ParameterShape("convolution" if len(shape) > 2 else "linear", shape, 1)
-    return parameter_of_name(name, shape)
+    bias = getattr(module, "bias", None) if parameter is getattr(module, "weight", None) else None
+    return outputs_first(parameter_of_name(name, shape), tuple(bias.shape) if isinstance(bias, Tensor) else None)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors.torch import save_model
+import torch
+from safetensors.torch import save_file, save_model
 from torch import nn
 
 from trainers.identity.kinds import parameter_of_name
@@ -65,6 +67,30 @@ def test_a_file_tells_the_kinds_that_the_modules_tell(tmp_path: Path, name: str)
     model = build(name)
     save_model(model, str(tmp_path / "weights.safetensors"))
     assert shape_of_safetensors(tmp_path / "weights.safetensors").shape == model_shape(model)
+
+
+@pytest.mark.parametrize("name", ["Llama", "GPT2"])
+def test_the_outputs_of_a_linear_layer_come_first_however_its_class_keeps_them(tmp_path: Path, name: str) -> None:
+    model = build(name)
+    layers = [module for name, module in model.named_modules() if "head" not in name]
+    sizes = Counter(
+        (module.nf, module.nx) if isinstance(module, transformers.pytorch_utils.Conv1D) else tuple(module.weight.shape)
+        for module in layers
+        if isinstance(module, nn.Linear | transformers.pytorch_utils.Conv1D)
+    )
+    assert any(outputs != inputs for outputs, inputs in sizes)
+    save_model(model, str(tmp_path / "weights.safetensors"))
+    for shape in (model_shape(model), shape_of_safetensors(tmp_path / "weights.safetensors").shape):
+        found = {one.shape: one.count for one in shape.parameters if one.kind == "linear" and 90 not in one.shape}
+        assert found == sizes
+
+
+def test_weights_without_a_bias_are_taken_as_torch_has_them(tmp_path: Path) -> None:
+    """As those of nanoGPT, which calls its layers as GPT-2 does."""
+    for bias, expected in (({}, (12, 4)), ({"attn.c_attn.bias": torch.ones(12)}, (12, 4))):
+        save_file({"attn.c_attn.weight": torch.ones(12, 4), **bias}, tmp_path / "nano.safetensors")
+        (linear, *_) = shape_of_safetensors(tmp_path / "nano.safetensors").shape.parameters
+        assert linear == ParameterShape("linear", expected, 1)
 
 
 @pytest.mark.parametrize("name", ["ViT", "Dinov2", "Beit", "Swin", "Mixtral", "ConvNextV2"])
