@@ -242,12 +242,17 @@ class ModelShapeRepository:
         self._session = session
 
     def put(self, fingerprint: str, shape: ModelShape) -> None:
-        """Stores the shape of a model, if it is not there; two runs may do so at once."""
-        if self._session.get(ModelShapeRow, fingerprint) is not None:
+        """Stores the shape of a model, in place of another one that an earlier version read; two runs may do so at
+        once."""
+        content = {"parameters": shape.to_json()}
+        stored = self._session.get(ModelShapeRow, fingerprint)
+        if stored is not None:
+            if stored.content != content:
+                stored.content = content
             return
-        values = {"fingerprint": fingerprint, "content": {"parameters": shape.to_json()}}
         insert = postgresql.insert if self._session.get_bind().dialect.name == "postgresql" else sqlite.insert
-        self._session.execute(insert(ModelShapeRow).values(values).on_conflict_do_nothing())
+        statement = insert(ModelShapeRow).values(fingerprint=fingerprint, content=content)
+        self._session.execute(statement.on_conflict_do_nothing())
 
     def of(self, fingerprints: Collection[str]) -> dict[str, ModelShape]:
         """The shapes that are known of these models."""

@@ -178,12 +178,13 @@ def test_the_answer_of_a_proxy_job_alone_is_moved(database: Database) -> None:
     assert "NUM_STEPS = 100000 " in first.python
 
 
-def test_shapes_are_kept_once(database: Database) -> None:
-    with database.writing() as session:
-        repository = ModelShapeRepository(session)
-        repository.put("a", SMALL)
-        repository.put("a", WIDE)
-        assert repository.of(["a", "b"]) == {"a": SMALL}
+def test_a_shape_takes_the_place_of_the_one_that_an_earlier_version_read(database: Database) -> None:
+    for shape in (SMALL, WIDE, WIDE):
+        with database.writing() as session:
+            repository = ModelShapeRepository(session)
+            repository.put("a", shape)
+    with database.reading() as session:
+        assert ModelShapeRepository(session).of(["a", "b"]) == {"a": WIDE}
 
 
 @pytest.mark.parametrize(
