@@ -50,14 +50,6 @@ class ExpectedEnd:
     degrees: int = 1
     """Of freedom of Student's t."""
 
-    def probability_better(self, best: float, direction: Direction) -> float:
-        """The probability that it is better than the best end of a completed trial."""
-        lead = best - self.value if direction is Direction.MINIMIZE else self.value - best
-        if not self.doubt:
-            return float(lead > 0.0)
-        share = ODDS_OF_BEST * student_t.cumulative(lead / self.doubt, self.degrees)
-        return share / (share + student_t.cumulative(-lead / self.doubt, self.degrees))
-
     def drawn(self, best: float, direction: Direction, rng: random.Random) -> float:
         """A draw of it, given the best end of a completed trial."""
         sign = 1.0 if direction is Direction.MINIMIZE else -1.0

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from service.domain import Direction
-from service.evidence.luck.expected_ends import expected_ends
+from service.evidence.comparison import student_t
+from service.evidence.luck.expected_ends import ODDS_OF_BEST, ExpectedEnd, expected_ends
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial
 from tests.benchmarks.answers.family_cost import TABLES as FAMILY_TABLES
 from tests.benchmarks.answers.family_cost import landscape_of
@@ -74,10 +75,18 @@ def stopped_in(landscape: Landscape, search: str, num_trials: int, seed: int) ->
         seen, value = trial.curve[-1]
         rest = statistics.fmean(ended.curves[own][-1] - ended.curves[own][seen - 1] for own in ended.completed)
         expected = ends[trial.number]
-        probability = expected.probability_better(ended.completed[best], Direction.MINIMIZE)
-        said = (probability, end < ended.completed[best])
+        said = (probability_better(expected, ended.completed[best]), end < ended.completed[best])
         found.append(Stopped((expected.value - end) / spread, (value + rest - end) / spread, said))
     return found
+
+
+def probability_better(end: ExpectedEnd, best: float) -> float:
+    """The probability that it is smaller than the best end of a completed trial, as it is drawn."""
+    lead = best - end.value
+    if not end.doubt:
+        return float(lead > 0.0)
+    share = ODDS_OF_BEST * student_t.cumulative(lead / end.doubt, end.degrees)
+    return share / (share + student_t.cumulative(-lead / end.doubt, end.degrees))
 
 
 def score_of(said: Sequence[Said]) -> float:

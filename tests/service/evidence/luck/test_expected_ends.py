@@ -12,7 +12,7 @@ import pytest
 from service.domain import Direction
 from service.evidence.luck.expected_ends import SLOPE_AHEAD, ExpectedEnd, expected_ends
 from service.evidence.luck.searched_side import SearchedSide, TriedTrial
-from tests.benchmarks.answers.expected_ends import score_of, stopped_in
+from tests.benchmarks.answers.expected_ends import probability_better, score_of, stopped_in
 from tests.benchmarks.search.landscapes import table_pair
 
 MIN, MAX = Direction.MINIMIZE, Direction.MAXIMIZE
@@ -100,20 +100,20 @@ def test_an_end_is_drawn_better_than_the_best_as_often_as_is_said(direction: Dir
     for best in (1.0, 1.8, 3.0):
         drawn = [sign * end.drawn(sign * best, direction, rng) for _ in range(4000)]
         share = statistics.fmean(value < best for value in drawn)
-        assert share == pytest.approx(end.probability_better(sign * best, direction), abs=0.025)
+        assert share == pytest.approx(probability_better(dataclasses.replace(end, value=2.0), best), abs=0.025)
 
 
 def test_few_completed_trials_tell_little_of_how_far_ends_lie_from_the_line() -> None:
     """Both are as far behind the best in standard deviations of the ends around the line."""
     few, many = ExpectedEnd(3.0, 1.0, degrees=1), ExpectedEnd(3.0, 1.0, degrees=30)
-    assert few.probability_better(0.0, MIN) > 5.0 * many.probability_better(0.0, MIN)
+    assert probability_better(few, 0.0) > 5.0 * probability_better(many, 0.0)
     completed = [trial(k, value, value) for k, value in enumerate((3.0, 2.0, 2.5, 4.0))]
     assert expected_ends(side_of(*completed, trial(4, 4.5, completed=False)), MIN)[4].degrees == 3
 
 
 def test_of_a_known_end_it_is_known_whether_it_is_better() -> None:
     end = ExpectedEnd(1.0, 0.0)
-    assert [end.probability_better(best, MIN) for best in (0.5, 1.0, 1.5)] == [0.0, 0.0, 1.0]
+    assert [probability_better(end, best) for best in (0.5, 1.0, 1.5)] == [0.0, 0.0, 1.0]
     assert end.drawn(2.0, MIN, random.Random(0)) == 1.0
 
 
