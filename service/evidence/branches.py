@@ -17,16 +17,16 @@ class BranchBest:
     """The trial with its best value; None: none completed."""
     value: float | None
     """The best value, with one seed."""
-    probability_best: float | None
-    """The probability that the best config tried, on average over seeds, is of this choice. It takes into account what
-    all trials reached, the luck of seeds as the confirmation shows it, and that the ends of pruned trials are only
-    expected; not that searched alone, a choice may find configs that were not tried. None: nothing was trained with two
-    new seeds, or nothing of it was measured."""
+    probability_best_alone: float | None = None
+    """The probability that of searches of each choice alone, with as many trials as this search, that of this choice
+    ends with the best config, on average over such searches and over seeds. It takes into account what all trials
+    reached, how few they were of each choice, the luck of seeds as far as the confirmation shows it, and that the ends
+    of pruned trials are only expected. None: too little was measured, or the evidence is older than this."""
 
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The choices of the parameter that a space branches by, and which of them won."""
+    """The choices of the parameter that a space branches by, and whether it is decided which one suits best."""
 
     parameter: str
     """The parameter whose values open the branches."""
@@ -34,3 +34,6 @@ class Branches:
     """The choice of the recommended config."""
     choices: list[BranchBest]
     """The choices in the order of the space."""
+    is_decided: bool = False
+    """That of the recommended config would do best by itself, with a probability of 95% at least, and the search had as
+    many trials as any verdict takes."""

@@ -170,7 +170,7 @@ def recommend(
         baselines=_baselines(trials, result, choosing, direction),
         side_seconds=side_seconds,
         transfers=transfer_results(starts, trials, direction),
-        branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction),
+        branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction, metric),
     )
     if baseline is not None and (evidence.has_few_trials or is_open(pairs, metric)):
         undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
@@ -257,9 +257,10 @@ def _branches(
     spaces: Mapping[Side, SearchSpace],
     side: SearchedSide | None,
     direction: Direction,
+    metric: str,
 ) -> Branches | None:
     space = spaces.get(Phase.SEARCH)
-    return None if space is None else branches_of(trials, best.number, space, side, direction)
+    return None if space is None else branches_of(trials, best.number, space, side, direction, metric=metric)
 
 
 def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction) -> Winner | None:

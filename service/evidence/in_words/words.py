@@ -302,15 +302,16 @@ def transfer_lines(transfers: Sequence[TransferResult]) -> list[str]:
 
 
 def branches_words(branches: Branches) -> str:
-    """Words on which choice won of the parameter that the space branches by, and how sure that is."""
-    known = [(own.choice, own.probability_best) for own in branches.choices]
-    told = [f"{choice} {chance(p)}" for choice, p in sorted(known, key=lambda one: -(one[1] or 0)) if p is not None]
+    """Words on which choice suits best of the parameter that the space branches by, and how sure that is."""
+    known = [(own.probability_best_alone, own.choice) for own in branches.choices]
+    told = [f"{choice} {chance(p)}" for p, choice in sorted(known, key=lambda one: -(one[0] or 0)) if p is not None]
     won = f"{branches.winner} won as {branches.parameter}"
-    if len(told) < 2:
+    if not branches.is_decided:
+        won = f"Which {branches.parameter} suits best is undecided; the recommended config is of {branches.winner}"
+    if not told:
         found = [f"{own.choice} {number(own.value)}" for own in branches.choices if own.value is not None]
-        return f"{won}, by the best values found ({', '.join(found)}): how sure that is, only new seeds tell."
-    untold = [f"{choice} unknown" for choice, probability in known if probability is None]
-    return f"{won}. How probably the best config tried is one of each: {', '.join([*told, *untold])}."
+        return f"{won}: the best values found are {', '.join(found)}."
+    return f"{won}. How probably each would do best, searched alone with as many trials: {', '.join(told)}."
 
 
 def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:

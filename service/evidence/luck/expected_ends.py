@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from service.domain import Direction
 from service.evidence.comparison import student_t
-from service.evidence.luck.searched_side import SearchedSide, TriedTrial
+from service.evidence.luck.searched_side import TriedTrial
 
 SLOPE_BEHIND = 1.0
 """Of the ends over the values before, without any evidence, where a trial was worse than the completed ones."""
@@ -60,16 +60,16 @@ class ExpectedEnd:
         return self.value
 
 
-def expected_ends(side: SearchedSide, direction: Direction) -> dict[int, ExpectedEnd]:
+def expected_ends(trials: Sequence[TriedTrial], direction: Direction) -> dict[int, ExpectedEnd]:
     """The end of each trial that had a value and did not fail, by number; in the order of the trials.
 
     Without a completed trial, a trial is expected to stay as it was.
     """
-    completed = [trial for trial in side.trials if trial.has_completed and trial.curve]
+    completed = [trial for trial in trials if trial.has_completed and trial.curve]
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
     lines: dict[int, _Lines] = {}
     found = {}
-    for trial in side.trials:
+    for trial in trials:
         if trial.has_failed or not trial.curve:
             continue
         seen, value = trial.curve[-1]

@@ -1,5 +1,5 @@
-"""The choices of the parameter that a space branches by: which won, as which member of a family, and how sure that
-is."""
+"""The choices of the parameter that a space branches by, as the members of a family: which one the recommended config
+is of, and how probably each would do best by itself."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, Phase, TrialState
 from service.evidence.branches import BranchBest, Branches
 from service.evidence.finished_trial import FinishedTrial
-from service.evidence.luck.best_probability import branch_probabilities
+from service.evidence.luck.best_choice import choice_probabilities
+from service.evidence.luck.job_luck import tried_trials
 from service.evidence.luck.searched_side import SearchedSide
-from service.evidence.luck.true_means import NoNoise
+from service.evidence.types import MIN_TRIED
+
+DECIDED = 0.95
+"""The probability from which a choice is said to suit best: the confidence of a verdict."""
 
 
 def branches_of(
@@ -21,6 +25,8 @@ def branches_of(
     space: SearchSpace,
     side: SearchedSide | None,
     direction: Direction,
+    *,
+    metric: str,
 ) -> Branches | None:
     """The choices that the search tried, by the first parameter of its space whose choices open others.
 
@@ -28,7 +34,8 @@ def branches_of(
         trials: all of the job's.
         best: the number of the trial whose config is recommended.
         space: that of the search.
-        side: the search as the models of luck see it; None: nothing is known of the luck of seeds.
+        side: the search as the models of luck see it; None: nothing was trained again.
+        metric: the objective.
 
     Returns:
         None if the space has no such parameter.
@@ -37,25 +44,24 @@ def branches_of(
     if parameter is None:
         return None
     own = [trial for trial in trials if trial.phase is Phase.SEARCH]
-    probabilities: dict[Scalar, float] = {}
-    if side is not None:
-        try:
-            choices = {trial.number: trial.parameters[parameter.name] for trial in own}
-            probabilities = branch_probabilities(side, direction, choices)
-        except NoNoise:
-            pass
+    tried = tried_trials(own, space, metric) if side is None else side.trials
+    chosen = {trial.number: trial.parameters[parameter.name] for trial in own}
+    probabilities = choice_probabilities(tried, chosen, direction, all_choices=parameter.choices, side=side)
+    winner = chosen[best]
+    choices = [
+        _best(
+            choice,
+            [trial for trial in own if chosen[trial.number] == choice],
+            probabilities.get(choice),
+            direction,
+        )
+        for choice in parameter.choices
+    ]
     return Branches(
         parameter=parameter.name,
-        winner=next(trial.parameters[parameter.name] for trial in own if trial.number == best),
-        choices=[
-            _best(
-                choice,
-                [trial for trial in own if trial.parameters[parameter.name] == choice],
-                probabilities.get(choice),
-                direction,
-            )
-            for choice in parameter.choices
-        ],
+        winner=winner,
+        choices=choices,
+        is_decided=probabilities.get(winner, 0.0) >= DECIDED and sum(one.num_tried for one in choices) >= MIN_TRIED,
     )
 
 
@@ -74,5 +80,5 @@ def _best(
         num_tried=sum(trial.state in (TrialState.COMPLETED, TrialState.PRUNED) for trial in trials),
         number=number,
         value=None if value is None else sign * value,
-        probability_best=probability,
+        probability_best_alone=probability,
     )

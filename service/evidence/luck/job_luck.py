@@ -64,6 +64,20 @@ def with_luck(
     return _with_probabilities(result, sides, direction), _search_interval(result, sides, direction)
 
 
+def tried_trials(trials: Sequence[FinishedTrial], space: SearchSpace, metric: str) -> list[TriedTrial]:
+    """The trials of a search as the models of luck see them.
+
+    A trial that was cancelled, as when the time was up, says as much as a pruned one if it was measured. Others, and
+    those lost through no fault of their own, say nothing of what a search finds: they are left out.
+    """
+    return [
+        _tried(trial, space, metric)
+        for trial in trials
+        if (trial.state in _ENDED or (trial.state is TrialState.CANCELLED and trial.curve))
+        and not (trial.reason is not None and trial.reason.is_loss)
+    ]
+
+
 def _side_of(
     configs: Sequence[ConfirmedConfig],
     trials: Sequence[FinishedTrial],
@@ -74,9 +88,6 @@ def _side_of(
     num_choosing: int,
 ) -> SearchedSide | None:
     """One side of a job, its search or a baseline; None: none of its configs completed all its new seeds.
-
-    A trial that was cancelled, as when the time was up, says as much as a pruned one if it was measured. Others, and
-    those lost through no fault of their own, say nothing of what a search finds: they are left out.
 
     Args:
         configs: of that side, the chosen one first.
@@ -93,12 +104,7 @@ def _side_of(
     if not configs or configs[0].number not in repeats:
         return None
     return SearchedSide(
-        trials=[
-            _tried(trial, space, metric)
-            for trial in trials
-            if (trial.state in _ENDED or (trial.state is TrialState.CANCELLED and trial.curve))
-            and not (trial.reason is not None and trial.reason.is_loss)
-        ],
+        trials=tried_trials(trials, space, metric),
         repeats=repeats,
         chosen=configs[0].number,
         top_k=top_k,

@@ -98,7 +98,7 @@ def lucks(side: SearchedSide, direction: Direction, rng: random.Random, num_draw
 
 def _regions(side: SearchedSide, direction: Direction) -> _Regions:
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
-    values = {number: end.value for number, end in expected_ends(side, direction).items()}
+    values = {number: end.value for number, end in expected_ends(side.trials, direction).items()}
     best_first = sorted(side.trials, key=lambda trial: sign * values.get(trial.number, sign * math.inf))
     reach = NEAR * typical_distance(len(side.trials[0].point))
     kept: list[tuple[float, ...]] = []

@@ -88,7 +88,7 @@ def draw_means(side: SearchedSide, direction: Direction, rng: random.Random, num
 
 def _model(side: SearchedSide, direction: Direction) -> _Model:
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
-    found = {number: sign * end.value for number, end in expected_ends(side, direction).items()}
+    found = {number: sign * end.value for number, end in expected_ends(side.trials, direction).items()}
     ranked = sorted(found, key=lambda number: (found[number], number))
     half = [found[number] for number in ranked[: max(2, len(side.repeats), (len(ranked) + 1) // 2)]]
     # One that was repeated is mostly among the best; with pruned trials expected to be better, it may not be.

@@ -26,7 +26,7 @@ from pathlib import Path
 from service.domain import Direction
 from service.evidence.comparison import student_t
 from service.evidence.luck.expected_ends import ODDS_OF_BEST, ExpectedEnd, expected_ends
-from service.evidence.luck.searched_side import SearchedSide, TriedTrial
+from service.evidence.luck.searched_side import TriedTrial
 from tests.benchmarks.answers.family_cost import TABLES as FAMILY_TABLES
 from tests.benchmarks.answers.family_cost import landscape_of
 from tests.benchmarks.answers.recommendation_regret import TABLES, Said, calibration, names_of
@@ -65,8 +65,7 @@ def stopped_in(landscape: Landscape, search: str, num_trials: int, seed: int) ->
         for number, curve in ended.curves.items()
         if math.isfinite(curve[-1])
     ]
-    side = SearchedSide(trials, {best: [ended.completed[best]]}, chosen=best, top_k=1, num_choosing=0)
-    ends = expected_ends(side, Direction.MINIMIZE)
+    ends = expected_ends(trials, Direction.MINIMIZE)
     found = []
     for trial in trials:
         end = landscape.curve(ended.parameters[trial.number], seed)[-1]

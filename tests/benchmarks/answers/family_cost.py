@@ -1,4 +1,4 @@
-"""The cost of a search of the whole family, and how well it tells the member that suits best, on learning curves.
+"""The cost of a search of the whole family, on learning curves.
 
     python -m tests.benchmarks.answers.family_cost
 
@@ -12,9 +12,6 @@ tables' 40 steps, as jobs do; the rule for these was chosen on longer trainings 
   known only afterwards, and the searches for it are not counted.
 - `all`: what the family needs to be as good as the best of all presets, each searched alone for so long, over what
   those searches took together.
-- `named`: share of whole jobs, with a confirmation, whose recommended config is of the member that suits best, that is
-  of which most searches of the member alone, as long as the job's, find the best config.
-- `probabilities`: what jobs say of members, in classes, and how many of these have the best config that was tried.
 """
 
 from __future__ import annotations
@@ -28,17 +25,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from search_spaces import FAMILY_PRESETS
-from service.domain import Direction, Phase
-from service.evidence.luck.job_branches import branches_of
-from tests.benchmarks.answers.recommendation_regret import Said, calibration, names_of
+from tests.benchmarks.answers.recommendation_regret import names_of
 from tests.benchmarks.report import Cell, print_table, report
 from tests.benchmarks.search.job_simulation import (
     SimulatedSearch,
-    Size,
     searched,
-    searched_and_confirmed,
-    searched_sides,
 )
 from tests.benchmarks.search.landscapes import Landscape, TableFamily
 from tests.benchmarks.search.make_seed_curves import TASKS
@@ -53,11 +44,7 @@ MOST = 40
 """Full trainings of the family."""
 MANY = 10**6
 """Trials: more than any budget allows."""
-SIZES = (Size(16, 2, 7), Size(32, 2, 7))
 NUM_BOOTSTRAP = 200
-NUM_DRAWN = 1000
-"""Of one search of each member."""
-MEMBERS = tuple(dict.fromkeys(choices["preconditioner"] for choices, _ in FAMILY_PRESETS.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,67 +158,11 @@ def landscape_of(name: str) -> TableFamily:
     return TableFamily(read_seed_table(name), num_steps=TASKS[name].num_steps)
 
 
-def winners_alone(landscape: TableFamily, search: str, size: Size, num: int) -> dict[str, float]:
-    """Of each member, the share of searches of the members alone, all of that size, in which it finds the best config.
-
-    A member with two presets has two searches, and the better one counts.
-    """
-    found: dict[str, list[float]] = {member: [] for member in MEMBERS}
-    for number in range(num):
-        best = dict.fromkeys(MEMBERS, math.inf)
-        for name, side in landscape.alone().items():
-            course = course_of(side, searched(side, search, size.num_trials, 10_000 + number), before=math.inf)
-            member = FAMILY_PRESETS[name][0]["preconditioner"]
-            best[member] = min(best[member], course.points[-1].mean)
-        for member, value in best.items():
-            found[member].append(value)
-    # Whose luck is with whom is chance: each member's search is held against the others' of other numbers, too.
-    wins = dict.fromkeys(MEMBERS, 0.0)
-    rng = random.Random("winners")
-    for _ in range(NUM_DRAWN):
-        drawn = {member: rng.choice(found[member]) for member in MEMBERS}
-        low = min(drawn.values())
-        level = [member for member in MEMBERS if drawn[member] == low]
-        for member in level:
-            wins[member] += 1 / (len(level) * NUM_DRAWN)
-    return wins
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A job's answer about members."""
-
-    winner: str
-    said: Mapping[str, float]
-    """The probability of each that something is known of."""
-    best: str
-    """The member of the config that is in truth the best one tried."""
-
-
-def told(landscape: TableFamily, search: str, size: Size, number: int) -> Told | None:
-    """The answer of the job with that number; None: nothing was confirmed."""
-    landscapes: dict[Phase, Landscape] = {Phase.SEARCH: landscape}
-    trials, result = searched_and_confirmed(landscapes, search, size, number)
-    if result is None or not result.candidates:
-        return None
-    side = searched_sides(landscapes, trials, result, size).get(Phase.SEARCH)
-    branches = branches_of(trials, result.candidates[0].number, landscape.space, side, Direction.MINIMIZE)
-    assert branches is not None
-    said = {str(own.choice): own.probability_best for own in branches.choices}
-    means = [
-        (mean, str(trial.parameters["preconditioner"]))
-        for trial in trials
-        if trial.phase is Phase.SEARCH and math.isfinite(mean := landscape.mean(trial.parameters))
-    ]
-    return Told(str(branches.winner), {member: p for member, p in said.items() if p is not None}, min(means)[1])
-
-
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help="of real curves, by name")
     parser.add_argument("--search", default="auto", help="as in recommendation_regret (default: auto)")
     parser.add_argument("--searches", type=int, default=20, help="of each preset and table (default: 20)")
-    parser.add_argument("--jobs", type=int, default=20, help="of each table and size (default: 20)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     return parser.parse_args(arguments)
 
@@ -239,57 +170,32 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the benchmark."""
     given = _parsed(arguments)
-    figures: dict[str, object] = {"num_searches": given.searches, "num_jobs": given.jobs, "search": given.search}
+    figures: dict[str, object] = {"num_searches": given.searches, "search": given.search}
     columns = ("table, full trainings", "best preset", "trainings", "80% of draws", "trials")
     rows: list[list[Cell]] = []
     all_rows: list[list[Cell]] = []
     ratios: dict[str, list[float]] = {}
-    job_rows: list[list[Cell]] = []
-    said: list[Said] = []
     for name in given.tables:
         landscape = landscape_of(name)
-        if given.searches:
-            before = _median_mean(landscape)
-            family = _courses(landscape, given.search, given.searches, MOST, before=before)
-            alone = {
-                preset: _courses(side, given.search, given.searches, max(BUDGETS), before=before)
-                for preset, side in landscape.alone().items()
-            }
-            for budget in BUDGETS:
-                cost, (low, high) = costs(family, alone, budget), spread_of(family, alone, budget)
-                rows.append([f"{name}, {budget}", cost.best, str(cost.trainings), f"{low} to {high}", str(cost.trials)])
-                for kind, need in (("trainings", cost.trainings), ("trials", cost.trials)):
-                    ratios.setdefault(f"family_{kind}_over_best_preset_at_{budget}", []).append(need.ratio)
-                    figures[f"{name}.{budget}.{kind}"] = {"ratio": need.ratio, "is_more": need.is_more}
-            for each in EACH:
-                need = costs_of_all(family, alone, each)
-                all_rows.append([f"{name}, {each} of each", str(need)])
-                ratios.setdefault(f"family_trainings_over_all_presets_at_{each}_each", []).append(need.ratio)
-                figures[f"{name}.{each}_each"] = {"ratio": need.ratio, "is_more": need.is_more}
-            print_table(columns, rows[-len(BUDGETS) :])
-            print_table(("table, full trainings", "all"), all_rows[-len(EACH) :])
-        for size in SIZES if given.jobs else ():
-            wins = winners_alone(landscape, given.search, size, max(5, given.jobs // 2))
-            suited = max(wins, key=wins.__getitem__)
-            jobs = [job for number in range(given.jobs) if (job := told(landscape, given.search, size, number))]
-            known = [job for job in jobs if job.said]
-            named = statistics.fmean(job.winner == suited for job in jobs)
-            of_winner = statistics.fmean(job.said[job.winner] for job in known)
-            are = statistics.fmean(job.winner == job.best for job in known)
-            shares = ", ".join(f"{member} {share:.0%}" for member, share in wins.items())
-            job_rows.append([f"{name}, {size.num_trials} trials", shares, named, of_winner, are])
-            figures[f"{name}.{size.num_trials}.jobs"] = {
-                "named": named,
-                "said_of_winner": of_winner,
-                "winner_is": are,
-                "wins": wins,
-            }
-            said += [(p, member == job.best) for job in known for member, p in job.said.items()]
-            print_table(("job", "best alone", "named", "said of the winner", "it is"), job_rows[-1:])
-    if said:
-        classes = calibration(said)
-        figures["probabilities"] = [{"said": a, "are": b, "num": num} for a, b, num in classes]
-        print_table(("said to be the best", "are", "members"), [[f"{a:.1%}", f"{b:.1%}", num] for a, b, num in classes])
+        before = _median_mean(landscape)
+        family = _courses(landscape, given.search, given.searches, MOST, before=before)
+        alone = {
+            preset: _courses(side, given.search, given.searches, max(BUDGETS), before=before)
+            for preset, side in landscape.alone().items()
+        }
+        for budget in BUDGETS:
+            cost, (low, high) = costs(family, alone, budget), spread_of(family, alone, budget)
+            rows.append([f"{name}, {budget}", cost.best, str(cost.trainings), f"{low} to {high}", str(cost.trials)])
+            for kind, need in (("trainings", cost.trainings), ("trials", cost.trials)):
+                ratios.setdefault(f"family_{kind}_over_best_preset_at_{budget}", []).append(need.ratio)
+                figures[f"{name}.{budget}.{kind}"] = {"ratio": need.ratio, "is_more": need.is_more}
+        for each in EACH:
+            need = costs_of_all(family, alone, each)
+            all_rows.append([f"{name}, {each} of each", str(need)])
+            ratios.setdefault(f"family_trainings_over_all_presets_at_{each}_each", []).append(need.ratio)
+            figures[f"{name}.{each}_each"] = {"ratio": need.ratio, "is_more": need.is_more}
+        print_table(columns, rows[-len(BUDGETS) :])
+        print_table(("table, full trainings", "all"), all_rows[-len(EACH) :])
     medians = {key: statistics.median(values) for key, values in ratios.items()}
     report("family_cost", columns=columns, rows=rows, figures=figures, ratios=medians, json_file=given.json)
 

@@ -57,10 +57,7 @@ def test_what_the_family_needs_counts_from_the_first_point_that_is_as_good() -> 
 
 @pytest.mark.slow
 def test_the_benchmark_prints_what_it_found(capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--tables", "digits-convnet-family", "--search", "random", "--searches", "0", "--jobs", "1"]
-    family_cost.main(arguments)
+    family_cost.main(["--tables", "digits-convnet-family", "--search", "random", "--searches", "1"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert result["benchmark"] == "family_cost"
-    job = result["figures"]["digits-convnet-family.16.jobs"]
-    assert sum(job["wins"].values()) == pytest.approx(1.0)
-    assert 0.0 <= job["named"] <= 1.0
+    assert result["figures"]["digits-convnet-family.10.trainings"]["ratio"] > 0.0

@@ -11,7 +11,7 @@ import pytest
 
 from service.domain import Direction
 from service.evidence.luck.expected_ends import SLOPE_AHEAD, ExpectedEnd, expected_ends
-from service.evidence.luck.searched_side import SearchedSide, TriedTrial
+from service.evidence.luck.searched_side import TriedTrial
 from tests.benchmarks.answers.expected_ends import probability_better, score_of, stopped_in
 from tests.benchmarks.search.landscapes import table_pair
 
@@ -23,32 +23,23 @@ def trial(number: int, *values: float, completed: bool = True, every: int = 1) -
     return TriedTrial(number, (0.0,), [(every * (k + 1), v) for k, v in enumerate(values)], has_completed=completed)
 
 
-def side_of(*trials: TriedTrial) -> SearchedSide:
-    best = next(own.number for own in trials if own.has_completed)
-    return SearchedSide(trials, {best: [0.0]}, chosen=best, top_k=1, num_choosing=0)
-
-
-def negated(side: SearchedSide) -> SearchedSide:
-    return dataclasses.replace(
-        side, trials=[dataclasses.replace(own, curve=[(s, -v) for s, v in own.curve]) for own in side.trials]
-    )
+def negated(trials: Sequence[TriedTrial]) -> list[TriedTrial]:
+    return [dataclasses.replace(own, curve=[(s, -v) for s, v in own.curve]) for own in trials]
 
 
 def test_a_trial_that_was_behind_stays_behind_and_one_ahead_loses_of_its_lead() -> None:
     completed = [trial(0, 5.0, 3.0, 1.0), trial(1, 6.0, 3.0, 0.0)]
     behind, ahead = trial(2, 4.0, 3.5, completed=False), trial(3, 4.0, 2.0, completed=False)
     failed = dataclasses.replace(trial(4, 1.0, completed=False), has_failed=True)
-    found = expected_ends(side_of(*completed, behind, ahead, failed), MIN)
+    found = expected_ends([*completed, behind, ahead, failed], MIN)
     assert {number: end.value for number, end in found.items()} == {0: 1.0, 1: 0.0, 2: 1.0, 3: 0.5 - SLOPE_AHEAD}
     assert found[0].doubt == found[1].doubt == 0.0
     assert 0.0 < found[2].doubt < found[3].doubt
 
 
 def test_where_larger_is_better_all_is_the_same() -> None:
-    side = side_of(
-        trial(0, 5.0, 1.0), trial(1, 6.0, 0.5), trial(2, 7.0, completed=False), trial(3, 2.0, completed=False)
-    )
-    found, mirrored = expected_ends(side, MIN), expected_ends(negated(side), MAX)
+    trials = [trial(0, 5.0, 1.0), trial(1, 6.0, 0.5), trial(2, 7.0, completed=False), trial(3, 2.0, completed=False)]
+    found, mirrored = expected_ends(trials, MIN), expected_ends(negated(trials), MAX)
     assert {number: (-end.value, end.doubt) for number, end in found.items()} == {
         number: (end.value, end.doubt) for number, end in mirrored.items()
     }
@@ -58,7 +49,7 @@ def test_a_curve_that_fell_early_is_not_expected_to_fall_as_far_again() -> None:
     """All completed curves of an error rate fell by about 1.05 after this place: one at 0.45 has no such way to go."""
     rng = random.Random(0)
     completed = [trial(k, 1.35 + rng.gauss(0.0, 0.1), 0.3 + rng.gauss(0.0, 0.01)) for k in range(8)]
-    end = expected_ends(side_of(*completed, trial(8, 0.45, completed=False)), MIN)[8]
+    end = expected_ends([*completed, trial(8, 0.45, completed=False)], MIN)[8]
     assert end.value > 0.0
     assert end.value + 2.0 * end.doubt > 0.3
 
@@ -69,13 +60,13 @@ def test_many_completed_trials_tell_the_slope(slope: float) -> None:
     befores = [rng.uniform(1.0, 3.0) for _ in range(200)]
     completed = [trial(k, before, slope * before + rng.gauss(0.0, 0.05)) for k, before in enumerate(befores)]
     for value in (0.5, 3.5):
-        end = expected_ends(side_of(*completed, trial(200, value, completed=False)), MIN)[200]
+        end = expected_ends([*completed, trial(200, value, completed=False)], MIN)[200]
         assert end.value == pytest.approx(slope * value, abs=0.1)
         assert 0.04 < end.doubt < 0.12
 
 
 def test_of_one_completed_trial_the_doubt_is_as_large_as_its_own_way_was() -> None:
-    found = expected_ends(side_of(trial(0, 3.0, 1.0), trial(1, 3.0, completed=False)), MIN)
+    found = expected_ends([trial(0, 3.0, 1.0), trial(1, 3.0, completed=False)], MIN)
     assert found[1].value == 1.0
     assert found[1].doubt > 2.0
 
@@ -83,14 +74,14 @@ def test_of_one_completed_trial_the_doubt_is_as_large_as_its_own_way_was() -> No
 def test_a_stopped_trial_that_trained_as_a_completed_one_did_ends_as_it_did() -> None:
     completed = [trial(0, 5.0, 3.0, 1.0), trial(1, 6.0, 3.0, 0.0)]
     stopped = [trial(2, 6.0, 3.0, completed=False), trial(3, 6.0, 2.9, completed=False)]
-    found = expected_ends(side_of(*completed, *stopped), MIN)
+    found = expected_ends([*completed, *stopped], MIN)
     assert found[2] == ExpectedEnd(0.0, 0.0)
     assert found[3].doubt > 0.0
 
 
 def test_equal_values_of_curves_that_have_not_moved_yet_tell_no_twins() -> None:
     completed = [trial(0, 0.1, 0.1, 0.9), trial(1, 0.1, 0.1, 0.5)]
-    assert expected_ends(side_of(*completed, trial(2, 0.1, 0.1, completed=False)), MAX)[2].doubt > 0.0
+    assert expected_ends([*completed, trial(2, 0.1, 0.1, completed=False)], MAX)[2].doubt > 0.0
 
 
 @pytest.mark.parametrize("direction", [MIN, MAX])
@@ -108,7 +99,7 @@ def test_few_completed_trials_tell_little_of_how_far_ends_lie_from_the_line() ->
     few, many = ExpectedEnd(3.0, 1.0, degrees=1), ExpectedEnd(3.0, 1.0, degrees=30)
     assert probability_better(few, 0.0) > 5.0 * probability_better(many, 0.0)
     completed = [trial(k, value, value) for k, value in enumerate((3.0, 2.0, 2.5, 4.0))]
-    assert expected_ends(side_of(*completed, trial(4, 4.5, completed=False)), MIN)[4].degrees == 3
+    assert expected_ends([*completed, trial(4, 4.5, completed=False)], MIN)[4].degrees == 3
 
 
 def test_of_a_known_end_it_is_known_whether_it_is_better() -> None:
@@ -122,7 +113,7 @@ def test_values_between_measurements_are_interpolated_and_beyond_them_the_neares
     ends = {}
     for seen in (5, 15, 40):
         stopped = TriedTrial(2, (0.0,), [(seen, 4.5)], has_completed=False)
-        ends[seen] = expected_ends(side_of(*completed, stopped), MIN)[2].value
+        ends[seen] = expected_ends([*completed, stopped], MIN)[2].value
     # Their means there: 5.0 (the first), 4.0, 2.0 (the last); their mean end is 2.0, and both slopes are 1.
     assert ends[15] == pytest.approx(2.5)
     assert ends[40] == pytest.approx(4.5)
