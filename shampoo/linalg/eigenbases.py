@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -59,10 +60,29 @@ def eigenbasis_call(A: Tensor, *, double: bool) -> Call:
     return partial(_eigenbasis, double=double), (A,)
 
 
+@dataclass(frozen=True, slots=True)
+class RefinedBasis:
+    """A followed basis Q' of K matrices A, in A's dtype."""
+
+    values: Tensor
+    """diag(Q'ᵀ A Q'), (K, n)."""
+    basis: Tensor
+    """Q', (K, n, n)."""
+    share: Tensor
+    """The share of A that is off the diagonal in it, as `off_diagonal_share`, (K,)."""
+    change: Tensor | None
+    """Qᵀ Q', (K, n, n), if it was asked for."""
+
+
 def refined_eigenbasis(
-    A: Tensor, Q: Tensor, method: RefinementMethod, *, solved: tuple[Tensor, ...] | None = None
-) -> tuple[Tensor, Tensor]:
-    """One step of subspace iteration from the basis Q: diag(Q'ᵀ A Q') (K, n) and Q' (K, n, n), both in A's dtype.
+    A: Tensor,
+    Q: Tensor,
+    method: RefinementMethod,
+    *,
+    with_change: bool = False,
+    solved: tuple[Tensor, ...] | None = None,
+) -> RefinedBasis:
+    """One step of subspace iteration from the basis Q.
 
     Q' is orthonormal to rounding, whatever A's rank; its columns are sorted by the estimates diag(Qᵀ A Q), descending.
     A matrix that is not finite has NaN, on the CPU with a RuntimeWarning, and so has on a CUDA device one for which
@@ -73,18 +93,20 @@ def refined_eigenbasis(
         Q: (K, n, n), orthonormal columns, in A's dtype.
         method: "qr", by Householder reflections; or "cholesky_qr", the same basis in matrix products, Cholesky
             decompositions and triangular solves, for CUDA devices: on the CPU it is the slower one.
+        with_change: whether Qᵀ Q' is wanted. With "qr" the eigenvalues then take no matrix product of their own, but
+            Q has to be orthonormal to rounding.
         solved: what `per_matrix` gave for `refined_eigenbasis_call`, if that has been done already.
     """
-    function, stacks = refined_eigenbasis_call(A, Q, method)
-    values, refined = per_matrix(function, *stacks) if solved is None else solved
+    function, stacks = refined_eigenbasis_call(A, Q, method, with_change=with_change)
+    values, refined, share, *change = per_matrix(function, *stacks) if solved is None else solved
     if A.device.type == "cpu":
         warn_of_failures(values)
-    return values, refined
+    return RefinedBasis(values, refined, share, change[0] if with_change else None)
 
 
-def refined_eigenbasis_call(A: Tensor, Q: Tensor, method: RefinementMethod) -> Call:
+def refined_eigenbasis_call(A: Tensor, Q: Tensor, method: RefinementMethod, *, with_change: bool) -> Call:
     """The call of `per_matrix` that `refined_eigenbasis` makes."""
-    return partial(_refined, method=method), (A, Q)
+    return partial(_refined, method=method, with_change=with_change), (A, Q)
 
 
 def off_diagonal_share(A: Tensor, Q: Tensor) -> Tensor:
@@ -157,7 +179,7 @@ def _eigenbasis(A: Tensor, *, double: bool) -> tuple[Tensor, Tensor]:
     return values.flip(-1).to(A.dtype), Q.flip(-1).to(A.dtype)
 
 
-def _refined(A: Tensor, Q: Tensor, *, method: RefinementMethod) -> tuple[Tensor, Tensor]:
+def _refined(A: Tensor, Q: Tensor, *, method: RefinementMethod, with_change: bool) -> tuple[Tensor, ...]:
     A, scale = _scaled_symmetric(A)
     # The transposes, whose rows are the columns: to sort and measure columns costs a CPU ten times what rows do.
     Q = Q.mT.contiguous()
@@ -168,25 +190,49 @@ def _refined(A: Tensor, Q: Tensor, *, method: RefinementMethod) -> tuple[Tensor,
     shift = torch.where(largest > 0, _SHIFT_ROUNDINGS * torch.finfo(A.dtype).eps * largest, 1.0)
     # Columns of the null space are equals, and keep their order.
     order = estimates.maximum(shift).argsort(dim=-2, descending=True, stable=True)
-    rows = order.squeeze(-1).add_(torch.arange(len(Q), device=Q.device).unsqueeze(-1), alpha=Q.shape[-1])
-    Y = QA.addcmul_(Q, shift).flatten(end_dim=1).index_select(0, rows.flatten()).view_as(Q)
-    Y = Y.div_(torch.linalg.vector_norm(Y, dim=-1, keepdim=True)).mT
+    rows = order.squeeze(-1).add_(torch.arange(len(Q), device=Q.device).unsqueeze(-1), alpha=Q.shape[-1]).flatten()
+    Y = QA.addcmul_(Q, shift).flatten(end_dim=1).index_select(0, rows).view_as(Q)
+    lengths = torch.linalg.vector_norm(Y, dim=-1, keepdim=True)
+    Y = Y.div_(lengths).mT
+    if method == "qr" and with_change:
+        refined, reflections, signs = _householder(Y)
+        change = torch.bmm(Q, refined)
+        # (A + σI) Q_s = Q' R D with the sorted columns Q_s of Q and their lengths D, so Q'ᵀ A Q' = R D Q_sᵀ Q' − σI.
+        # Both in memory that is not needed any more: fresh pages would take as long as the arithmetic.
+        R, sorted_change = reflections.mT.tril_(), Y.mT
+        torch.index_select(change.flatten(end_dim=1), 0, rows, out=sorted_change.flatten(end_dim=1))
+        values = signs * sorted_change.mul_(lengths).mul_(R).sum(dim=-2) - shift.squeeze(-1)
+        return values * scale, refined, _share_off_diagonal(values, A), change
     refined = _orthonormal_by_cholesky(Y) if method == "cholesky_qr" else _orthonormal(Y)
     if method == "cholesky_qr" and Y.device.type == "cpu":
         failed = refined.isnan().flatten(1).any(dim=1)
         if failed.any():
             refined[failed] = _orthonormal(Y[failed])
     values = (refined.mT * torch.bmm(refined.mT, A)).sum(dim=-1)
-    return values * scale, refined
+    results = values * scale, refined, _share_off_diagonal(values, A)
+    return (*results, torch.bmm(Q, refined)) if with_change else results
 
 
-def _orthonormal(Y: Tensor) -> Tensor:
-    """Q of Y = QR with a positive diagonal of R."""
+def _share_off_diagonal(values: Tensor, A: Tensor) -> Tensor:
+    """The share of A's norm that is off the diagonal in a basis where these are on it."""
+    # A rotation keeps the norm, so what the diagonal lacks is off it.
+    of_rows = torch.linalg.vector_norm(A, dim=-1)  # first, as a sum of all squares at once would lose four digits
+    on_diagonal: Tensor = torch.linalg.vector_norm(values, dim=-1) / torch.linalg.vector_norm(of_rows, dim=-1)
+    return (1 - on_diagonal.square()).clamp(min=0).sqrt().nan_to_num(nan=0.0)
+
+
+def _householder(Y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Q of Y = QR with a positive diagonal of R; R's upper triangle but for the signs of its rows, and those."""
     # The two halves of torch.linalg.qr, without its copy of R: a third of its time at n = 1024.
     reflections, scales = torch.geqrf(Y)
     Q: Tensor = torch.linalg.householder_product(reflections, scales)
     signs = torch.where(reflections.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0).to(Y.dtype)
-    return Q.mul_(signs.unsqueeze(-2))
+    return Q.mul_(signs.unsqueeze(-2)), reflections, signs
+
+
+def _orthonormal(Y: Tensor) -> Tensor:
+    """Q of Y = QR with a positive diagonal of R."""
+    return _householder(Y)[0]
 
 
 def _orthonormal_by_cholesky(Y: Tensor) -> Tensor:

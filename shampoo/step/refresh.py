@@ -26,6 +26,8 @@ from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters, Solver
 from shampoo.linalg.eigenbases import (
+    RefinedBasis,
+    RefinementMethod,
     eigenbasis,
     eigenbasis_call,
     off_diagonal_share,
@@ -54,6 +56,10 @@ class _Eigen:
     values: Tensor
     basis: Tensor
     is_new: Tensor
+    share: Tensor | None = None
+    """The share of the factor that is off the diagonal in the basis, (K,)."""
+    change: Tensor | None = None
+    """QᵀQ' (K, d, d) from the old basis to this one, where following it has given it."""
 
 
 def read_basis(side: Side) -> Tensor | None:
@@ -111,7 +117,7 @@ def refresh_side(
     old = side.basis.read()
     eigen = _eigen(side, A, old, h, is_first=is_first, solved=solved)
     root = _root(h, at, state)
-    _write_condition(side, A, eigen, root, solver)
+    _write_condition(side, eigen, root)
     if h.preconditioner == "shampoo":
         assert isinstance(side.root, StoredMatrices)
         roots = root_of_eigenvalues(eigen.values, root)
@@ -120,8 +126,9 @@ def refresh_side(
     if side.eigenvalues is not None:
         side.eigenvalues.copy_(torch.where(eigen.is_new.unsqueeze(-1), eigen.values, side.eigenvalues))
     # As it is, the old basis is the memory that is written now; packed, the new one is what is read back.
-    moves = h.preconditioner in ("soap", "kl")
-    change = torch.bmm(old.mT, eigen.basis) if moves and side.basis.dtype == "float32" else None
+    moves, change = h.preconditioner in ("soap", "kl"), eigen.change
+    if moves and change is None and side.basis.dtype == "float32":
+        change = torch.bmm(old.mT, eigen.basis)
     side.basis.write(eigen.basis)
     if moves:
         change = torch.bmm(old.mT, side.basis.read()) if change is None else change
@@ -140,8 +147,16 @@ def solver_call(state: BlockState, mode: int, h: Hyperparameters, at: StepScalar
         return root_call(A, _root(h, at, state), solver)
     assert side.refreshed is not None
     if solver in ("qr", "cholesky_qr") and not bool((side.refreshed == 0).any()):
-        return refined_eigenbasis_call(A, side.basis.read(), "qr" if solver == "qr" else "cholesky_qr")
+        method: RefinementMethod = "qr" if solver == "qr" else "cholesky_qr"
+        return refined_eigenbasis_call(A, side.basis.read(), method, with_change=_gives_change(h, solver))
     return eigenbasis_call(A, double=solver == "eigh64")
+
+
+def _gives_change(h: Hyperparameters, solver: Solver) -> bool:
+    """True where following a basis is to give the change of it, too, for the moments: a basis in low precision is not
+    orthogonal enough, and where `refresh_tolerance` leaves some out it is not that of all."""
+    moves = h.preconditioner in ("soap", "kl")
+    return solver == "qr" and moves and not h.low_precision_state and h.refresh_tolerance == 0
 
 
 def _change_basis(state: BlockState, mode: int, S: Tensor, scratch: tuple[Tensor, Tensor]) -> None:
@@ -163,21 +178,28 @@ def _eigen(
         if bool(stays.all()):  # the price of leaving work out is that the host looks
             return _Eigen(A.new_zeros(A.shape[:-1]), old, ~stays)
 
-    def solve(A: Tensor, Q: Tensor) -> tuple[Tensor, Tensor]:
+    def solve(A: Tensor, Q: Tensor) -> RefinedBasis:
         if solver in ("qr", "cholesky_qr") and not bool(is_first.any()):
-            return refined_eigenbasis(A, Q, "qr" if solver == "qr" else "cholesky_qr", solved=solved)
-        return eigenbasis(A, double=solver == "eigh64", solved=solved)
+            method: RefinementMethod = "qr" if solver == "qr" else "cholesky_qr"
+            return refined_eigenbasis(A, Q, method, with_change=_gives_change(h, solver), solved=solved)
+        values, found = eigenbasis(A, double=solver == "eigh64", solved=solved)
+        return RefinedBasis(values, found, share=values.new_zeros(len(values)), change=None)
 
     if h.refresh_tolerance > 0:
         moved = (~stays).nonzero().squeeze(1)
-        values, Q = A.new_zeros(A.shape[:-1]), old.clone()
-        values[moved], Q[moved] = solve(A[moved], old[moved])
+        found = solve(A[moved], old[moved])
+        values, Q, share = A.new_zeros(A.shape[:-1]), old.clone(), A.new_zeros(len(A))
+        values[moved], Q[moved], share[moved] = found.values, found.basis, found.share
+        found = RefinedBasis(values, Q, share, change=None)
     else:
-        values, Q = solve(A, old)
-    is_finite = _all_finite(values) & _all_finite(Q)
+        found = solve(A, old)
+    is_finite = _all_finite(found.values) & _all_finite(found.basis)
     _count_failures(side, ~is_finite)
     is_new = is_finite & ~stays
-    return _Eigen(values, _where(is_new, Q, old), is_new)
+    change = found.change
+    if change is not None:
+        change = _where(is_new, change, torch.eye(A.shape[-1], dtype=A.dtype, device=A.device).expand_as(A))
+    return _Eigen(found.values, _where(is_new, found.basis, old), is_new, found.share, change)
 
 
 def _low_precision_factor(
@@ -240,13 +262,9 @@ def _count_failures(side: Side, failed: Tensor) -> None:
     side.num_failed_in_a_row.add_(1).mul_(failed)
 
 
-def _write_condition(side: Side, A: Tensor, eigen: _Eigen, root: InverseRoot, solver: Solver) -> None:
+def _write_condition(side: Side, eigen: _Eigen, root: InverseRoot) -> None:
     assert side.condition is not None
     assert side.residual is not None
     side.condition.copy_(torch.where(eigen.is_new, condition_of_eigenvalues(eigen.values, root), side.condition))
-    if solver in ("qr", "cholesky_qr"):
-        # A rotation keeps the norm, so what the diagonal lacks is off it.
-        lower = A.tril()
-        whole = 2 * lower.square().sum(dim=(-2, -1)) - lower.diagonal(dim1=-2, dim2=-1).square().sum(dim=-1)
-        share = (1 - eigen.values.square().sum(dim=-1) / whole).clamp(min=0).sqrt().nan_to_num(nan=0.0)
-        side.residual.copy_(torch.where(eigen.is_new, share, side.residual))
+    if eigen.share is not None:
+        side.residual.copy_(torch.where(eigen.is_new, eigen.share, side.residual))

@@ -7,6 +7,7 @@ import itertools
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 from shampoo.linalg import eigenbases
 from shampoo.linalg.eigenbases import (
@@ -18,7 +19,16 @@ from shampoo.linalg.eigenbases import (
 )
 from tests.support.shampoo.matrices import gradients_statistics, second_differences, with_eigenvalues
 
-METHODS: tuple[RefinementMethod, ...] = ("qr", "cholesky_qr")
+Way = tuple[RefinementMethod, bool]
+"""A method, and whether it gives the change of the basis, too."""
+
+WAYS: tuple[Way, ...] = (("qr", False), ("qr", True), ("cholesky_qr", False), ("cholesky_qr", True))
+
+
+def _one_step(A: Tensor, Q: Tensor, way: Way) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and basis after one step."""
+    found = refined_eigenbasis(A, Q, way[0], with_change=way[1])
+    return found.values, found.basis
 
 
 def _orthogonality_error(Q: Tensor) -> float:
@@ -77,7 +87,7 @@ def test_basis_of_zero_is_orthonormal(n: int) -> None:
 def test_a_matrix_without_a_basis_leaves_its_neighbours_as_they_are(bad: float) -> None:
     A = gradients_statistics(3, 30, rank=60)
     values, Q = eigenbasis(A)
-    refined_values, refined = refined_eigenbasis(A, Q, "cholesky_qr")
+    refined_values, refined = _one_step(A, Q, ("cholesky_qr", False))
     A[1, 4, 2] = bad
     with pytest.warns(RuntimeWarning, match="no finite eigendecomposition"):
         found_values, found = eigenbasis(A)
@@ -85,9 +95,9 @@ def test_a_matrix_without_a_basis_leaves_its_neighbours_as_they_are(bad: float) 
     assert found_values[1].isnan().all()
     assert torch.equal(found[[0, 2]], Q[[0, 2]])
     assert torch.equal(found_values[[0, 2]], values[[0, 2]])
-    for method in METHODS:
+    for way in WAYS:
         with pytest.warns(RuntimeWarning, match="no finite eigendecomposition"):
-            again_values, again = refined_eigenbasis(A, Q, method)
+            again_values, again = _one_step(A, Q, way)
         assert not again[1].isfinite().all()
         assert not again_values[1].isfinite().all()
         torch.testing.assert_close(again[[0, 2]], refined[[0, 2]], rtol=0, atol=1e-5)
@@ -95,11 +105,11 @@ def test_a_matrix_without_a_basis_leaves_its_neighbours_as_they_are(bad: float) 
     assert off_diagonal_share(A, Q).isfinite().tolist() == [True, False, True]
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_one_step_is_the_triangular_decomposition_of_the_sorted_product(method: RefinementMethod) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_one_step_is_the_triangular_decomposition_of_the_sorted_product(way: Way) -> None:
     A, _ = with_eigenvalues(torch.logspace(0, -3, 30, dtype=torch.float64), num=3)
     _, Q = with_eigenvalues(torch.arange(30, dtype=torch.float64), num=3, seed=7)
-    values, refined = refined_eigenbasis(A, Q, method)
+    values, refined = _one_step(A, Q, way)
     estimates = (Q * (A @ Q)).sum(dim=-2)
     order = estimates.argsort(dim=-1, descending=True)[:, None].expand(3, 30, 30)
     expected, R = torch.linalg.qr((A @ Q).gather(-1, order))
@@ -111,8 +121,8 @@ def test_one_step_is_the_triangular_decomposition_of_the_sorted_product(method: 
 @pytest.mark.parametrize("n", [5, 64, 300])
 def test_cholesky_qr_gives_the_basis_of_qr(n: int) -> None:
     A, Q = _drifted(n)
-    values_qr, by_qr = refined_eigenbasis(A, Q, "qr")
-    values, by_cholesky = refined_eigenbasis(A, Q, "cholesky_qr")
+    values_qr, by_qr = _one_step(A, Q, ("qr", False))
+    values, by_cholesky = _one_step(A, Q, ("cholesky_qr", False))
     # A column is known to rounding over its length before it was normalised against the longer ones.
     assert _angle_to(by_cholesky, by_qr) < 1e-3
     torch.testing.assert_close(values, values_qr, rtol=1e-4, atol=1e-6 * float(values.max()))
@@ -130,7 +140,7 @@ def _cholesky_qr_of_low_rank(monkeypatch: pytest.MonkeyPatch, n: int, rank: int,
     monkeypatch.setattr(eigenbases, "_orthonormal", refuse)
     generator = torch.Generator().manual_seed(0)
     G = torch.randn(1, n, rank, generator=generator) * torch.logspace(0, -decades, rank)
-    _, refined = refined_eigenbasis(G @ G.mT, torch.eye(n).expand(1, n, n), "cholesky_qr")
+    _, refined = _one_step(G @ G.mT, torch.eye(n).expand(1, n, n), ("cholesky_qr", False))
     return refined
 
 
@@ -162,36 +172,36 @@ def test_cholesky_qr_does_without_the_host_whatever_the_order_of_sums(
     _cholesky_qr_of_low_rank(monkeypatch, n, rank, decades)
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_one_step_brings_a_drifted_basis_nearer(method: RefinementMethod) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_one_step_brings_a_drifted_basis_nearer(way: Way) -> None:
     A, Q = _drifted(100)
-    _, refined = refined_eigenbasis(A, Q, method)
+    _, refined = _one_step(A, Q, way)
     assert (off_diagonal_share(A, refined) < 0.7 * off_diagonal_share(A, Q)).all()
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_repeated_steps_converge_to_the_eigenbasis(method: RefinementMethod) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_repeated_steps_converge_to_the_eigenbasis(way: Way) -> None:
     values = 0.5 ** torch.arange(12, dtype=torch.float64)
     A, V = with_eigenvalues(values, num=3)
     Q = torch.eye(12, dtype=torch.float64).expand(3, 12, 12)
     found = values
     for _ in range(60):
-        found, Q = refined_eigenbasis(A, Q, method)
+        found, Q = _one_step(A, Q, way)
     # The ratio of neighbouring eigenvalues is ½ a step, so 60 steps are below float64's rounding: 1e-16 · λmax/λmin.
     assert _angle_to(Q, V) < 1e-11
     torch.testing.assert_close(found, values.expand(3, 12), rtol=1e-11, atol=0)
     assert off_diagonal_share(A, Q).max() < 1e-14
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("rank", [1, 7, 40])
 @pytest.mark.parametrize("start", ["identity", "eigenbasis"])
-def test_null_directions_stay_finite_and_orthonormal(method: RefinementMethod, rank: int, start: str) -> None:
+def test_null_directions_stay_finite_and_orthonormal(way: Way, rank: int, start: str) -> None:
     A = gradients_statistics(3, 80, rank)
     _, Q = eigenbasis(A)
     if start == "identity":
         Q = torch.eye(80).expand(3, 80, 80)
-    values, refined = refined_eigenbasis(A, Q, method)
+    values, refined = _one_step(A, Q, way)
     assert _orthogonality_error(refined) < 4e-6
     assert (values[:, rank:].abs() < 1e-5 * values[:, :1]).all() or start == "identity"
     if start == "eigenbasis":
@@ -199,28 +209,52 @@ def test_null_directions_stay_finite_and_orthonormal(method: RefinementMethod, r
         assert _angle_to(refined[..., rank:], Q[..., rank:]) < 0.05
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_a_basis_of_zero_stays(method: RefinementMethod) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_a_basis_of_zero_stays(way: Way) -> None:
     _, Q = with_eigenvalues(torch.arange(9, dtype=torch.float64), num=2)
-    values, refined = refined_eigenbasis(torch.zeros(2, 9, 9), Q.float(), method)
+    values, refined = _one_step(torch.zeros(2, 9, 9), Q.float(), way)
     torch.testing.assert_close(refined, Q.float())
     assert torch.equal(values, torch.zeros(2, 9))
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("scale", [1e-37, 1e-20, 1e20, 1e35])
-def test_scale_changes_neither_the_basis_nor_how_far_off_it_is(method: RefinementMethod, scale: float) -> None:
+def test_scale_changes_neither_the_basis_nor_how_far_off_it_is(way: Way, scale: float) -> None:
     A, Q = _drifted(20)
-    values, refined = refined_eigenbasis(A, Q, method)
-    scaled_values, scaled = refined_eigenbasis(A * scale, Q, method)
+    values, refined = _one_step(A, Q, way)
+    scaled_values, scaled = _one_step(A * scale, Q, way)
     torch.testing.assert_close(scaled, refined, rtol=0, atol=1e-4)
     torch.testing.assert_close(scaled_values / scale, values, rtol=1e-4, atol=1e-6)
     torch.testing.assert_close(off_diagonal_share(A * scale, Q), off_diagonal_share(A, Q), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("scale", [1e-30, 1.0, 1e35])
+def test_a_step_says_how_far_off_it_is_and_how_the_basis_turned(way: Way, scale: float) -> None:
+    A, Q = _drifted(300)
+    found = refined_eigenbasis(A * scale, Q, way[0], with_change=way[1])
+    torch.testing.assert_close(found.share, off_diagonal_share(A * scale, found.basis), rtol=1e-3, atol=1e-6)
+    values = (found.basis.double() * (A.double() @ found.basis.double())).sum(dim=-2)
+    # An eigenvalue is known to some roundings of its own size, whatever the largest one is.
+    torch.testing.assert_close(found.values.double() / scale, values, rtol=1e-5, atol=0)
+    if way[1]:
+        assert found.change is not None
+        torch.testing.assert_close(found.change, Q.mT @ found.basis, rtol=0, atol=1e-6)
+    else:
+        assert found.change is None
+
+
+@pytest.mark.parametrize("with_change", [False, True])
+def test_the_change_of_the_basis_takes_no_more_products_than_the_eigenvalues_alone(with_change: bool) -> None:
+    A, Q = _drifted(20, num=1)
+    with FlopCounterMode(display=False) as counter:
+        refined_eigenbasis(A, Q, "qr", with_change=with_change)
+    assert counter.get_total_flops() == 2 * (2 * 20**3)
+
+
 def test_size_one() -> None:
     A = torch.tensor([[[3.0]], [[0.0]]])
-    for values, Q in (eigenbasis(A), refined_eigenbasis(A, torch.ones(2, 1, 1), "cholesky_qr")):
+    for values, Q in (eigenbasis(A), _one_step(A, torch.ones(2, 1, 1), ("cholesky_qr", False))):
         torch.testing.assert_close(values, torch.tensor([[3.0], [0.0]]))
         torch.testing.assert_close(Q.abs(), torch.ones(2, 1, 1))
     assert torch.equal(off_diagonal_share(A, torch.ones(2, 1, 1)), torch.zeros(2))
@@ -244,18 +278,18 @@ def test_only_the_lower_triangle_is_read() -> None:
     assert torch.equal(A, A.mT)
     for expected, found in (
         (eigenbasis(A), eigenbasis(lower)),
-        *((refined_eigenbasis(A, Q, method), refined_eigenbasis(lower, Q, method)) for method in METHODS),
+        *((_one_step(A, Q, way), _one_step(lower, Q, way)) for way in WAYS),
     ):
         assert torch.equal(found[0], expected[0])
         assert torch.equal(found[1], expected[1])
     assert torch.equal(off_diagonal_share(lower, Q), off_diagonal_share(A, Q))
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_each_matrix_alone_has_the_same_basis(method: RefinementMethod) -> None:
+@pytest.mark.parametrize("way", WAYS)
+def test_each_matrix_alone_has_the_same_basis(way: Way) -> None:
     A, Q = _drifted(50, num=5)
-    together = refined_eigenbasis(A, Q, method)[1]
-    alone = torch.cat([refined_eigenbasis(a, q, method)[1] for a, q in zip(A.split(1), Q.split(1), strict=True)])
+    together = _one_step(A, Q, way)[1]
+    alone = torch.cat([_one_step(a, q, way)[1] for a, q in zip(A.split(1), Q.split(1), strict=True)])
     # Products of one and of several matrices may add in another order.
     torch.testing.assert_close(together, alone, rtol=0, atol=1e-4)
 
