@@ -22,7 +22,8 @@ _SIGNS = (
 
 
 def is_of_a_lost_rank(error: BaseException) -> bool:
-    """True if a collective failed because another rank ended, or did not answer within the group's timeout.
+    """True if a collective failed because another rank ended, or did not answer within the group's timeout, or if it
+    did not come to the group at all.
 
     The error itself says nothing of the cause: the other rank's own end does, if it left one.
     """
@@ -32,7 +33,7 @@ def is_of_a_lost_rank(error: BaseException) -> bool:
         chain.append(cause)
         cause = cause.__cause__ or cause.__context__
     return any(
-        isinstance(seen, dist.DistNetworkError)
+        isinstance(seen, dist.DistNetworkError | dist.DistStoreError)
         or (isinstance(seen, RuntimeError) and any(sign in text_of(seen).lower() for sign in _SIGNS))
         for seen in chain
     )

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,13 @@ def test_the_other_rank_ends_as_lost_and_the_trial_goes_on_from_its_checkpoint(
 )
 def test_only_failed_collectives_are_taken_for_a_lost_rank(error: Exception, expected: bool) -> None:
     assert is_of_a_lost_rank(error) == expected
+
+
+def test_a_rank_that_never_comes_to_the_group_is_lost() -> None:
+    store = dist.TCPStore("127.0.0.1", 0, world_size=2, is_master=True, wait_for_workers=False)
+    with pytest.raises(dist.DistStoreError) as raised:
+        store.wait(["of the other rank"], timedelta(milliseconds=50))
+    assert is_of_a_lost_rank(raised.value)
 
 
 def test_a_lost_rank_is_recognised_behind_other_errors() -> None:
