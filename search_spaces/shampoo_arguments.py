@@ -78,10 +78,16 @@ SHAMPOO_IN_FLIGHT = frozenset(
 
 LR_OF_ONE_STEP = 0.125
 LARGEST_LR = 0.016
-"""Both are those of `shampoo.starting_values`, which says where they come from."""
+SHORT_LR_OF_ONE_STEP = 15.0
+LARGEST_SHORT_LR = 0.064
+HIGHER_IN_SHORT_RUNS = frozenset({"kl", "spectral"})
+"""All are those of `shampoo.starting_values`, which says where they come from."""
 
 
-def starting_lr(num_steps: int) -> float:
+def starting_lr(num_steps: int, *, preconditioner: str | None = None) -> float:
     """The peak of the learning rate for a training of so many steps, >= 1, with steps of Adam's length; the longer, the
-    smaller, without a least one."""
-    return float(f"{min(LARGEST_LR, LR_OF_ONE_STEP / num_steps**0.5):.2g}")
+    smaller, without a least one. `preconditioner`: the member of the family; None: another optimizer."""
+    lr = min(LARGEST_LR, LR_OF_ONE_STEP / num_steps**0.5)
+    if preconditioner in HIGHER_IN_SHORT_RUNS:
+        lr = max(lr, min(LARGEST_SHORT_LR, SHORT_LR_OF_ONE_STEP / num_steps**1.5))
+    return float(f"{lr:.2g}")

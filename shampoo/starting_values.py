@@ -11,7 +11,14 @@ LR_OF_ONE_STEP = 0.125
 """Of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
 (`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power, made little difference."""
 LARGEST_LR = 0.016
-"""The result of that for the shortest runs that were tried, of 60 steps."""
+"""The result of that for runs of 60 steps; AdamW wants no more in 30."""
+SHORT_LR_OF_ONE_STEP = 15.0
+"""Of which lr is the share 1/(number of steps)^1.5 for `HIGHER_IN_SHORT_RUNS`, where that is more: as it is below 120
+steps (`python -m tests.benchmarks.search.first_rates`)."""
+LARGEST_SHORT_LR = 0.064
+"""Of these, in the shortest runs that were tried, of 30 steps."""
+HIGHER_IN_SHORT_RUNS = frozenset({"kl", "spectral"})
+"""The members that want it."""
 AVERAGES: Mapping[Preconditioner, Mapping[str, Any]] = {
     "soap": {"betas": (0.95, 0.95)},
     "kl": {"betas": (0.9, 0.95)},
@@ -24,10 +31,13 @@ SHORTEST_PERIOD = 10
 """Steps between refreshes of the shortest runs, by judgement."""
 
 
-def starting_lr(num_steps: int) -> float:
+def starting_lr(num_steps: int, *, preconditioner: str | None = None) -> float:
     """The peak of the learning rate for a training of so many steps, >= 1, with steps of Adam's length; the longer, the
-    smaller, without a least one."""
-    return float(f"{min(LARGEST_LR, LR_OF_ONE_STEP / num_steps**0.5):.2g}")
+    smaller, without a least one. `preconditioner`: the member of the family; None: another optimizer."""
+    lr = min(LARGEST_LR, LR_OF_ONE_STEP / num_steps**0.5)
+    if preconditioner in HIGHER_IN_SHORT_RUNS:
+        lr = max(lr, min(LARGEST_SHORT_LR, SHORT_LR_OF_ONE_STEP / num_steps**1.5))
+    return float(f"{lr:.2g}")
 
 
 def starting_values(num_steps: int, *, preconditioner: Preconditioner = "shampoo") -> dict[str, Any]:
@@ -49,7 +59,7 @@ def starting_values(num_steps: int, *, preconditioner: Preconditioner = "shampoo
         raise ValueError(f"preconditioner must be one of {get_args(Preconditioner)}, got {preconditioner!r}")
     values: dict[str, Any] = {
         "preconditioner": preconditioner,
-        "lr": max(DEFAULTS["lr"], starting_lr(num_steps)),
+        "lr": max(DEFAULTS["lr"], starting_lr(num_steps, preconditioner=preconditioner)),
         "betas": DEFAULTS["betas"],
         **AVERAGES.get(preconditioner, {}),
     }

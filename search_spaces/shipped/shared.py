@@ -26,13 +26,18 @@ def begun_for(space: SearchSpace, num_steps: int) -> SearchSpace:
     """The preset with a first learning rate for trainings of so many steps, all else as it is: where steps have the
     length of Adam's, that of `shampoo.starting_values`, and never less than the preset's own, which is for long ones.
 
-    The rule holds for AdamW, too: it was chosen on it as on all members of the family.
+    The rule holds for AdamW, too: it was measured on it as on all members of the family. With a rank (`cosmos`), what
+    the members of high first values gain in short trainings was not to be seen.
     """
+    has_rank = any(one.name == "rank" for one in space.parameters)
+
+    def begun(one: Float) -> Float:
+        members = (None,) if has_rank else one.when.get("preconditioner", (space.fixed.get("preconditioner"),))
+        lr = min(starting_lr(num_steps, preconditioner=None if each is None else str(each)) for each in members)
+        return dataclasses.replace(one, default=one.clipped(max(one.default or 0.0, lr)))
+
     parameters = (
-        dataclasses.replace(one, default=one.clipped(max(one.default or 0.0, starting_lr(num_steps))))
-        if isinstance(one, Float) and one.domain == _ADAM_LR.domain
-        else one
-        for one in space.parameters
+        begun(one) if isinstance(one, Float) and one.domain == _ADAM_LR.domain else one for one in space.parameters
     )
     return dataclasses.replace(space, parameters=tuple(parameters))
 

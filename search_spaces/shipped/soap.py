@@ -11,8 +11,9 @@ from search_spaces.space import FixedValue, SearchSpace
 
 SOAP_PAPER = "SOAP (arXiv:2409.11321) and its public code"
 
-_PARAMETERS = (
-    adam_lr(default=3e-3, reason="an Adam step length: start from AdamW's best", source=SOAP_PAPER),
+_LR = adam_lr(default=3e-3, reason="an Adam step length: start from AdamW's best", source=SOAP_PAPER)
+_LR_OF_KL = adam_lr(default=3e-3, reason="an Adam step length, so SOAP's range and first value", source=SOAP_PAPER)
+_OTHERS = (
     first_beta(default=0.95),
     DECOUPLED_DECAY,
     WARM_UP,
@@ -28,8 +29,8 @@ _PARAMETERS = (
 )
 _FIXED: Mapping[str, FixedValue] = {"weight_decay_type": "decoupled", "max_preconditioner_dim": 1024}
 
-SOAP = SearchSpace("shampoo", _PARAMETERS, {"preconditioner": "soap", **_FIXED})
-KL = SearchSpace("shampoo", _PARAMETERS, {"preconditioner": "kl", **_FIXED})
+SOAP = SearchSpace("shampoo", (_LR, *_OTHERS), {"preconditioner": "soap", **_FIXED})
+KL = SearchSpace("shampoo", (_LR_OF_KL, *_OTHERS), {"preconditioner": "kl", **_FIXED})
 """KL-Shampoo (arXiv:2509.03378), in SOAP's ranges."""
-SOAP_PEER = SearchSpace("soap-peer", _PARAMETERS, {"max_precondition_dim": 1024})
+SOAP_PEER = SearchSpace("soap-peer", (_LR, *_OTHERS), {"max_precondition_dim": 1024})
 """The same search as of our own SOAP, for the one of pytorch_optimizer."""

@@ -29,6 +29,15 @@ def test_they_are_legal_and_come_to_the_defaults_in_long_runs(member: Preconditi
     assert values.get("precondition_frequency") in (None, DEFAULT_REFRESH_PERIOD[member])
 
 
+@pytest.mark.parametrize(
+    ("num_steps", "higher", "others"), [(8, 0.064, 0.016), (30, 0.064, 0.016), (60, 0.032, 0.016), (120, 0.011, 0.011)]
+)
+def test_kl_and_spectral_begin_higher_in_short_runs(num_steps: int, higher: float, others: float) -> None:
+    for member in get_args(Preconditioner):
+        lr = starting_values(num_steps, preconditioner=member)["lr"]
+        assert lr == (higher if member in ("kl", "spectral") else others), member
+
+
 def test_averages_are_those_of_the_manual() -> None:
     rows = re.findall(r'^\| `"(\w+)"` \|.*\| `(betas=.*)` \|$', text("shampoo/README.md"), re.MULTILINE)
     assert {name for name, _ in rows} == {"soap", "kl", "spectral"}

@@ -22,7 +22,14 @@ from pathlib import Path
 from shampoo import hyperparameters, optimizer
 from shampoo.declarations import Declaration, Kind, Range
 from shampoo.hyperparameters import DECLARATIONS
-from shampoo.starting_values import LARGEST_LR, LR_OF_ONE_STEP, starting_lr
+from shampoo.starting_values import (
+    HIGHER_IN_SHORT_RUNS,
+    LARGEST_LR,
+    LARGEST_SHORT_LR,
+    LR_OF_ONE_STEP,
+    SHORT_LR_OF_ONE_STEP,
+    starting_lr,
+)
 
 CONSTRUCTOR = Path(optimizer.__file__)
 # Not imported: the presets are checked against the table that is to be written.
@@ -97,6 +104,7 @@ def table() -> str:
     """The module with the table of what a search may set."""
     entries = "".join(f'    "{name}": {_argument(one)},\n' for name, one in DECLARATIONS.items())
     in_flight = "".join(f'        "{name}",\n' for name, one in DECLARATIONS.items() if one.in_flight)
+    members = ", ".join(f'"{name}"' for name in sorted(HIGHER_IN_SHORT_RUNS))
     return f'''"""The arguments of `shampoo.Shampoo`, as its hyperparameters are declared.
 
 Written by `python -m tests.support.shampoo.generate` from `shampoo/hyperparameters.py` and, what comes last, from
@@ -120,7 +128,10 @@ SHAMPOO_IN_FLIGHT = frozenset(
 
 LR_OF_ONE_STEP = {LR_OF_ONE_STEP}
 LARGEST_LR = {LARGEST_LR}
-"""Both are those of `shampoo.starting_values`, which says where they come from."""
+SHORT_LR_OF_ONE_STEP = {SHORT_LR_OF_ONE_STEP}
+LARGEST_SHORT_LR = {LARGEST_SHORT_LR}
+HIGHER_IN_SHORT_RUNS = frozenset({{{members}}})
+"""All are those of `shampoo.starting_values`, which says where they come from."""
 
 
 {inspect.getsource(starting_lr)}'''
