@@ -368,7 +368,7 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
         job.reopened_at, job.reopened_from = now, job.state
         job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
         for trial in cut_off_trials(session, job):
-            if goes_on(job, trial):
+            if goes_on(job, trial, now=now):
                 detail = "cut off by the end of the job; goes on from its last checkpoint"
                 move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
             else:

@@ -13,17 +13,17 @@ KEPT = timedelta(days=7)
 """From the end of a job: time to raise its budget, by judgement; checkpoints can be large."""
 
 
-def goes_on(job: Job, trial: Trial) -> bool:
-    """True if a trial that the end of its job cut off goes on from its last checkpoint where the job does.
+def goes_on(job: Job, trial: Trial, *, now: datetime) -> bool:
+    """True if a trial that the end of its job cut off goes on from its last checkpoint where the job does now.
 
-    Elsewhere it begins again: what a user has cancelled takes no room on the disk, and clients that train trials
-    themselves are told that theirs have ended.
+    Elsewhere it begins again: what a user has cancelled takes no room on the disk, nor what ended long ago, and clients
+    that train trials themselves are told that theirs have ended.
     """
-    return trial.cancel_cause in (CancelCause.BUDGET, CancelCause.QUOTA) and job.specification.external is None
+    is_kept = job.finished_at is not None and now - job.finished_at <= KEPT
+    of_budget = trial.cancel_cause in (CancelCause.BUDGET, CancelCause.QUOTA)
+    return is_kept and of_budget and job.specification.external is None
 
 
 def trials_that_go_on(session: Session, job: Job, *, now: datetime) -> set[int]:
     """The numbers of the trials of an ended job whose checkpoints stay, for `KEPT` from its end."""
-    if job.finished_at is None or now - job.finished_at > KEPT:
-        return set()
-    return {trial.number for trial in cut_off_trials(session, job) if goes_on(job, trial)}
+    return {trial.number for trial in cut_off_trials(session, job) if goes_on(job, trial, now=now)}

@@ -140,8 +140,8 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
 def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
     raise it with PATCH first. Trials that have ended stay as they are, but for those that were cut off where the budget
-    was spent, and confirmation trials that ended with the job: they begin again. At the end the recommendation is made
-    anew.
+    was spent, and confirmation trials that ended with the job: they go on from their checkpoints where these are kept,
+    else they begin again. At the end the recommendation is made anew.
     """
     return reader.one(session, steer.resume_job(session, job_id, now=now))
 

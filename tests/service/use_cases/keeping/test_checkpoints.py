@@ -60,6 +60,20 @@ def test_those_of_trials_that_the_budget_cut_off_stay_for_a_week(
     assert directories_in(tmp_path) == []
 
 
+@pytest.mark.parametrize(("days", "step"), [(7, 10), (8, 0)])
+def test_trials_go_on_for_as_long_as_their_checkpoints_stay(database: Database, days: int, step: int) -> None:
+    lease = claimed_job(database, baselines=[], budget={"num_trials": 4, "wall_clock_seconds": 20})
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    measure(database, lease, 1, 10, 0.9)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, cut_short=CutShort.BUDGET, now=NOW)
+    change(database, lease.job_id, wall_clock_seconds=100.0)
+    resume(database, lease.job_id, after=timedelta(days=days).total_seconds())
+    trial = trial_of(database, lease.job_id, 1)
+    assert (trial.state, trial.step) == (TrialState.QUEUED, step)
+
+
 def test_trials_that_others_train_begin_again(database: Database) -> None:
     lease = claimed_job(
         database,
