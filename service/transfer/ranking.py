@@ -12,20 +12,15 @@ from service.transfer.rules import Change, TunedConfig, moved
 from service.transfer.situation import Distance, Situation, distance
 from trainers.config import FOR_ADAPTERS
 
-NEAR = 4.0
-"""Octaves up to which a tuned model of the shipped table says more than what is published for large ones."""
 FARTHEST = 6.0
-"""Octaves beyond which a tuned model of the store says nothing, by judgement: as a convnet's of a GPT."""
+"""Octaves beyond which a tuned model says nothing more than what is published, whose it be: of the shipped table's
+models of other families up to there, `tests.benchmarks.answers.transfer_distance` has most nearer to the optimum."""
 SHIPPED_APART = 0.5
 """Octaves by which a shipped member counts as farther: it was tuned by few trials, and not by whoever asks."""
-LR_SPREAD = (0.5, 0.15)
+LR_SPREAD = (0.5, 0.2)
 """Standard deviation of ln lr of the best config around a transferred one: of a single search of 24 trials, and what
-each octave of distance adds (in squares). `python -m tests.benchmarks.answers.transfer` prints how often the interval
-holds."""
-OF_DEPTH = 0.35
-"""The spread that each octave of depth adds beside, as half an exponent: rules for it differ by that much."""
-OF_LENGTH = 0.2
-"""The same of each octave of steps, whose exponents run from 0 (on `stdlib-gpt`) to -0.77 (on the digits)."""
+each octave of distance adds (in squares). `python -m tests.benchmarks.answers.transfer` and `transfer_distance` there
+print how often the interval holds."""
 DECAY_SPREAD = (2.0, 0.3)
 """The same of the weight decay, which short trainings hardly tell."""
 CONFIDENCE = 0.8
@@ -76,8 +71,7 @@ def rank(target: Situation, stored: Sequence[TransferCandidate], *, num_configs:
         stored: what jobs have tuned; each with a situation.
     """
     tuned = sorted(_moved(target, stored), key=_place)
-    reach = {SourceKind.STORE: FARTHEST, SourceKind.SHIPPED: NEAR}
-    near = [found for found in tuned if _apart(found) <= reach[found.origin.source.kind]]
+    near = [found for found in tuned if _apart(found) <= FARTHEST]
     first = near[: max(1, (num_configs + 1) // 2)]
     varied = [with_lr(first[0], factor) for factor in VARIATIONS] if first else []
     known = [_as_published(candidate) for candidate in published()]
@@ -106,8 +100,7 @@ def transferred(config: TunedConfig, origin: TransferCandidate, target: Situatio
 
 def spread_of_lr(apart: Distance) -> float:
     """The standard deviation of ln lr at a distance."""
-    of_rules = OF_DEPTH * apart.depth, OF_LENGTH * apart.num_steps
-    return math.hypot(LR_SPREAD[0], LR_SPREAD[1] * apart.total, *of_rules)
+    return math.hypot(LR_SPREAD[0], LR_SPREAD[1] * apart.total)
 
 
 def with_lr(found: Transferred, factor: float) -> Transferred:

@@ -197,7 +197,9 @@ class _Mover:
         """The factor by depth of all that take steps of Adam's length.
 
         Where branches are scaled by 1/depth there is none (arXiv:2512.05620), in a plain stack of layers it is 1/depth
-        (modular norm, arXiv:2405.14813), and a model's parameters do not tell which it is. This lies between the two.
+        (modular norm, arXiv:2405.14813), and a model's parameters do not tell which it is. This lies between the two;
+        of other exponents none holds on families that it was not chosen on
+        (`tests.benchmarks.answers.transfer_distance`).
         """
         if math.isclose(self._depth, 1.0):
             return 1.0, "", ""

@@ -121,6 +121,15 @@ class ConfigsWanted:
     """The job that tuned a smaller or shorter version of it, whose answer alone is moved."""
 
 
+OF_DEPTH = 3.0
+"""The weight of an octave of depth beside one of width: about as much more the learning rate misses after the rules,
+which for depth differ. `python -m tests.benchmarks.answers.transfer_distance` prints what each octave costs."""
+OF_BATCH = 0.5
+"""Likewise of an octave of batch size."""
+OF_LENGTH = 0.5
+"""Likewise of an octave of steps, whose rule holds on all families."""
+
+
 @dataclass(frozen=True, slots=True)
 class Distance:
     """The distance between two situations, in octaves (factors of two) of each kind."""
@@ -137,12 +146,10 @@ class Distance:
 
     @property
     def total(self) -> float:
-        """All of them together, as the root of the sum of their squares: 0 where nothing differs."""
-        return math.sqrt(
-            sum(
-                part**2 for part in (self.width, self.depth, self.batch_size, self.num_steps, self.kinds, self.workload)
-            )
-        )
+        """All of them together, as the root of the sum of their squares, each with its weight: 0 where nothing
+        differs."""
+        of_length = OF_BATCH * self.batch_size, OF_LENGTH * self.num_steps
+        return math.hypot(self.width, OF_DEPTH * self.depth, *of_length, self.kinds, self.workload)
 
 
 def distance(one: Situation, other: Situation) -> Distance:

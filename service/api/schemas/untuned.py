@@ -126,7 +126,8 @@ class DistanceRead(ReadModel):
     """The distance of the tuned model from this one, in octaves: factors of two."""
 
     total: float
-    """The root of the sum of the squares of the others."""
+    """The root of the sum of the squares of the others, an octave of depth counted thrice, one of batch size or steps
+    half."""
     width: float
     """The distance in the width of the layers."""
     depth: float

@@ -5,8 +5,9 @@
     python -m tests.benchmarks.answers.transfer --train --seeded 8   # and searches of 8 trials that begin with them
     python -m tests.benchmarks.answers.transfer --preset adamw  # the same of AdamW
 
-The shipped table (`make_knowledge`) has families of which a small member and others, wider, deeper or with a larger
-batch, were tuned alike. Each other member is held out in turn, and the small one's best config is moved to it:
+The shipped table (`make_knowledge`) has families of which a small member and others, wider, deeper, with a larger
+batch or a longer training, were tuned alike. Each other member is held out in turn, and the small one's best config is
+moved to it:
 
 - `lr_factor`: the moved learning rate over that of the member's own optimum, which is the geometric mean of the
   learning rates of its best four trials; `within_two`: the share of members where it is within a factor of two, and as

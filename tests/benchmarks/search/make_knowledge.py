@@ -1,9 +1,9 @@
 """Tunes small members of shipped families, one axis at a time, and keeps the trials as the table that ships.
 
-A member is a workload with a width, a depth and a batch size; the members of a family differ in one of them alone, so
-that the table shows how good settings move. Each is tuned with Shampoo's preset and with AdamW's, alike, by the
-service's own `auto` search, with whole trainings only. A service without jobs of its own answers from the table
-(`service.transfer.candidates`), and `python -m tests.benchmarks.answers.transfer` judges the rules by it.
+A member is a workload with a width, a depth, a batch size and a number of steps; the members of a family differ in one
+of them alone, so that the table shows how good settings move. Each is tuned with Shampoo's preset and with AdamW's,
+alike, by the service's own `auto` search, with whole trainings only. A service without jobs of its own answers from the
+table (`service.transfer.candidates`), and `python -m tests.benchmarks.answers.transfer` judges the rules by it.
 
 One process, one thread; each finished trial is appended to a journal beside the benchmark's data, so a run that was
 killed goes on where it stopped, and members can be made in several runs.
@@ -11,6 +11,7 @@ killed goes on where it stopped, and members can be made in several runs.
     python -m tests.benchmarks.search.make_knowledge --num-trials 24 --time-limit 3600 \\
       --table service/transfer/knowledge.json
     python -m tests.benchmarks.search.make_knowledge --presets adamw  # of this one alone; the others' rows stay
+    python -m tests.benchmarks.search.make_knowledge --members mlp-long gpt-long  # likewise
 """
 
 from __future__ import annotations
@@ -82,16 +83,21 @@ class Member:
 MEMBERS = (
     Member("mlp", "digits-mlp", 32, 100, {"width": 32}),
     Member("mlp-wide", "digits-mlp", 32, 100, {"width": 256}),
+    Member("mlp-deep", "digits-mlp", 32, 100, {"width": 32, "depth": 11}),
     Member("mlp-batch", "digits-mlp", 256, 100, {"width": 32}),
+    Member("mlp-long", "digits-mlp", 32, 800, {"width": 32}),
     Member("convnet", "digits-convnet", 16, 100, {"width": 8}),
     Member("convnet-wide", "digits-convnet", 16, 100, {"width": 64}),
     Member("convnet-deep", "digits-convnet", 16, 100, {"width": 8, "depth": 12}),
+    Member("convnet-long", "digits-convnet", 16, 800, {"width": 8}),
     Member("autoencoder", "digits-autoencoder", 64, 150, {"width": 32}),
     Member("autoencoder-deep", "digits-autoencoder", 64, 150, {"width": 32, "depth": 12}),
     Member("gpt", "stdlib-gpt", 8, 100, {"width": 16, "depth": 2}),
     Member("gpt-wide", "stdlib-gpt", 8, 100, {"width": 128, "depth": 2}),
+    Member("gpt-long", "stdlib-gpt", 8, 400, {"width": 16, "depth": 2}),
 )
-"""Eightfold in width, fourfold in depth, eightfold in batch size; the first of a family is its small member."""
+"""Eightfold in width, batch size or steps (the language model fourfold), fourfold in depth; the first of a family is
+its small member."""
 
 
 def train_value(config: TrialConfig) -> float | None:
@@ -184,6 +190,8 @@ def main() -> None:
     """Runs the script."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
+    names = [member.name for member in MEMBERS]
+    arguments.add_argument("--members", nargs="+", choices=names, default=names)
     arguments.add_argument("--num-trials", type=int, default=24, help="of each member")
     arguments.add_argument("--time-limit", type=float, default=3600.0, help="seconds")
     arguments.add_argument("--journal", type=Path, default=JOURNAL)
@@ -192,7 +200,8 @@ def main() -> None:
     torch.set_num_threads(1)
     until = time.monotonic() + given.time_limit
     trained = read_journal(given.journal)
-    members = [dataclasses.replace(member, preset=name) for name in given.presets for member in MEMBERS]
+    chosen = [member for member in MEMBERS if member.name in given.members]
+    members = [dataclasses.replace(member, preset=name) for name in given.presets for member in chosen]
     for member in members:
         own = trained.setdefault((member.name, member.preset), [])
         tune(member, own, num_trials=given.num_trials, journal=given.journal, until=until)

@@ -32,7 +32,7 @@ def stored(lr: float, status: str = "confirmed", **where: int) -> TransferCandid
 
 
 def test_an_empty_store_answers_with_what_is_published_in_the_order_that_hits_soonest() -> None:
-    found = rank(situation(width=4096, workload=None), [], num_configs=5)
+    found = rank(situation(width=32_768, workload=None), [], num_configs=5)
     assert [one.origin.source.name.split(",")[1].strip()[:7] for one in found] == [
         f"point {number}" for number in (5, 1, 4, 3, 2)
     ]
@@ -41,7 +41,7 @@ def test_an_empty_store_answers_with_what_is_published_in_the_order_that_hits_so
 
 
 def test_an_answer_names_what_its_configs_are_from_and_nothing_else() -> None:
-    far = UntunedAnswer(0, rank(situation(width=4096, workload=None), [], num_configs=5))
+    far = UntunedAnswer(0, rank(situation(width=32_768, workload=None), [], num_configs=5))
     assert "this rests on the points of AlgoPerf's winning Shampoo submission. Of the table " in far.says
     assert far.says.endswith("nothing here was moved to this one.")
     assert "scaling rules" not in far.says
@@ -137,7 +137,23 @@ def test_an_optimizer_of_adapters_is_named_for_models_that_have_some() -> None:
 
 def test_spreads_grow_with_the_distance() -> None:
     near, wide, long, deep = (Distance(*of, 0, 0) for of in ((0, 0, 0, 0), (2, 0, 0, 0), (0, 0, 0, 2), (0, 2, 0, 0)))
-    assert spread_of_lr(near) < spread_of_lr(wide) < spread_of_lr(long) < spread_of_lr(deep)
+    assert spread_of_lr(near) < spread_of_lr(long) < spread_of_lr(wide) < spread_of_lr(deep)
+
+
+def test_a_model_in_a_long_training_is_answered_by_those_that_were_tuned_in_short_ones() -> None:
+    """The rule for the length holds on all families, so an octave of it counts less than one of width."""
+    layers = ParameterShape("linear", (48, 64), 1), ParameterShape("linear", (48, 48), 1)
+    shape = ModelShape((ParameterShape("linear", (10, 48), 1), *layers, ParameterShape("vector", (48,), 2)))
+    short, long = (Situation.of(shape, batch_size=32, num_steps=num_steps) for num_steps in (500, 5000))
+    first, of_long = (rank(target, [], num_configs=5)[0] for target in (short, long))
+    for found in (first, of_long):
+        assert found.origin.source.kind is SourceKind.SHIPPED
+        assert found.origin.source.name.startswith("digits-mlp")
+        assert any(change.name == "lr" for change in found.changes)
+    widths = [found.intervals[0].high / found.intervals[0].low for found in (first, of_long)]
+    assert widths[0] < widths[1]
+    assert of_long.distance is not None
+    assert f"{of_long.distance.total:.1f} octaves from this model" in header_of(of_long)[1]
 
 
 def test_the_shipped_table_is_of_its_presets_and_has_a_best_trial() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 
 from search_spaces.shipped.algoperf import POINTS
 from service.transfer.rules import StepKind, TunedConfig, moved, step_kind
-from service.transfer.situation import Situation, distance, features_of
+from service.transfer.situation import OF_BATCH, OF_DEPTH, OF_LENGTH, Situation, distance, features_of
 from shampoo import Shampoo
 from trainers.identity.values import ModelShape, ParameterShape
 
@@ -124,9 +125,10 @@ def test_features_grow_with_the_hidden_layers_and_leave_a_vocabulary_out() -> No
 
 
 def test_distances_are_octaves() -> None:
-    apart = distance(situation(), situation(8 * 64, batch_size=128))
-    assert (apart.width, apart.batch_size, apart.depth, apart.workload) == (3, 2, 0, 0)
-    assert apart.total == pytest.approx((3**2 + 2**2 + apart.kinds**2) ** 0.5)
+    apart = distance(situation(), situation(8 * 64, layers=16, batch_size=128, num_steps=500))
+    assert (apart.width, apart.depth, apart.batch_size, apart.num_steps, apart.workload) == (3, 2, 2, 1, 0)
+    parts = 3, OF_DEPTH * 2, OF_BATCH * 2, OF_LENGTH * 1, apart.kinds
+    assert apart.total == pytest.approx(math.hypot(*parts))
     assert distance(situation(8 * 64), situation()).total == pytest.approx(
         distance(situation(), situation(8 * 64)).total
     )

@@ -30,7 +30,7 @@ def of_width(width: int) -> ModelShape:
 
 
 SMALL = StoredIdentity("small", "digits", ENVIRONMENT, of_width(32))
-WIDE: dict[str, Any] = {"fingerprint": "wide", "shape": of_width(128)}
+WIDE: dict[str, Any] = {"fingerprint": "wide", "shape": of_width(64)}
 
 
 def moved_of(database: Database, job_id: str) -> list[MovedConfig]:
@@ -48,8 +48,8 @@ def test_a_job_begins_with_the_nearest_models_config_and_says_how_it_did(databas
     lease = claimed_job(database, pinned=["nearest", {"lr": 0.004}], **WIDE)
     first, *others = moved_of(database, lease.job_id)
     assert first.recommendation_id == of_tuned.id
-    assert first.parameters["lr"] == pytest.approx(lr / 4, rel=1e-3)
-    assert first.distance == pytest.approx(2, abs=0.1)
+    assert first.parameters["lr"] == pytest.approx(lr / 2, rel=1e-3)
+    assert first.distance == pytest.approx(1, abs=0.1)
     assert all(other.recommendation_id is None for other in others)  # of the shipped table
 
     run_trial(database, lease, 0, 0.5, Phase.SEARCH)
