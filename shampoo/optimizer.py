@@ -188,7 +188,8 @@ class Shampoo(Optimizer):
 
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
-                group holds a key that resembles one and is none; nothing has moved then.
+                group holds a key that resembles one and is none, or a state was replaced by one that does not fit;
+                nothing has moved then.
             RuntimeError: a gradient is sparse or does not lie as its parameter, or a parameter is another one, or has
                 another shape, dtype or device than when its state was made, and nothing has moved then; or another rank
                 did not take part, and the weights are lost.
@@ -260,8 +261,10 @@ class Shampoo(Optimizer):
             warn_of_sharing_nothing(self._all_members())
 
     def _follow_parameters(self) -> None:
-        """Makes a new state if it was emptied, or before any step if groups hold others, as Accelerate puts there."""
+        """Makes a new state if it was emptied, or before any step if groups hold others, as Accelerate puts there; and
+        takes over the values of states that others have put there, as Lightning does."""
         if self._allocation.is_of(self.param_groups, self.state):
+            self._allocation.take_back(self.state)
             return
         require_no_steps(self.state.values())
         self.state.clear()
@@ -378,11 +381,7 @@ class Shampoo(Optimizer):
         self._follow_parameters()
         state = {param: own_memory(state) for param, state in self.state.items()}
         settled = self._allocation.plan.settled
-        return {
-            **super().__getstate__(),
-            "state": state,
-            "sharing": (settled.owners, settled.group_size),
-        }
+        return {**super().__getstate__(), "state": state, "sharing": (settled.owners, settled.group_size)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         saved, sharing = state["state"], state.get("sharing")

@@ -1,0 +1,95 @@
+"""States that others put in place of the optimizer's, as those do who move them to a device and back."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from shampoo import Shampoo
+from tests.support.shampoo.members import REPRESENTATIVES, member
+from tests.support.shampoo.settings import parameters, train
+
+SHAPES = [(6, 7), (9, 4, 5), (12,)]
+
+
+def _tensors_replaced(optimizer: Shampoo) -> None:
+    """As Lightning does when it moves states, if only some of their tensors are there already."""
+    for held in optimizer.state.values():
+        for name, x in list(held.items()):
+            if isinstance(x, Tensor):
+                held[name] = x.clone()
+
+
+def _states_replaced(optimizer: Shampoo) -> None:
+    for param, held in list(optimizer.state.items()):
+        optimizer.state[param] = dict(reversed(held.items()))
+
+
+def _assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
+    assert a["state"].keys() == b["state"].keys()
+    for key, held in a["state"].items():
+        assert held.keys() == b["state"][key].keys()
+        for name, x in held.items():
+            assert torch.equal(torch.as_tensor(x), torch.as_tensor(b["state"][key][name])), name
+
+
+def _trained(name: str) -> tuple[list[nn.Parameter], Shampoo]:
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, **member(name))
+    train(optimizer, params, range(6))
+    return params, optimizer
+
+
+@pytest.mark.parametrize("replace", [_tensors_replaced, _states_replaced])
+@pytest.mark.parametrize("name", REPRESENTATIVES)
+def test_equal_states_in_place_of_the_own_change_nothing(name: str, replace: Callable[[Shampoo], None]) -> None:
+    params, optimizer = _trained(name)
+    expected, undisturbed = copy.deepcopy((params, optimizer))
+    for steps in (range(6, 12), range(12, 15)):
+        replace(optimizer)
+        train(optimizer, params, steps)
+        train(undisturbed, expected, steps)
+        assert all(torch.equal(a, b) for a, b in zip(params, expected, strict=True))
+        _assert_same(optimizer.state_dict(), undisturbed.state_dict())
+    replace(optimizer)
+    _assert_same(optimizer.state_dict(), undisturbed.state_dict())
+
+
+def test_other_values_in_place_of_the_own_are_taken_over_and_what_lies_beside_them_stays() -> None:
+    params, optimizer = _trained("shampoo_adam")
+    expected, undisturbed = copy.deepcopy((params, optimizer))
+    held = optimizer.state[params[0]]
+    held["first_moment.0"], held["step"] = torch.zeros_like(held["first_moment.0"]), 3
+    optimizer.state[params[0]] = {**held, "of_others": 1}
+    undisturbed.state[expected[0]]["first_moment.0"].zero_()
+    undisturbed.state[expected[0]]["step"] = 3
+    train(optimizer, params, range(6, 8))
+    train(undisturbed, expected, range(6, 8))
+    assert all(torch.equal(a, b) for a, b in zip(params, expected, strict=True))
+    assert optimizer.state[params[0]]["of_others"] == 1
+    assert optimizer.state[params[0]]["step"] == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({}, "state of parameter 1 must hold what the optimizer's does: it lacks .*'factor0.0'"),
+        ({"factor0.0": torch.zeros(1, 2, 2)}, r"'factor0.0' of parameter 1 is torch.float32 \(1, 2, 2\), expected"),
+    ],
+)
+def test_a_state_that_does_not_fit_in_place_of_the_own_is_refused_before_anything_moves(
+    change: dict[str, Tensor], message: str
+) -> None:
+    params, optimizer = _trained("shampoo_adam")
+    before = [param.detach().clone() for param in params]
+    optimizer.state[params[1]] = {**optimizer.state[params[1]], **change} if change else {}
+    with pytest.raises(ValueError, match=message):
+        train(optimizer, params, range(6, 7))
+    with pytest.raises(ValueError, match=message):
+        optimizer.state_dict()
+    assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
