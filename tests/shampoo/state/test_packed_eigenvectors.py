@@ -37,7 +37,9 @@ def test_inverse_root_from_packed_eigenvectors(size: int, spectrum: str) -> None
     # Haar-distributed eigenvectors, two seeds. Dense ones are the hardest: entries of 4 bits are off by 0.108 in
     # Frobenius norm, whose effect on V f(Λ) Vᵀ is √2 times that, and rectifying takes out the symmetric half of it.
     V = torch.cat([matrices(1, size, "orthogonal", seed) for seed in range(2)])
-    values = SPECTRA[spectrum](size)
+    # Large eigenvalues first, as refreshes have them: the root is then made of the last Householder vectors, and off by
+    # up to twice as much as in the other order.
+    values = SPECTRA[spectrum](size).sort(descending=True).values
     expected = _root(V, values)
     A = (V.double() * values) @ V.double().mT
     eigenvalues_of_quantised, vectors = torch.linalg.eigh(through(A, "int4").double())
@@ -46,9 +48,9 @@ def test_inverse_root_from_packed_eigenvectors(size: int, spectrum: str) -> None
     assert error_of_A > 0.5
 
     # Measured over sizes, spectra and twice the seeds, worst without, after one and after four rectifications:
-    # .0084 each; .164, .096, .094; .0096, .0056, .0056; .0026, .0015, .0015.
+    # .0167 each; .164, .096, .094; .0096, .0056, .0056; .0026, .0015, .0015.
     limits: list[tuple[StateDtype, Structure, float, float, float]] = [
-        ("int4", "orthogonal", 0.012, 0.012, 0.012),
+        ("int4", "orthogonal", 0.018, 0.018, 0.018),
         ("int4", "general", 0.17, 0.1, 0.1),
         ("int8", "general", 0.011, 0.0065, 0.0065),
         ("bfloat16", "general", 0.003, 0.002, 0.002),
