@@ -43,7 +43,7 @@ Format = Callable[[Tensor], Tensor]
 
 
 def _eigenvectors(A: Tensor) -> Tensor:
-    values, Q = torch.linalg.eigh(A)
+    values, Q = (x.flip(-1) for x in torch.linalg.eigh(A))  # large eigenvalues first, as refreshes have them
     Q = through(Q[None], "int4", "orthogonal")[0].double()
     return torch.mm(Q * values.float().double(), Q.T)
 
