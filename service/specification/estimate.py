@@ -88,6 +88,9 @@ class MemoryEstimate:
     """The reason why nothing could be predicted."""
     activations_problem: str | None = None
     """The reason why activations could not be measured, of the first space whose could not."""
+    step_fails: bool = False
+    """True: the workload's code raised an error in a step with a few examples, so that trials are likely to fail with
+    it: `activations_problem` has it."""
     kept_weights_bytes: int | None = None
     """Storage that the winners' trained weights take from the job's end until it is deleted: a file of the recommended
     config and one of the baselines' best. 0: the job keeps none; null: not known."""

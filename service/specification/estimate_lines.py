@@ -112,7 +112,12 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
         f"{counted(space.num_points, 'point')} of the space." + _share_told(space) + _activations_told(space)
         for side, space in memory.spaces.items()
     ]
-    if memory.activations_problem is not None:
+    if memory.step_fails:
+        lines.append(
+            f"A STEP FAILS: with a few examples the workload's code raised {memory.activations_problem}. Trials are "
+            "likely to fail with the same error."
+        )
+    elif memory.activations_problem is not None:
         lines.append(f"Activations come on top and are not known: {memory.activations_problem}.")
     if memory.kept_weights_bytes:
         lines.append(

@@ -9,7 +9,8 @@ answers with a line `{"bytes": ..., "weights_bytes": ..., "device_bytes": ..., "
 weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and the
 process itself come on top, so that what is said not to fit does not. `weights_bytes` are of the weights alone, whole.
 With `"of": "activations"` in it, the answer is `{"bytes": ...}` of `trainers.memory.activations`, for which a step is
-run. With `data_roots`, paths must lie in them.
+run; where the workload's code raised in that, the problem has `"of_step": true` beside it. With `data_roots`, paths
+must lie in them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
 from trainers.config import FOR_ADAPTERS, InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.data.roots import DataRoots
-from trainers.memory.activations import activation_bytes
+from trainers.memory.activations import TooLarge, activation_bytes
 from trainers.memory.peak import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.workload.protocol import Workload
@@ -190,6 +191,15 @@ def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
     return activation_bytes(config, found.workload, model_bytes=model_bytes, world_size=world_size)
 
 
+def _activations(config: TrialConfig, *, world_size: int) -> dict[str, Any]:
+    try:
+        return {"bytes": _activation_bytes(config, world_size=world_size)}
+    except (InvalidConfig, TooLarge, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
+        return {"problem": explain(error), "of_step": True}
+
+
 def predict_an_example() -> None:
     """Predicts for one small trial: torch imports for half a second when it makes its first model without data."""
     for name in ("shampoo", "adamw"):
@@ -206,7 +216,7 @@ def _answer(line: str) -> dict[str, Any]:
         if (data_roots := asked.get("data_roots")) is not None:
             _check_roots(config.workload, _options_of(config), DataRoots.from_json(data_roots))
         if asked.get("of") == "activations":
-            return {"bytes": _activation_bytes(config, world_size=asked["world_size"])}
+            return _activations(config, world_size=asked["world_size"])
         is_cuda = asked["device_type"] == "cuda" and torch.cuda.is_available()
         return {
             "bytes": predicted_bytes(config, world_size=asked["world_size"], device_type=asked["device_type"]),

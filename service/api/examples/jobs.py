@@ -227,6 +227,7 @@ JOB_ESTIMATE: dict[str, Any] = {
         },
         "problem": None,
         "activations_problem": None,
+        "step_fails": False,
         "kept_weights_bytes": 339_000,
         "machine_bytes": 33_600_000_000,
         "is_machine_limit": False,

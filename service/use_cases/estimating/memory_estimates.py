@@ -30,6 +30,7 @@ from service.use_cases.estimating.memory_predictor import (
     MemoryPredictor,
     NotPredictable,
     OptimizerRefused,
+    StepFailed,
     WorkloadRefused,
 )
 from service.use_cases.estimating.option_values import argument_choices, option_values, place_of
@@ -111,14 +112,15 @@ def estimate_memory(
                     share_infeasible=None if limit is None else sum(n > limit for n in needed) / len(needed),
                     num_points=len(needed),
                 )
-            spaces, activations_problem = _with_activations(predictor, plan, spaces)
+            spaces, unmeasured = _with_activations(predictor, plan, spaces)
             kept = num_kept_weights(plan.specification) * predictor.weights_bytes
     except NotPredictable as error:
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
     return MemoryEstimate(
         limit,
         spaces,
-        activations_problem=activations_problem,
+        activations_problem=None if unmeasured is None else str(unmeasured),
+        step_fails=isinstance(unmeasured, StepFailed),
         kept_weights_bytes=kept,
         machine_bytes=memory_of_this_machine() if is_local and not gpus else None,
         is_machine_limit=machine_limit is not None,
@@ -316,11 +318,11 @@ def _refusal(
 
 def _with_activations(
     predictor: MemoryPredictor, plan: JobPlan, spaces: Mapping[Side, SpaceMemory]
-) -> tuple[dict[Side, SpaceMemory], str | None]:
+) -> tuple[dict[Side, SpaceMemory], NotPredictable | None]:
     """Adds activations to what is known of the spaces, as far as they can be measured; why the first could not."""
     deadline = time.monotonic() + STEP_SECONDS
     known: dict[Side, SpaceMemory] = {}
-    problem: str | None = None
+    problem: NotPredictable | None = None
     measured: dict[str, int] = {}
     for side, space in spaces.items():
         config = plan.trial_config(side, plan.spaces[side].defaults())
@@ -330,7 +332,7 @@ def _with_activations(
             if key not in measured:
                 measured[key] = predictor.activations(config, timeout_seconds=deadline - time.monotonic())
         except NotPredictable as error:
-            problem = problem or str(error)
+            problem = problem or error
         known[side] = dataclasses.replace(space, activation_bytes=measured.get(key))
     return known, problem
 

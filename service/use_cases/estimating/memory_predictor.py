@@ -48,6 +48,10 @@ class OptimizerRefused(NotPredictable):
         self.is_of_arguments = is_of_arguments
 
 
+class StepFailed(NotPredictable):
+    """The workload's code raised an error in a step with a few examples; the message has it."""
+
+
 class MemoryPredictor:
     """A process that predicts trials' memory. Use it as a context manager, or close it; it ends with this one."""
 
@@ -123,6 +127,7 @@ class MemoryPredictor:
 
         Raises:
             NotPredictable: a step cannot be run here, or not in this time.
+            StepFailed: the workload's code raised an error in it.
         """
         asked = {"config": config.to_json(), "of": "activations"}
         return int(self._ask(asked, timeout_seconds=timeout_seconds)["bytes"])
@@ -148,7 +153,7 @@ class MemoryPredictor:
                 raise WorkloadRefused(answer["problem"], None)
             if section == "optimizer":
                 raise OptimizerRefused(answer["problem"], is_of_arguments=option != "name")
-            raise NotPredictable(answer["problem"])
+            raise (StepFailed if answer.get("of_step") else NotPredictable)(answer["problem"])
         return answer
 
     def _send(self, question: bytes, deadline: float) -> None:

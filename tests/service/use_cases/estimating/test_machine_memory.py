@@ -9,6 +9,8 @@ import pytest
 
 from service.domain import Phase
 from service.errors import InvalidInput
+from service.specification.estimate import Estimate
+from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import JobPlan, plan_job
 from service.specification.resources import Resources
 from service.use_cases.estimating.machine_memory import machine_limit_bytes, memory_of_this_machine
@@ -36,6 +38,20 @@ def test_a_job_for_which_the_machine_is_far_too_small_is_refused_unless_it_insis
     assert estimate.spaces[Phase.SEARCH].fits_nowhere
     estimate = estimate_memory(insists, start_seconds=PATIENCE_SECONDS)
     assert (estimate.is_machine_limit, estimate.limit_bytes) == (False, None)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_dry_run_says_that_the_workloads_code_fails_in_a_step() -> None:
+    failing = _plan(workload={"name": "tests.support.trainers.broken_workloads:Raises"})
+    estimate = estimate_memory(failing, start_seconds=PATIENCE_SECONDS)
+    assert estimate.step_fails
+    assert str(estimate.activations_problem).startswith("KeyError: ")
+    told = estimate_lines(
+        Estimate(num_trials={}, num_steps=1, max_steps=1, measured=None, max_device_hours=None, memory=estimate)
+    )
+    begins = "A STEP FAILS: with a few examples the workload's code raised KeyError: "
+    assert any(line.startswith(begins) for line in told)
 
 
 def test_a_machine_keeps_twice_its_memory_from_being_launched_divided_among_ranks(tmp_path: Path) -> None:
