@@ -140,6 +140,23 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None, as_json:
         answer({"database_url": shown, "revision": revision}, f"{shown} is at revision {revision}", as_json=as_json)
 
 
+def places_in_words(settings: Settings) -> str:
+    """The places of a service's database, checkpoints and logs. Of a database elsewhere, whose address may have a
+    password, it says only that it is."""
+    here = settings.data_dir.absolute()
+    own, others = ["logs"], []
+    if settings.checkpoint_directory is None:
+        own.insert(0, "checkpoints")
+    else:
+        others.append(f"checkpoints in {settings.checkpoint_place}")
+    if settings.database_url is None and settings.database_url_file is None:
+        own.insert(0, "database")
+    else:
+        others.insert(0, "the database that its settings name")
+    listed = f"{', '.join(own[:-1])} and {own[-1]}" if len(own) > 1 else own[0]
+    return "; ".join([f"{listed} in {here}", *others])
+
+
 def _serve(settings: Settings, *, with_worker: bool) -> None:
     import gc
 
@@ -159,7 +176,7 @@ def _serve(settings: Settings, *, with_worker: bool) -> None:
 
     def tell(address: str) -> None:
         with suppress(OSError):  # standard output is closed, or a file on a full disk: that is no reason not to serve
-            say(f"shampoo-tuner is at {address} (data in {settings.data_dir}; Ctrl-C stops it)")
+            say(f"shampoo-tuner is at {address} ({places_in_words(settings)}; Ctrl-C stops it)")
             if settings.is_bound_to_all_addresses:
                 hosts = "any host" if ANY_HOST in settings.allowed_hosts else ", ".join(settings.answered_hosts)
                 say(f"It answers requests to {hosts}; {ENV_PREFIX}ALLOWED_HOSTS adds others.")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from service.cli.operating.process_commands import places_in_words
 from service.settings import Settings
 from service.store.migrate import current_revision, is_current
 from service.store.session import Database
@@ -24,6 +25,20 @@ def test_migrate_prepares_a_database(empty_database_url: str) -> None:
     assert is_current(database)
     assert told == {"database_url": repr(database.engine.url), "revision": current_revision(database)}
     database.close()
+
+
+def test_serve_says_where_the_database_the_checkpoints_and_the_logs_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    here = Settings(data_dir=Path("data"))
+    assert places_in_words(here) == f"database, checkpoints and logs in {tmp_path / 'data'}"
+    elsewhere = here.model_copy(
+        update={"database_url": "postgresql+psycopg://u:secret@db/x", "checkpoint_directory": "s3://bucket/mine"}
+    )
+    assert places_in_words(elsewhere) == (
+        f"logs in {tmp_path / 'data'}; the database that its settings name; checkpoints in s3://bucket/mine"
+    )
 
 
 def test_migrate_of_an_unreachable_database_is_one_line_without_its_password() -> None:
