@@ -19,6 +19,8 @@ AXIS_TITLES: dict[CurveAxis, str] = {"step": "step", "epoch": "epoch", "seconds"
 BAND_FILL = "rgba(217, 120, 15, 0.16)"
 """Of the baseline's colour."""
 BEST_COLOUR = "#1f9d6b"
+LATE = 0.7
+"""Share of the axis from which words have no room on the right: they are a fifth of the chart's width, more on a phone."""
 
 
 def curve_figure(
@@ -56,7 +58,8 @@ def curve_figure(
         )
     last = next((point for point in reversed(own) if point.value is not None), None)
     if has_diverged and last is not None:
-        data.append(_cross(last, x))
+        drawn = (*own, *curve.best_points, *(() if curve.band is None else curve.band.points))
+        data.append(_cross(last, x, end=max(_at(point, x) for point in drawn)))
     values = [point.value for point in (*own, *curve.best_points) if point.value is not None]
     if curve.band is not None:
         values += [bound for point in curve.band.points for bound in (point.low, point.high)]
@@ -124,14 +127,16 @@ def _band_traces(band: BaselineBand, x: CurveAxis) -> list[Figure]:
     ]
 
 
-def _cross(last: CurvePoint, x: CurveAxis) -> Figure:
+def _cross(last: CurvePoint, x: CurveAxis, *, end: float) -> Figure:
+    """Args: end: where the axis ends, beyond which words are cut off."""
+    is_late = _at(last, x) > LATE * end
     return {
         "type": "scatter",
         "mode": "markers+text",
         "x": [_at(last, x)],
         "y": [last.value],
-        "text": ["  then it diverged"],
-        "textposition": "middle right",
+        "text": ["then it diverged"],
+        "textposition": "top left" if is_late else "top right",
         "textfont": {"color": DIVERGED_COLOUR},
         "marker": {"symbol": "x", "size": 10, "color": DIVERGED_COLOUR},
         "name": "diverged",

@@ -26,8 +26,11 @@ from service.api.figures import (
     trade_off,
 )
 from service.api.figures.axes import value_axis
+from service.api.figures.trial_curve import curve_figure
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.specification.job import JobSpecification
+from service.store.repositories.of_trials.measurements import CurvePoint
+from service.use_cases.trials.trial_curves import TrialCurve
 
 LABELS: dict[str, str] = {Phase.SEARCH: "Shampoo", Phase.BASELINE: "AdamW"}
 
@@ -266,3 +269,11 @@ def test_each_of_several_baselines_has_a_line_of_its_own() -> None:
     lines = [trace for trace in figure["data"] if trace["mode"] == "lines"]
     assert [(trace["name"], trace["y"]) for trace in lines] == [("AdamW", [0.5, 0.3, 0.3]), ("Muon", [0.4, 0.4])]
     assert len({trace["line"]["color"] for trace in lines}) == 2
+
+
+@pytest.mark.parametrize(("best_until", "side"), [(30, "left"), (40, "left"), (200, "right")])
+def test_the_words_beside_the_cross_of_a_diverged_trial_have_room(best_until: int, side: str) -> None:
+    own, best = ([CurvePoint(step, step / 10, step / 100, 1.0) for step in (10, last)] for last in (30, best_until))
+    curve = TrialCurve(metric="validation_loss", points=own, best_number=1, best_points=best, band=None)
+    figure = curve_figure(curve, number=0, phase=Phase.SEARCH, has_diverged=True, x="step", scale="auto")
+    assert figure["data"][-1]["textposition"] == f"top {side}"
