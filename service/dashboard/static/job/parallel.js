@@ -82,8 +82,9 @@ export function parallel(picking, filters) {
       rank: rankOf.get(next.values[index]) ?? 1,
     }));
     const parameters = next.axes.map((axis, index) => ({ name: axis.name, title: axis.name, values: next.parameters[index], scale: scaleOf(axis, next.parameters[index]) }));
-    const bounds = sorted.length ? [Math.min(sorted[0], sorted.at(-1)), Math.max(sorted[0], sorted.at(-1))] : [0, 1];
-    const objective = { name: "", title: next.metric, values: next.values, scale: numberScale(next.value_scale, ...bounds) };
+    const bounds = [Math.min(sorted[0], sorted.at(-1)), Math.max(sorted[0], sorted.at(-1))];
+    const scale = sorted.length ? numberScale(next.value_scale, ...bounds) : { ...numberScale("linear", 0, 1), ticks: [] };
+    const objective = { name: "", title: next.metric, values: next.values, scale };
     const weight = (trial) => (trial.state === "completed" ? 2 - trial.rank : trial.state === "running" ? 0.9 : trial.state === "diverged" ? 0.5 : 0);
     const weights = Float64Array.from(trials, weight);
     const order = Uint32Array.from(trials.keys()).sort((a, b) => weights[a] - weights[b]);

@@ -351,3 +351,17 @@ def test_a_chart_without_a_point_is_as_high_as_the_one_beside_it(page: Page, sql
     heights = "['best-so-far', 'learning-curves'].map(id => document.getElementById(id).clientHeight)"
     best, curves = page.evaluate(heights)
     assert best >= curves > 300
+
+
+def test_the_axis_of_values_has_numbers_where_a_trial_has_a_value(page: Page, sqlite_database: Database) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(minutes=1))
+    for number in range(2):
+        story.begin(number)
+        story.diverge(number)
+    open_page(page, story)
+    lines = page.locator("#parallel")
+    lines.scroll_into_view_if_needed()
+    expect(lines).to_have_attribute("data-lines", "2")
+    axes = lines.locator("g[data-axis]")
+    expect(axes.last.locator("text")).to_have_count(0)
+    assert axes.first.locator("text").count() > 1
