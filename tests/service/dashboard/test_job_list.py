@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import httpx
@@ -137,3 +138,11 @@ def test_an_empty_list_leads_to_the_form(address: str) -> None:
 def test_thousands_of_trials_are_counted_with_separators(address: str, sqlite_database: Database) -> None:
     submit(sqlite_database, budget={"num_trials": 10_000}, confirmation=None)
     assert ">0/10,000</span>" in get(f"{address}/").text
+
+
+def test_a_row_names_every_objective_with_its_direction(address: str, sqlite_database: Database) -> None:
+    objectives = [{"metric": "validation_loss"}, {"metric": "validation_accuracy"}]
+    submit(sqlite_database, objectives=objectives, baselines=[])
+    page = get(f"{address}/").text
+    assert re.search(r'validation_loss <span class="arrow" title="minimize">.*, validation_accuracy <span', page)
+    assert page.count('title="maximize"') == 1
