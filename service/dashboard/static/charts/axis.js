@@ -2,6 +2,7 @@
 
 const LOG_SPAN = 10;
 const MAX_TICKS = 12;
+const LEAST_SPAN = 1e-3; // of the largest value, as in service/api/figures/axes.py
 
 /** A text that Plotly shows as it is: it draws tags of HTML and fills in `%{...}`. */
 export function literal(text) {
@@ -34,6 +35,11 @@ export function valueAxis(values, wanted = null) {
   const isLog = isPositive && (wanted === null ? high / low > LOG_SPAN : wanted === "log");
   const small = values.every((value) => value === null || value === 0 || (Math.abs(value) >= 1e-4 && Math.abs(value) < 1e6));
   const axis = { type: isLog ? "log" : "linear", exponentformat: small ? "none" : "power" };
+  const largest = Math.max(Math.abs(low), Math.abs(high));
+  if (high - low < LEAST_SPAN * largest) {
+    // Else Plotly would spread one value, or rounding, over the whole height.
+    axis.autorangeoptions = { include: [low - largest / 20, high + largest / 20] };
+  }
   if (!isLog) return axis;
   const ticks = logTicks(low, high);
   return { ...axis, tickmode: "array", tickvals: ticks, ticktext: ticks.map((tick) => String(Number(tick.toPrecision(6)))) };
