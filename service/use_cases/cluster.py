@@ -126,6 +126,7 @@ class ClusterState:
     last_heard_of: datetime | None
     """A worker; None: there has never been one."""
     workers: Sequence[WorkerSeen]
+    """Those that are alive first."""
     running: Sequence[RunningJob]
     running_others: Others
     queue: Sequence[QueuePlace]
@@ -160,6 +161,7 @@ def cluster_state(
     progress = progress_of(session, running, now=now, memory=memory)
     own = [job for job in running if _is_seen(job, sees)]
     seen_workers = [_seen(worker, running, sees=sees, alive_since=alive_since) for worker in workers]
+    seen_workers.sort(key=lambda seen: not seen.is_alive)
     num_alive = found.num_workers_alive(heard_since=alive_since)
     queued = found.queue()
     listed = [each.id for each in queued if sees in (None, each.project)][:MAX_LISTED]

@@ -99,6 +99,13 @@ def test_a_worker_that_has_fallen_silent_is_told_with_the_job_that_it_had(databa
     assert [found.id for found in worker.jobs] == [job]
 
 
+def test_workers_that_live_stand_before_those_that_have_fallen_silent(database: Database) -> None:
+    later = NOW + timedelta(hours=1)
+    silent, lives = add_worker(database), add_worker(database, now=later)
+    found = _state(database, None, now=later).workers
+    assert [(each.worker.id, each.is_alive) for each in found] == [(lives, True), (silent, False)]
+
+
 def test_a_job_tells_what_its_newest_measured_trial_trained_on(database: Database) -> None:
     story = Story(database, now=NOW)
     story.run(0)
