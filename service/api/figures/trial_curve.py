@@ -20,7 +20,7 @@ BAND_FILL = "rgba(217, 120, 15, 0.16)"
 """Of the baseline's colour."""
 BEST_COLOUR = "#1f9d6b"
 LATE = 0.7
-"""Share of the axis from which words have no room on the right: they are a fifth of the chart's width, more on a phone."""
+"""Share of the axis from which words have no room on the right, by judgement: a fifth of the width, more on a phone."""
 
 
 def curve_figure(

@@ -353,11 +353,12 @@ def test_a_chart_without_a_point_is_as_high_as_the_one_beside_it(page: Page, sql
     assert best >= curves > 300
 
 
-def test_one_value_has_an_axis_that_a_reader_can_tell(page: Page, sqlite_database: Database) -> None:
+def test_values_that_are_told_alike_have_an_axis_that_tells_them(page: Page, sqlite_database: Database) -> None:
     story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(minutes=1))
-    story.run(0, 0.10402)
+    story.run(0, 0.1040202)
+    story.run(2, 0.1040200)
     open_page(page, story)
-    wait_for_drawn(page, "best-so-far", {0})
+    wait_for_drawn(page, "best-so-far", {0, 2})
     low, high = page.evaluate("document.getElementById('best-so-far')._fullLayout.yaxis.range")
     assert low < 0.1
     assert high > 0.108
