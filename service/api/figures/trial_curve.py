@@ -58,7 +58,8 @@ def curve_figure(
         )
     last = next((point for point in reversed(own) if point.value is not None), None)
     if has_diverged and last is not None:
-        drawn = (*own, *curve.best_points, *(() if curve.band is None else curve.band.points))
+        drawn: list[CurvePoint | BandPoint] = [*own, *curve.best_points]
+        drawn += [] if curve.band is None else curve.band.points
         data.append(_cross(last, x, end=max(_at(point, x) for point in drawn)))
     values = [point.value for point in (*own, *curve.best_points) if point.value is not None]
     if curve.band is not None:
