@@ -7,10 +7,10 @@ import { refusal, request } from "../shared/session.js";
 
 const FREE = "";
 /** The fields of each workload that was chosen, with what was typed there. */
-const known = new Map();
+const known = new Map([...document.querySelectorAll("[data-options-of]")].map((options) => [options.dataset.optionsOf, options]));
 
-function inPage(name) {
-  return document.querySelector(`template[data-options-of="${CSS.escape(name)}"]`)?.content.cloneNode(true);
+function setDefaults(options) {
+  for (const element of options.querySelectorAll("[data-pointer]")) writeControl(element, undefined);
 }
 
 async function fetched(name) {
@@ -22,16 +22,16 @@ async function fetched(name) {
 /** The element with a workload's fields; of one that describes none here, a field of JSON for all of them. */
 export async function optionsOf(name) {
   const own = Object.hasOwn(catalogue.workloads, name) ? name : FREE;
-  const content = known.has(own) ? null : (inPage(own) ?? (await fetched(own)));
   if (!known.has(own)) {
+    const content = own === FREE ? document.getElementById("free-options").content.cloneNode(true) : await fetched(own);
     const options = document.createElement("div");
     options.append(...content.childNodes);
-    for (const element of options.querySelectorAll("[data-pointer]")) writeControl(element, undefined);
+    setDefaults(options);
     known.set(own, options);
   }
   return known.get(own);
 }
 
 export function forgetOptions() {
-  known.clear();
+  for (const options of known.values()) setDefaults(options);
 }

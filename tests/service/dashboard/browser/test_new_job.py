@@ -370,3 +370,17 @@ def test_the_form_says_of_any_job_what_the_job_says(asking: Page, sqlite_databas
         found, wanted = (one.specification.model_dump(mode="json") for one in (typed, body))
         assert {name: found[name] for name in found if found[name] != wanted[name]} == {}, content
         assert (typed.model, typed.tags) == (body.model, body.tags)
+
+
+def test_nothing_moves_on_the_form_while_it_is_made_ready(asking: Page) -> None:
+    asking.route("**/v1/jobs?dry_run=true", lambda route: route.abort())
+    asking.set_viewport_size({"width": 1440, "height": 900})  # what a space searches is told in one line
+    asking.goto("/jobs/new")
+    expect(asking.locator("#fields")).to_be_enabled()
+    moved = asking.evaluate(
+        """() => new Promise((resolve) => new PerformanceObserver((list) => resolve(list.getEntries())).observe(
+             {type: 'layout-shift', buffered: true}) ?? setTimeout(() => resolve([]), 1000)).then((shifts) =>
+             shifts.flatMap((shift) => shift.sources).filter(({node}) => node?.parentElement?.closest('#job-form')).map(
+               ({node, previousRect, currentRect}) => [node.nodeName, node.id, currentRect.y - previousRect.y]))"""
+    )
+    assert moved == []
