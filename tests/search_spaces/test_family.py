@@ -33,6 +33,7 @@ def test_what_members_share_is_one_dimension() -> None:
         "lr": 2,  # of Adam's length and of SGD's
         "betas[0]": 2,
         "weight_decay": 2,
+        "epsilon": 2,  # of Shampoo's roots and of KL's
     }
 
 

@@ -128,7 +128,8 @@ def test_presets_with_steps_of_one_length_search_what_they_share_in_the_same_ran
         ranges: dict[str, set[tuple[Any, ...]]] = {}
         for name in names:
             for parameter in presets()[name].parameters:
-                if isinstance(parameter, Float | Integer):
+                # The damping of roots is no matter of lengths: those of Shampoo and KL-Shampoo have other exponents.
+                if isinstance(parameter, Float | Integer) and parameter.name != "epsilon":
                     ranges.setdefault(parameter.name, set()).add((parameter.low, parameter.high, parameter.scale))
         assert {name: found for name, found in ranges.items() if len(found) > 1} == {}
     assert preset("adamw").defaults()["lr"] == preset("shampoo").defaults()["lr"]

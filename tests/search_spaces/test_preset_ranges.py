@@ -16,9 +16,9 @@ SMALL = ["--steps", "2", "--trials", "2", "--seeds", "2", "--repeats", "1"]
 
 
 def test_a_parameter_that_the_preset_does_not_search_is_added_as_shampoo_has_it() -> None:
-    kl = preset_ranges.with_ranges(preset("kl"), {"epsilon": (1e-8, 1e-7)})
-    added = kl.parameters[-1]
-    assert kl.parameters[:-1] == preset("kl").parameters
+    soap = preset_ranges.with_ranges(preset("soap"), {"epsilon": (1e-8, 1e-7)})
+    added = soap.parameters[-1]
+    assert soap.parameters[:-1] == preset("soap").parameters
     assert isinstance(added, Float)
     assert (added.name, added.low, added.high, added.scale, added.default) == ("epsilon", 1e-8, 1e-7, "log", 1e-7)
 
