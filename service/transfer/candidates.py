@@ -30,6 +30,8 @@ class SourceKind(StrEnum):
     """The table that comes with this package, of small models."""
     PUBLISHED = "published"
     """The winning Shampoo submission of AlgoPerf, for models other than this one."""
+    ADAPTERS = "adapters"
+    """A learning rate that was measured for this package on the low-rank adapters of a small model."""
 
 
 @dataclass(frozen=True, slots=True)

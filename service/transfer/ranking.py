@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from service.transfer.adapters import begun_for_adapters
 from service.transfer.candidates import SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.rules import Change, TunedConfig, moved
 from service.transfer.situation import Distance, Situation, distance
@@ -65,19 +66,21 @@ def rank(target: Situation, stored: Sequence[TransferCandidate], *, num_configs:
 
     Those of the nearest tuned models come first, moved by the rules: half of all, of the store and of the shipped table
     as far as these are near. Then the nearest one with half and twice its learning rate, the published points in the
-    order that hits soonest, and what is left of the others.
+    order that hits soonest, and what is left of the others. For low-rank adapters only models with adapters are near,
+    and what was measured on adapters comes before the points.
 
     Args:
         stored: what jobs have tuned; each with a situation.
     """
     tuned = sorted(_moved(target, stored), key=_place)
-    near = [found for found in tuned if _apart(found) <= FARTHEST]
-    first = near[: max(1, (num_configs + 1) // 2)]
+    near = [found for found in tuned if _apart(found) <= FARTHEST and _trains_alike(found.origin, target)]
+    begun = _begun(target) if target.features.has_adapters else []
+    first = near[: max(1, (num_configs + 1) // 2)] or begun[:1]
     varied = [with_lr(first[0], factor) for factor in VARIATIONS] if first else []
     known = [_as_published(candidate) for candidate in published()]
     rest = [found for found in tuned if found not in first]
     ranked: list[Transferred] = []
-    for found in (*first, *varied, *known, *rest):
+    for found in (*first, *varied, *begun, *known, *rest):
         if all(found.config != other.config for other in ranked):
             ranked.append(found)
     return ranked[:num_configs]
@@ -148,6 +151,16 @@ def _intervals(config: TunedConfig, apart: Distance) -> list[ParameterInterval]:
             factor = math.exp(_DEVIATIONS * spread)
             found.append(ParameterInterval(name, float(f"{value / factor:.3g}"), float(f"{value * factor:.3g}")))
     return found
+
+
+def _trains_alike(candidate: TransferCandidate, target: Situation) -> bool:
+    """True if low-rank adapters are what is trained of both models, or of none."""
+    situation = candidate.situation
+    return situation is not None and situation.features.has_adapters == target.features.has_adapters
+
+
+def _begun(target: Situation) -> list[Transferred]:
+    return [transferred(candidate.config, candidate, target) for candidate in begun_for_adapters()]
 
 
 def _as_published(candidate: TransferCandidate) -> Transferred:

@@ -14,7 +14,11 @@ NOT_MOVED = (
     "Of the table that comes with shampoo-tuner no model is near enough, and published points are as they are, for "
     "models of other sizes: nothing here was moved to this one."
 )
-FOR_ALL_WEIGHTS = "None of them was tuned for low-rank adapters, but for models of which all weights are trained."
+ADAPTERS = "learning rates that were measured on low-rank adapters of a small GPT-2"
+FOR_ALL_WEIGHTS = (
+    "No job tuned low-rank adapters here: what is not from those of the small GPT-2 was tuned for models of which all "
+    "weights are trained."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,7 @@ class UntunedAnswer:
         """The sources that the configs have beside the store."""
         kinds = {found.origin.source.kind for found in self.configs}
         has = {
+            ADAPTERS: SourceKind.ADAPTERS in kinds,
             TABLE: SourceKind.SHIPPED in kinds,
             POINTS: SourceKind.PUBLISHED in kinds,
             RULES: any(found.distance is not None for found in self.configs),
@@ -70,9 +75,15 @@ class UntunedAnswer:
     def _caveats(self) -> list[str]:
         tuned_for = [found.origin.situation for found in self.configs]
         caveats = [NOT_MOVED] if self.configs and not any(tuned_for) else []
-        if self.trains_adapters and not any(one is not None and one.features.has_adapters for one in tuned_for):
+        if self.trains_adapters and not any(map(_is_of_job_on_adapters, self.configs)):
             caveats.append(FOR_ALL_WEIGHTS)
         return caveats
+
+
+def _is_of_job_on_adapters(found: Transferred) -> bool:
+    tuned_for = found.origin.situation
+    is_stored = found.origin.source.kind is SourceKind.STORE
+    return is_stored and tuned_for is not None and tuned_for.features.has_adapters
 
 
 def _listed(sources: list[str]) -> str:

@@ -172,7 +172,8 @@ class OriginRead(ReadModel):
     """The origin of a config: who tuned it, and for which model."""
 
     kind: SourceKind
-    """`store`: a job of this service; `shipped`: the table that comes with it; `published`: a paper's, for others."""
+    """`store`: a job of this service; `shipped`: the table that comes with it; `published`: a paper's, for others;
+    `adapters`: measured on low-rank adapters of a small GPT-2."""
     name: str
     """The name of the origin, for people."""
     recommendation_id: str | None

@@ -9,6 +9,7 @@ import pytest
 from search_spaces import preset
 from service.evidence.formats.written import Format, written_of
 from service.evidence.parameter_groups import OwnSettings
+from service.transfer.adapters import LEARNING_RATES
 from service.transfer.candidates import Source, SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.known import known_of
 from service.transfer.ranking import FARTHEST, rank, spread_of_lr
@@ -133,6 +134,33 @@ def test_an_optimizer_of_adapters_is_named_for_models_that_have_some() -> None:
     assert {one.config.optimizer for one in without} == {"shampoo"}
     # What trained all weights lies far from what trains adapters, however many of the weights these are.
     assert distance(adapted, situation()).kinds == 4
+
+
+def adapters(width: int, num_blocks: int = 2) -> Situation:
+    """Of the layers of a GPT-2, as `service.transfer.adapters` measured the smallest."""
+    sides = [(width, width), (3 * width, width), (4 * width, width), (width, 4 * width)]
+    factors = [shape for outputs, inputs in sides for shape in ((outputs, 8), (8, inputs))]
+    shape = ModelShape(tuple(ParameterShape("adapter", one, num_blocks) for one in factors))
+    return Situation.of(shape, batch_size=32, num_steps=40, workload=None)
+
+
+def test_without_a_tuned_one_adapters_begin_with_what_was_measured_on_those_of_a_small_model() -> None:
+    small, large = (rank(adapters(width), [stored(1e-2)], num_configs=6) for width in (64, 512))
+    for found in (small, large):
+        assert [one.config.optimizer for one in found[:4]] == ["shampoo"] * 3 + ["lora-rite"]
+        assert [one.lr_factor for one in found[:4]] == [1, 0.5, 2, 1]
+        assert {one.origin.source.kind for one in found[:4]} == {SourceKind.ADAPTERS}
+        assert all(one.config.arguments["weight_decay"] == 0 for one in found[:4])
+        assert {one.origin.source.kind for one in found[4:]} == {SourceKind.PUBLISHED}  # not what trained all weights
+    assert [one.config.arguments["lr"] for one in (small[0], small[3])] == list(LEARNING_RATES.values())
+    factors = [large[place].config.arguments["lr"] / small[place].config.arguments["lr"] for place in (0, 3)]
+    assert factors == pytest.approx([1 / 8, 8**-0.5], rel=1e-3)
+    widths = [one.intervals[0].high / one.intervals[0].low for one in (small[0], large[0])]
+    assert widths[0] < widths[1]
+    says = UntunedAnswer(1, large, trains_adapters=True).says
+    assert "measured on low-rank adapters of a small GPT-2" in says
+    assert "from those of the small GPT-2 was tuned for models of which all weights are trained" in says
+    assert "of a small GPT-2, 3.6 octaves from this model." in header_of(large[0])[1]
 
 
 def test_spreads_grow_with_the_distance() -> None:
