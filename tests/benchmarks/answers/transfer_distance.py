@@ -32,6 +32,7 @@ from pathlib import Path
 
 import torch
 
+from search_spaces import preset
 from search_spaces.shipped.algoperf import POINTS
 from service.transfer.candidates import ShippedMember, published, shipped_members
 from service.transfer.ranking import Transferred, transferred
@@ -100,9 +101,9 @@ class Pair:
         return differing[0] if self.is_own and len(differing) == 1 else None
 
 
-def pairs_of(preset: str) -> list[Pair]:
+def pairs_of(name: str) -> list[Pair]:
     """All ordered pairs of members that were tuned with a preset."""
-    members = [member for member in shipped_members() if member.preset == preset]
+    members = [member for member in shipped_members() if member.preset == name]
     return [Pair(source, target, moved_to(target, source)) for source, target in itertools.permutations(members, 2)]
 
 
@@ -193,7 +194,7 @@ def losses_over_published(sources: Sequence[ShippedMember]) -> dict[str, float]:
 def _trained(config: TunedConfig) -> float:
     value = train_value(
         dataclasses.replace(
-            LONG.config({}, seed=1),
+            LONG.config(preset(LONG.preset).defaults(), seed=1),
             optimizer=OptimizerConfig("shampoo", dict(config.arguments)),
             schedule=ScheduleConfig(**config.schedule),
         )
@@ -209,7 +210,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="file for the result")
     given = parser.parse_args()
     torch.set_num_threads(1)
-    pairs = [pair for preset in PRESETS for pair in pairs_of(preset)]
+    pairs = [pair for name in PRESETS for pair in pairs_of(name)]
     ratios = {**claims(pairs), **depth_claims(pairs)}
     if given.train:
         sources = [one for one in shipped_members() if one.preset == "shampoo" and one.name in given.sources]
