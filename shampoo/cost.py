@@ -20,6 +20,7 @@ from shampoo.state.blocking import regions
 from shampoo.state.buckets import is_large, max_chunk_blocks, scratch_elements
 from shampoo.state.factors import side_kinds
 from shampoo.step.grafting import is_adamw
+from shampoo.step.refresh import gives_change
 from shampoo.step.weights import READABLE_DEVICES
 
 # What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the
@@ -248,7 +249,9 @@ def _refresh_operations(
     if solver == "coupled_newton":
         power = root_order.bit_length() + root_order.bit_count() - 2  # by repeated squaring
         return 2.0 * (_NEWTON_ITERATIONS * (2 + power) + _NEWTON_SQUARINGS) * d**3
-    cubes = _REFRESH_CUBES[solver] + 2  # QΛQᵀ, or QᵀQ'
+    cubes = _REFRESH_CUBES[solver]
+    if not gives_change(h, solver):
+        cubes += 2  # QΛQᵀ, or QᵀQ', which otherwise takes the place of the product for the eigenvalues
     if h.refresh_tolerance > 0:
         cubes += 4  # QᵀAQ
     moments = 0

@@ -148,11 +148,11 @@ def solver_call(state: BlockState, mode: int, h: Hyperparameters, at: StepScalar
     assert side.refreshed is not None
     if solver in ("qr", "cholesky_qr") and not bool((side.refreshed == 0).any()):
         method: RefinementMethod = "qr" if solver == "qr" else "cholesky_qr"
-        return refined_eigenbasis_call(A, side.basis.read(), method, with_change=_gives_change(h, solver))
+        return refined_eigenbasis_call(A, side.basis.read(), method, with_change=gives_change(h, solver))
     return eigenbasis_call(A, double=solver == "eigh64")
 
 
-def _gives_change(h: Hyperparameters, solver: Solver) -> bool:
+def gives_change(h: Hyperparameters, solver: Solver) -> bool:
     """True where following a basis is to give the change of it, too, for the moments: a basis in low precision is not
     orthogonal enough, and where `refresh_tolerance` leaves some out it is not that of all."""
     moves = h.preconditioner in ("soap", "kl")
@@ -181,7 +181,7 @@ def _eigen(
     def solve(A: Tensor, Q: Tensor) -> RefinedBasis:
         if solver in ("qr", "cholesky_qr") and not bool(is_first.any()):
             method: RefinementMethod = "qr" if solver == "qr" else "cholesky_qr"
-            return refined_eigenbasis(A, Q, method, with_change=_gives_change(h, solver), solved=solved)
+            return refined_eigenbasis(A, Q, method, with_change=gives_change(h, solver), solved=solved)
         values, found = eigenbasis(A, double=solver == "eigh64", solved=solved)
         return RefinedBasis(values, found, share=values.new_zeros(len(values)), change=None)
 
