@@ -1,7 +1,7 @@
 """The cost of an octave of each axis for a moved config, and how far one says more than what is published.
 
     python -m tests.benchmarks.answers.transfer_distance            # from the shipped table alone: seconds
-    python -m tests.benchmarks.answers.transfer_distance --train    # and an MLP in 5,000 steps (minutes)
+    python -m tests.benchmarks.answers.transfer_distance --train mlp gpt  # and two models in long trainings
 
 Each member of the shipped table, of Shampoo and of AdamW, has its best config moved to each other one by the rules. The
 error of a moved learning rate is the logarithm of what it is over the member's own optimum (`transfer.best_lr`).
@@ -15,8 +15,9 @@ error of a moved learning rate is the logarithm of what it is over the member's 
 - `depth_error.rule`: the root mean square of the error of the deeper members, moved from their family's small ones;
   `depth_error.chosen`: the same where each family has the exponent of depth, of `DEPTH_EXPONENTS`, with the least such
   error on the other families, which `depth_exponent.FAMILY` names; `depth_error.EXPONENT`: one for all
-- `loss_over_published.SOURCE` (with `--train`): an MLP's loss after fifty times as many steps as the small members were
-  tuned for, with the moved config over that with the first published point, seed 1
+- `loss_over_published.MODEL.SOURCE` (with `--train`): a small member's loss after 16 to 50 times as many steps as it
+  was tuned for, with the config of each source, moved, over that with the first published point, seed 1; the second and
+  third published points are among the sources
 """
 
 from __future__ import annotations
@@ -49,8 +50,13 @@ SAME = 0.4
 RULE = -0.5
 """The exponent of depth that the rules have."""
 DEPTH_EXPONENTS = (0.0, -0.5, -1.0, -1.5, -2.0)
-LONG = Member("mlp", "digits-mlp", 32, 5000, {"width": 32})
-"""Of fifty times as many steps as the small members."""
+LONG = {
+    "mlp": Member("mlp", "digits-mlp", 32, 5000, {"width": 32}),
+    "autoencoder": Member("autoencoder", "digits-autoencoder", 64, 3000, {"width": 32}),
+    "convnet": Member("convnet", "digits-convnet", 16, 2000, {"width": 8}),
+    "gpt": Member("gpt", "stdlib-gpt", 8, 1600, {"width": 16, "depth": 2}),
+}
+"""The small members, of many times as many steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,18 +189,22 @@ def _missed(moved: Sequence[tuple[Pair, float]]) -> float:
     return math.sqrt(statistics.fmean(error**2 for error in errors))
 
 
-def losses_over_published(sources: Sequence[ShippedMember]) -> dict[str, float]:
-    """The loss of the long training with each source's config, moved, over that with the first published point."""
-    situation = Situation.of(LONG.shape, batch_size=LONG.batch_size, num_steps=LONG.num_steps, workload=LONG.workload)
-    first = _trained(published()[0].config)
-    configs = {one.name: transferred(one.candidate().config, one.candidate(), situation).config for one in sources}
-    return {name: min(_trained(config) / first, PENALTY) for name, config in configs.items()}
+def losses_over_published(target: Member, sources: Sequence[ShippedMember]) -> dict[str, float]:
+    """The loss of a long training with each source's config, moved, over that with the first published point."""
+    situation = Situation.of(
+        target.shape, batch_size=target.batch_size, num_steps=target.num_steps, workload=target.workload
+    )
+    first, *others = [point.config for point in published()[:3]]
+    configs = {f"point {number}": config for number, config in enumerate(others, 2)}
+    configs |= {one.name: transferred(one.candidate().config, one.candidate(), situation).config for one in sources}
+    loss = _trained(target, first)
+    return {name: min(_trained(target, config) / loss, PENALTY) for name, config in configs.items()}
 
 
-def _trained(config: TunedConfig) -> float:
+def _trained(target: Member, config: TunedConfig) -> float:
     value = train_value(
         dataclasses.replace(
-            LONG.config(preset(LONG.preset).defaults(), seed=1),
+            target.config(preset(target.preset).defaults(), seed=1),
             optimizer=OptimizerConfig("shampoo", dict(config.arguments)),
             schedule=ScheduleConfig(**config.schedule),
         )
@@ -205,16 +215,17 @@ def _trained(config: TunedConfig) -> float:
 def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--train", action="store_true", help="train a long MLP with moved and published configs")
+    parser.add_argument("--train", nargs="+", default=[], choices=list(LONG), help="models to train for long")
     parser.add_argument("--sources", nargs="+", default=["mlp", "mlp-long", "convnet", "gpt"], help="with --train")
     parser.add_argument("--json", type=Path, help="file for the result")
     given = parser.parse_args()
     torch.set_num_threads(1)
     pairs = [pair for name in PRESETS for pair in pairs_of(name)]
     ratios = {**claims(pairs), **depth_claims(pairs)}
-    if given.train:
-        sources = [one for one in shipped_members() if one.preset == "shampoo" and one.name in given.sources]
-        ratios |= {f"loss_over_published.{name}": loss for name, loss in losses_over_published(sources).items()}
+    sources = [one for one in shipped_members() if one.preset == "shampoo" and one.name in given.sources]
+    for name in given.train:
+        losses = losses_over_published(LONG[name], sources)
+        ratios |= {f"loss_over_published.{name}.{source}": loss for source, loss in losses.items()}
     columns = ["axis", "error in an octave", "over width's", "least", "most"]
     report("transfer_distance", columns=columns, rows=rows_of(pairs), figures={}, ratios=ratios, json_file=given.json)
 
