@@ -85,7 +85,7 @@ JOB_HEALTH: dict[str, Any] = {
         {
             "kind": "many_diverged",
             "severity": "hint",
-            "sentence": "9 of the search's 30 trials diverged: their loss was not finite.",
+            "sentence": "9 of the search's 30 trials diverged: their loss was not finite or above max_loss.",
             "advice": "Budget goes into configs that cannot work: lower the upper bound of the learning rate.",
         }
     ]

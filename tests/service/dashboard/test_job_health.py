@@ -37,7 +37,7 @@ def test_findings_are_the_same_on_the_page_over_http_and_in_the_terminal(
     wait_until_live(page)
     found = page.get_by_role("region", name="What to know, and to do").get_by_role("listitem")
     expect(found).to_have_count(1)
-    expect(found).to_contain_text("of the search's 7 trials diverged: their loss was not finite.")
+    expect(found).to_contain_text("of the search's 7 trials diverged: their loss was not finite or above max_loss.")
     expect(found).to_contain_text("lower the upper bound of the learning rate")
     story.finish()
     expect(page.locator("#facts")).to_contain_text("succeeded")

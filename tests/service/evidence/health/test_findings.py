@@ -128,7 +128,7 @@ def test_best_values_at_the_edge_are_named_with_their_bounds() -> None:
 def test_many_diverged_trials_are_counted() -> None:
     (card,) = health_of(searched([*SPREAD[:6], None, None, None]))
     assert (card.kind, card.severity) == (HealthKind.MANY_DIVERGED, Severity.HINT)
-    assert card.sentence == "3 of the search's 9 trials diverged: their loss was not finite."
+    assert card.sentence == "3 of the search's 9 trials diverged: their loss was not finite or above max_loss."
     assert kinds(searched([*SPREAD, None, None, None])) == []  # 3 of 16
     assert kinds(searched([0.3, None, None])) == []
 
@@ -151,10 +151,10 @@ def insights(*, early: float | None = None, beyond: DivergedBeyond | None = None
 def test_many_diverged_trials_are_told_with_the_values_that_they_had_where_these_tell() -> None:
     job = searched([*SPREAD[:6], None, None, None], insights=insights(beyond=DivergedBeyond(0.031, 4, 3)))
     (card,) = health_of(job)
-    assert card.sentence.endswith("their loss was not finite. With lr from 0.031 on, 3 of 4 did.")
+    assert card.sentence.endswith("their loss was not finite or above max_loss. With lr from 0.031 on, 3 of 4 did.")
     assert "narrow these ranges" in card.advice
     (card,) = health_of(dataclasses.replace(job, insights=insights()))
-    assert card.sentence.endswith("their loss was not finite.")
+    assert card.sentence.endswith("their loss was not finite or above max_loss.")
 
 
 @pytest.mark.parametrize(("early", "is_told"), [(0.1, True), (-0.5, True), (0.3, False), (0.9, False), (None, False)])
