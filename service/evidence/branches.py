@@ -35,5 +35,5 @@ class Branches:
     choices: list[BranchBest]
     """The choices in the order of the space."""
     is_decided: bool = False
-    """That of the recommended config would do best by itself, with a probability of 95% at least, and the search had as
-    many trials as any verdict takes."""
+    """True if the choice of the recommended config would do best by itself with a probability of 95% at least, and the
+    search had as many trials as any verdict takes."""

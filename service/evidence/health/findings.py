@@ -172,7 +172,8 @@ def _many_diverged(job: SearchedJob) -> HealthCard | None:
     return HealthCard(
         HealthKind.MANY_DIVERGED,
         Severity.HINT,
-        f"{diverged} of the search's {len(trials)} trials diverged: their loss was not finite or above max_loss.{where}",
+        f"{diverged} of the search's {len(trials)} trials diverged: their loss was not finite or above max_loss."
+        f"{where}",
         f"Budget goes into configs that cannot work: {narrow} in the search space, allow a longer warm-up "
         "(schedule.warmup_fraction), or clip gradients (training.gradient_clip_norm).",
     )

@@ -156,23 +156,11 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
-@pytest.mark.parametrize("options", [["--dry-run"], []])
-def test_a_submission_that_takes_long_says_what_the_service_does(
-    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str]
-) -> None:
-    (tmp_path / "mine.py").write_text(
-        "import time\n"
-        "from trainers.workload.template import WorkloadTemplate\n\n"
-        "class Mine(WorkloadTemplate):\n"
-        "    def __init__(self) -> None:\n"
-        "        time.sleep(2.5)\n"
-        "        super().__init__()\n"
-    )
-    monkeypatch.chdir(tmp_path)
+def test_a_check_that_takes_long_says_what_the_service_does(sqlite_database: Database, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
-    job.write_text("workload: {name: mine:Mine}\n")
+    job.write_text("workload: {name: 'tests.support.trainers.broken_workloads:TakesLongToBuild'}\n")
     with running(sqlite_database, allow_code=True) as url:
-        result = run("submit", str(job), *options, "--url", url)
+        result = run("submit", str(job), "--dry-run", "--url", url)
     # A busy machine may have no answer in time.
     assert result.stderr.startswith("the service checks the job: ")
     assert "the service checks" not in result.stdout

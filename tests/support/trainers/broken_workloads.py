@@ -97,6 +97,12 @@ class Undescribed(Sound):
     default_num_steps = 0
 
 
+class TakesLongToBuild(Sound):
+    def __init__(self) -> None:
+        time.sleep(2.5)
+        super().__init__()
+
+
 class RefusesItsDefaults(Sound):
     def __init__(self, *, scale: float = -1.0) -> None:
         if scale < 0:

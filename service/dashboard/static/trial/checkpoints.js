@@ -1,4 +1,4 @@
-// The checkpoints of a trial that goes on, each file of them to be downloaded.
+// The checkpoints of a trial that goes on or may, each file of them to be downloaded.
 
 import { refusal, request } from "../shared/session.js";
 
@@ -25,7 +25,7 @@ export function checkpoints(url) {
   const note = document.getElementById("checkpoints-note");
   return {
     async load() {
-      if (note.dataset.final === "true") return list.replaceChildren();
+      if (note.dataset.kept === "false") return list.replaceChildren();
       const response = await request(url);
       if (!response.ok) throw new Error(`The checkpoints cannot be listed: ${await refusal(response)}`);
       const { items } = await response.json();

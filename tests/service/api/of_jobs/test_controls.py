@@ -207,9 +207,10 @@ def test_a_dry_run_answers_the_cost_and_stores_nothing(sqlite_http: httpx.Client
     assert answer.status_code == 200, answer.text
     estimate = answer.json()
     memory = estimate.pop("memory")
-    assert memory["limit_bytes"] is None
     assert bool(memory["spaces"]) != bool(memory["problem"])
-    assert all(space["share_infeasible"] is None for space in memory["spaces"].values())
+    if memory["spaces"]:  # a busy machine may have no answer in time
+        assert (memory["is_machine_limit"], memory["limit_bytes"]) == (True, 2 * memory["machine_bytes"])
+    assert all(space["share_infeasible"] == 0.0 for space in memory["spaces"].values())
     lines = estimate.pop("lines")
     assert lines[0] == "8 trials (search 4, baseline 4) of up to 100 steps, 800 steps in all if none are pruned."
     assert estimate == {

@@ -10,10 +10,11 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from service.domain import OutputStream, TrialState
-from service.store.repositories import TrialRepository
+from service.domain import CancelCause, JobState, OutputStream, TrialState
+from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.keeping.marks import change_trial
+from service.use_cases.transitions import cancel_unfinished_trials, move_job
 from tests.service.dashboard.conftest import wait_for, wait_for_scripts, wait_until_live
 from tests.support.service.stories.jobs import Story
 from tests.support.service.stories.trials import diverge_in, measure_all, print_lines
@@ -153,11 +154,28 @@ def test_a_diverged_trial_says_where_it_began_and_is_tried_again(
         assert TrialRepository(session).get(story.job_id, 5).requested == "stop"
 
 
-def test_a_trial_ends_while_it_is_watched_and_its_lines_are_searched(page: Page, story: Story, tmp_path: Path) -> None:
-    print_lines(story, 6, ["loading data", "epoch 1: loss 1.9"])
-    checkpoint = tmp_path / "data" / "checkpoints" / story.job_id / "6" / "step-00000060"
+def _write_checkpoint(story: Story, number: int, tmp_path: Path) -> None:
+    checkpoint = tmp_path / "data" / "checkpoints" / story.job_id / str(number) / "step-00000060"
     checkpoint.mkdir(parents=True)
     (checkpoint / "rank-00000.safetensors").write_bytes(b"weights")
+
+
+def test_a_trial_that_the_budget_cut_off_lists_what_it_goes_on_from(
+    page: Page, story: Story, sqlite_database: Database, tmp_path: Path
+) -> None:
+    _write_checkpoint(story, 6, tmp_path)
+    with sqlite_database.writing() as session:
+        job = JobRepository(session).get(story.job_id)
+        cancel_unfinished_trials(session, job, CancelCause.BUDGET, now=story.later(1), detail="the budget was spent")
+        move_job(session, job, JobState.SUCCEEDED, now=story.now)
+    open_trial(page, story, 6)
+    expect(page.locator("#checkpoints-note")).to_contain_text("Cut off by its job's budget")
+    expect(page.locator("#checkpoint-list")).to_contain_text("step 60")
+
+
+def test_a_trial_ends_while_it_is_watched_and_its_lines_are_searched(page: Page, story: Story, tmp_path: Path) -> None:
+    print_lines(story, 6, ["loading data", "epoch 1: loss 1.9"])
+    _write_checkpoint(story, 6, tmp_path)
     open_trial(page, story, 6)
     wait_until_live(page)
     expect(page.locator("#account")).to_contain_text("Training: step 60 of 200")
