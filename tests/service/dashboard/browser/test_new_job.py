@@ -252,6 +252,7 @@ def test_a_page_that_the_browser_shows_again_has_what_was_typed_until_it_is_subm
 
     workload = page.get_by_label("Workload", exact=False).first
     workload.select_option("stdlib-gpt")
+    expect(page.locator("summary", has_text="Options of stdlib-gpt")).to_be_visible()  # they come, and are kept
     page.evaluate("sessionStorage.clear()")  # as when the job is submitted
     page.evaluate(again)
     expect(name).to_have_value("")
