@@ -7,15 +7,18 @@ import os
 import secrets
 import shutil
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from service.errors import ServiceError
+from service.errors import NotFound, ServiceError
+from service.store.repositories import DeletionRepository, JobRepository
 from trainers.storage import Place, StoreFailed
 
 if TYPE_CHECKING:
+    from service.store.models import Job
+    from service.store.session import Database, Session
     from trainers.storage.object_store import ObjectStore
 
 logger = logging.getLogger(__name__)
@@ -158,3 +161,37 @@ def _store(place: Place, *, outage_seconds: float | None = None) -> ObjectStore:
 
     assert not isinstance(place, Path)
     return ObjectStore(place, outage_seconds=outage_seconds)
+
+
+def remove_all_but(
+    database: Database, place: Place, job_id: str, kept: Callable[[Session, Job], Collection[int]]
+) -> None:
+    """Removes the directories of a job's trials, if it has ended, but for those of `kept`, and of a deleted one all.
+
+    Those of an unknown job stay: they can be another database's.
+
+    Args:
+        kept: gives the numbers of the trials whose directories stay.
+
+    Raises:
+        StoreFailed: the store did not answer.
+        DATABASE_ERRORS: nor did the database.
+        UNREADABLE_ROWS: a row of the job cannot be read; nothing is removed.
+    """
+    found = directories_in(place)  # first: a job that goes on meanwhile writes others
+    with database.reading() as session:
+        jobs = JobRepository(session)
+        try:
+            if not jobs.state_of(job_id).is_final:
+                return
+            stay = {str(number) for number in kept(session, jobs.get(job_id))}
+        except NotFound:
+            if not DeletionRepository(session).among([job_id]):
+                return
+            stay = set()
+    if not stay.intersection(found):
+        remove(place)
+        return
+    for name in found:
+        if name not in stay:
+            remove(place / name)

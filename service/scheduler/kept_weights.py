@@ -6,10 +6,8 @@ import logging
 from dataclasses import dataclass
 
 from service.checkpoint_files import WEIGHTS_DIRECTORY, weights_of
-from service.errors import NotFound
-from service.scheduler.checkpoint_storage import directories_in, remove
-from service.store.repositories import DeletionRepository, JobRepository
-from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database, Session
+from service.scheduler.checkpoint_storage import directories_in, remove_all_but
+from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database
 from service.use_cases.keeping.weights import winners_of
 from trainers.storage import Place, StoreFailed, text_of
 
@@ -39,34 +37,12 @@ def keep_winners(database: Database, checkpoints: Place, job_id: str) -> None:
         StoreFailed: the store did not answer.
         DATABASE_ERRORS: nor did the database.
     """
-    place = weights_of(checkpoints, job_id)
-    found = directories_in(place)  # first: a job that goes on again writes others
-    if not found:
-        return
-    with database.reading() as session:
-        kept = _kept(session, job_id)
-    if kept is None:
-        return
-    if not kept.intersection(found):
-        remove(place)
-        return
-    for name in found:
-        if name not in kept:
-            remove(place / name)
-
-
-def _kept(session: Session, job_id: str) -> set[str] | None:
-    """The names of the directories that stay; None: all."""
-    jobs = JobRepository(session)
     try:
-        if not jobs.state_of(job_id).is_final:
-            return None
-        return {str(number) for number in winners_of(session, jobs.get(job_id)).values()}
-    except NotFound:
-        return set() if DeletionRepository(session).among([job_id]) else None
+        remove_all_but(
+            database, weights_of(checkpoints, job_id), job_id, lambda session, job: winners_of(session, job).values()
+        )
     except UNREADABLE_ROWS as error:
         logger.warning("the weights of job %s stay, as its rows cannot be read: %s", job_id, error)
-        return None
 
 
 def keep_winners_of_all(database: Database, checkpoints: Place) -> None:

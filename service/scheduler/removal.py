@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from service.checkpoint_files import weights_of
 from service.clock import Clock, utc_now
-from service.errors import NotFound
 from service.scheduler import disk
-from service.scheduler.checkpoint_storage import checkpoints_of, directories_in, remove
+from service.scheduler.checkpoint_storage import checkpoints_of, directories_in, remove, remove_all_but
 from service.settings import Settings
 from service.store.repositories import DeletionRepository, JobRepository
-from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database, Session
+from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database
 from service.use_cases.keeping.checkpoints import trials_that_go_on
 from service.use_cases.keeping.code import has_unused_code, remove_unused_code
 from service.use_cases.keeping.deletion import next_to_remove, remove_some
@@ -125,31 +124,11 @@ def remove_checkpoints_if_finished(
         DATABASE_ERRORS: nor did the database.
     """
     place = checkpoints_of(checkpoints, job_id)
-    found = directories_in(place)  # first: a job that goes on meanwhile writes others
-    with database.reading() as session:
-        kept = _kept_trials(session, job_id, now=clock())
-    if kept is None:
-        return
-    if not kept.intersection(found):
-        remove(place)
-        return
-    for name in found:
-        if name not in kept:
-            remove(place / name)
-
-
-def _kept_trials(session: Session, job_id: str, *, now: datetime) -> set[str] | None:
-    """The names of the directories of a job's trials that stay; None: all."""
-    jobs = JobRepository(session)
     try:
-        if not jobs.state_of(job_id).is_final:
-            return None
-        return {str(number) for number in trials_that_go_on(session, jobs.get(job_id), now=now)}
-    except NotFound:
-        return set() if DeletionRepository(session).among([job_id]) else None
+        remove_all_but(database, place, job_id, lambda session, job: trials_that_go_on(session, job, now=clock()))
     except UNREADABLE_ROWS as error:
         logger.warning("the checkpoints of job %s go, as its rows cannot be read: %s", job_id, error)
-        return set()
+        remove(place)
 
 
 def keep_thinning(database: Database, *, after_days: float, gone: threading.Event, clock: Clock = utc_now) -> None:
