@@ -14,8 +14,9 @@ from service.transfer.situation import Distance, Situation, distance
 from trainers.config import FOR_ADAPTERS
 
 FARTHEST = 6.0
-"""Octaves beyond which a tuned model says nothing more than what is published, whose it be: of the shipped table's
-models of other families up to there, `tests.benchmarks.answers.transfer_distance` has most nearer to the optimum."""
+"""Octaves beyond which a tuned model counts no more than what is published, whose it be, by judgement: of the shipped
+table's models of other families most moved learning rates up to there are nearer to the optimum than a published one,
+and of four long trainings three end lower with them (`tests.benchmarks.answers.transfer_distance`)."""
 SHIPPED_APART = 0.5
 """Octaves by which a shipped member counts as farther: it was tuned by few trials, and not by whoever asks."""
 LR_SPREAD = (0.5, 0.2)

@@ -31,7 +31,7 @@ from service.store.repositories.of_trials.measurements import StoredMeasurement
 from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.repositories.of_trials.trial_relations import PlaceAmongOthers, TrialRelationRepository
 from service.store.session import Session
-from service.use_cases.keeping.checkpoints import goes_on
+from service.use_cases.keeping.checkpoints import trials_that_go_on
 from service.use_cases.steer import RETRIABLE
 from service.use_cases.trials.trial_curves import Origin, best_of_baselines, best_of_side, origin_of, trial_curve
 from service.use_cases.trials.trial_pasting import config_to_paste
@@ -110,7 +110,8 @@ def trial_page(
         "baseline": baseline,
         "may_steer": may_steer,
         "may_run_again": may_run_again,
-        "may_have_checkpoints": not trial.state.is_final or goes_on(job, trial, now=now),
+        "may_have_checkpoints": not trial.state.is_final
+        or (trial.state is TrialState.CANCELLED and trial.number in trials_that_go_on(session, job, now=now)),
         "is_retriable": trial.state in RETRIABLE and trial.forked_from is None,
         "groups": groups,
         "metric": chosen,
