@@ -71,7 +71,7 @@ def vit_b16() -> Shapes:
     return [*embedding, *_transformer(width=width, num_layers=12), *head]
 
 
-def llama_1b() -> Shapes:
+def llama_1b(num_layers: int = 16) -> Shapes:
     """The 16 layers and last norm of a Llama of width 2,048, 8 key and value heads of 64: 973,146,112 parameters.
 
     Without the token table, for the same reason as `gpt2`.
@@ -80,7 +80,12 @@ def llama_1b() -> Shapes:
     attention = [(width, width), (key_value, width), (key_value, width), (width, width)]
     feed_forward = [(hidden, width), (hidden, width), (width, hidden)]
     layer = [*attention, *feed_forward, (width,), (width,)]
-    return [*(shape for _ in range(16) for shape in layer), (width,)]
+    return [*layer * num_layers, (width,)]
+
+
+def llama_1b_two_layers() -> Shapes:
+    """Two of the 16 equal layers of `llama_1b`, for machines with little memory: 121,645,056 parameters."""
+    return llama_1b(num_layers=2)
 
 
 def whole_resnet50() -> SplitModel:
@@ -210,6 +215,7 @@ MODELS: dict[str, Callable[[], Shapes]] = {
     "gpt2_with_embeddings": gpt2_with_embeddings,
     "vit_b16": vit_b16,
     "llama_1b": llama_1b,
+    "llama_1b_two_layers": llama_1b_two_layers,
 }
 
 SPLIT_MODELS: dict[str, Callable[[], SplitModel]] = {
