@@ -49,8 +49,8 @@ Args:
     statistics_frequency: Steps from one update of the factors to the next; at most the two above. None: 1; with a
         low-precision `state_dtype` an update is part of a refresh, and nothing else can be asked for. kl takes
         every gradient: its roots enlarge what its factors have not seen. Used by shampoo, soap.
-    stagger_refresh: Refresh an equal share of the factors at every step instead of all at once: no step is longer
-        than others. Used by shampoo, soap, kl.
+    stagger_refresh: Spread the refreshes over the period instead of doing all at once: no step is much longer than
+        others. Used by shampoo, soap, kl.
     refresh_tolerance: Leave out a due refresh while the off-diagonal part of the factor in its old basis has at
         most this share of its norm, in [0, 1); 0: never. Useful: 0.2 to 0.4. Keeps a basis, so for shampoo 0 or not
         shapes the state. Used by shampoo, soap, kl.

@@ -113,7 +113,7 @@ class Hyperparameters:
     `state_dtype` an update is part of a refresh, and nothing else can be asked for. kl takes every gradient: its roots
     enlarge what its factors have not seen."""
     stagger_refresh: Annotated[bool, KRONECKER] = True
-    """Refresh an equal share of the factors at every step instead of all at once: no step is longer than others."""
+    """Spread the refreshes over the period instead of doing all at once: no step is much longer than others."""
     refresh_tolerance: Annotated[float, AVERAGE, KRONECKER, IN_FLIGHT] = 0.0
     """Leave out a due refresh while the off-diagonal part of the factor in its old basis has at most this share of its
     norm, in [0, 1); 0: never. Useful: 0.2 to 0.4. Keeps a basis, so for shampoo 0 or not shapes the state."""

@@ -1,8 +1,12 @@
-"""The steps of the period at which factors are refreshed, so that every step does an equal share of the work.
+"""The steps of the period at which factors are refreshed, so that no step does much more of the work than others.
 
-Units (one factor of one block) are laid out in storage order, each with its cost d³, and the line is cut into f equal
-stretches: the phase φ of a unit is the stretch in which its middle lies. So the units of a phase are consecutive rows
-of a bucket, which one batched call refreshes, and no step's share exceeds the mean by more than a unit.
+Units (one factor of one block) are laid out in storage order, each with its cost d³, and the line is cut into n ≤ f
+equal stretches, whose refreshes are spread evenly over the period: a unit whose middle lies in the stretch i = 0, ...,
+n − 1 has the phase φ = ⌊i f / n⌋. So the units of a phase are consecutive rows of a bucket, which one batched call
+refreshes.
+
+A large model has n = f. In a small one the units of a step would be few, and odd numbers of them leave a core idle: a
+stretch there has as much as an even number of the largest units, `LEAST_TOGETHER` or more, and some steps have none.
 """
 
 from __future__ import annotations
@@ -11,6 +15,10 @@ import bisect
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+LEAST_TOGETHER = 2
+"""Units of a step, and what their number is a multiple of: two cores take as long for two as for one, and a step that
+refreshes is the longer the more it has. The same on every machine, as the refreshes of a training are its numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,8 @@ class Line:
     """Cost of all units before the bucket."""
     total: int
     """Cost of all units of the group."""
+    largest: int
+    """Cost of the group's largest unit."""
     runs: tuple[tuple[int, int], ...] = ((0, 0),)
     """Runs of consecutive blocks here, if other ranks hold some of the bucket's: of each run the first block, as (block
     here, block of the whole bucket). So every unit has the phase that it has in a single process."""
@@ -37,7 +47,17 @@ class Line:
         here, there = self.runs[bisect.bisect_right(self.runs, block, key=lambda run: run[0]) - 1]
         block += there - here
         middle = 2 * (self.before + block * sum(self.side_costs) + sum(self.side_costs[:side])) + self.side_costs[side]
-        return 0 if self.total == 0 else min(period - 1, period * middle // (2 * self.total))
+        if self.total == 0:
+            return 0
+        num_stretches = self.num_stretches(period)
+        stretch = min(num_stretches - 1, num_stretches * middle // (2 * self.total))
+        return stretch * period // num_stretches
+
+    def num_stretches(self, period: int) -> int:
+        """Steps of a period that refresh something, at most; `total` must not be 0."""
+        num_units = (2 * self.total + self.largest) // (2 * self.largest)  # large ones, to the nearest
+        together = LEAST_TOGETHER * -(-num_units // (LEAST_TOGETHER * period))
+        return min(period, -(-num_units // together))
 
     def rows(self, side: int, phase: int, period: int) -> tuple[int, int]:
         """The blocks whose unit on this side has the phase: from the first number up to, without, the second."""
@@ -62,7 +82,8 @@ class Line:
 def lines(buckets: Sequence[tuple[int, Sequence[int]]]) -> list[Line]:
     """The lines of buckets given as (number of blocks, cost of each side's unit), in storage order."""
     totals = [num_blocks * sum(costs) for num_blocks, costs in buckets]
+    largest = max((cost for _, costs in buckets for cost in costs), default=0)
     return [
-        Line(num_blocks=num_blocks, side_costs=tuple(costs), before=sum(totals[:index]), total=sum(totals))
+        Line(num_blocks, tuple(costs), before=sum(totals[:index]), total=sum(totals), largest=largest)
         for index, (num_blocks, costs) in enumerate(buckets)
     ]

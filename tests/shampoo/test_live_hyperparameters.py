@@ -27,8 +27,8 @@ from tests.support.shampoo.settings import parameters, train
 LIVE, STATE, REFUSED = "live", "shapes the state", "refused"
 
 # Three blocks, so that refreshes are staggered; vectors step plainly under every member, where some arguments count.
-SHAPES = [(10, 5), (5,)]
-BEFORE, AFTER = range(5), range(5, 14)  # refreshes are four steps apart
+SHAPES = [(10, 5), (5,), (10, 5), (3, 5)]
+BEFORE, AFTER = range(4), range(4, 13)  # refreshes are four steps apart
 
 # Values for every argument; those that a member has already are left out.
 VALUES: dict[str, tuple[Any, ...]] = {

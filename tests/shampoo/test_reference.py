@@ -161,16 +161,16 @@ def test_soap_keeps_the_sum_of_its_second_moment_when_the_basis_turns() -> None:
     assert after == pytest.approx(0.999 * before + 0.001 * added, rel=1e-12)
 
 
-def test_all_units_are_refreshed_at_the_start_and_then_one_after_another() -> None:
+def test_all_units_are_refreshed_at_the_start_and_then_by_turns() -> None:
     config = settings(max_preconditioner_dim=4, precondition_frequency=8, start_preconditioning_step=3)
     reference = ReferenceShampoo([torch.zeros(8, 8, dtype=torch.float64)], config)
     blocks = reference.parameters[0].blocks
     due = [[block.is_due(unit, t) for block in blocks for unit in block.units] for t in range(1, 20)]
     assert not any(map(any, due[:2]))
     assert all(due[2])
-    # 8 units in a period of 8: after the start one in each step, in storage order.
+    # 8 units in a period of 8: after the start two in every other step, in storage order.
     for t in range(4, 20):
-        assert due[t - 1] == [(t - 3) % 8 == u for u in range(8)]
+        assert due[t - 1] == [(t - 3) % 8 == u // 2 * 2 for u in range(8)]
     # By default the start is the first step with statistics, for soap the one after.
     assert resolved(settings(statistics_frequency=3))["start_preconditioning_step"] == 3
     assert resolved(settings(preconditioner="soap"))["start_preconditioning_step"] == 2
@@ -189,15 +189,17 @@ def test_newton_schulz_keeps_the_singular_vectors_and_brings_the_values_near_one
 
 
 def test_a_period_shares_out_the_refreshes() -> None:
-    # 12 equal blocks with two equal units each: 24 units in a period of 8 are 3 at each of its steps, in storage order.
+    # 12 equal blocks with two equal units each: of 24 units in a period of 8, not 3 at each step but 4 at six of them.
     config = settings(preconditioner="shampoo", max_preconditioner_dim=4, precondition_frequency=8)
     reference = ReferenceShampoo([torch.zeros(12, 16, dtype=torch.float64)], config)
     phases = [unit.phase for block in reference.parameters[0].blocks for unit in block.units]
-    assert phases == [u // 3 for u in range(24)]
+    assert phases == [phase for phase in (0, 1, 2, 4, 5, 6) for _ in range(4)]
     # Diagonal factors cost nothing: they are refreshed beside the full ones that they lie between.
     config = settings(max_preconditioner_dim=4, large_dim_method="diagonal", precondition_frequency=2)
-    reference = ReferenceShampoo([torch.zeros(4, 9), torch.zeros(9, 4), torch.zeros(9, 9)], config)
-    assert [[unit.phase for unit in p.blocks[0].units] for p in reference.parameters] == [[0, 1], [1, 1], [1, 1]]
+    shapes = [(4, 9), (4, 9), (9, 4), (9, 4), (9, 9)]
+    reference = ReferenceShampoo([torch.zeros(shape) for shape in shapes], config)
+    phases = [unit.phase for p in reference.parameters for unit in p.blocks[0].units]
+    assert phases == [0, 0, 0, 1, 1, 1, 1, 1, 1, 1]
 
 
 def test_equal_blocks_lie_together_whatever_parameter_they_belong_to() -> None:

@@ -123,7 +123,9 @@ def _work_of_group(
                 middles = (
                     2 * (line.before + numpy.arange(len(by_block)) * of_block + sum(line.side_costs[:side])) + cost
                 )
-                phases = numpy.minimum(period - 1, period * middles // (2 * line.total))
+                num_stretches = line.num_stretches(period)
+                phases = numpy.minimum(num_stretches - 1, num_stretches * middles // (2 * line.total))
+                phases = phases * period // num_stretches
                 found = numpy.bincount(by_block * period + phases, minlength=num_ranks * period)
                 refreshes += in_refresh * cost / of_block * found
     return ordinary, refreshes.reshape(num_ranks, period)

@@ -142,7 +142,7 @@ def _bound(config: dict[str, Any], usual: Tensor, surprise: Tensor, before: floa
         case "soap", _, _:
             return float(num_elements * (1 - beta1) / math.sqrt(1 - beta2))  # Adam's, all coordinates surprised at once
         case _:
-            return 3 * before
+            return 4 * before  # 3.7 where a refresh of both sides is what the surprise meets first
 
 
 def _gradients() -> tuple[Tensor, Tensor]:

@@ -91,13 +91,16 @@ def test_diagonal_gradients_follow_the_recurrence(
     if member != "soap":
         config["epsilon"] = EPSILON
     gradients = _gradients(30)
-    # Two units of equal cost: their middles lie at a quarter and at three quarters of the period.
-    expected = _expected_steps(member, gradients, [1, 3] if stagger else [0, 0], corrected=corrected)
-    param = torch.nn.Parameter(torch.zeros(SIZE, SIZE))
-    optimizer = Shampoo([param], **config)
+    # Five large units, in three stretches of the period: that of the middle matrix's rows ends the first, and that of
+    # its columns begins the second.
+    expected = _expected_steps(member, gradients, [0, PERIOD // 3] if stagger else [0, 0], corrected=corrected)
+    params = [torch.nn.Parameter(torch.zeros(SIZE, width)) for width in (2, SIZE, SIZE)]
+    param = params[1]
+    optimizer = Shampoo(params, **config)
     for g, step in zip(gradients, expected, strict=True):
-        param.data.zero_()
-        param.grad = torch.diag(g)
+        for each in params:
+            each.data.zero_()
+            each.grad = torch.diag(g)[:, : each.shape[1]]
         optimizer.step()
         # float32 rounds at 6e-8, and eigenvalues are computed from what was rounded up to eight times before.
         torch.testing.assert_close(-param.detach().double(), torch.diag(step), rtol=1e-5, atol=1e-6)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import collections
 import itertools
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
@@ -52,18 +54,24 @@ def _costs(buckets: Buckets) -> list[int]:
 
 
 def _expected_phases(costs: Sequence[int], period: int) -> list[int]:
-    """φ = ⌊f (C_before + c/2) / C_total⌋, in exact arithmetic; the last unit's end would be f itself."""
+    """φ = ⌊f/n ⌊n (C_before + c/2) / C_total⌋⌋, in exact arithmetic; the last unit's end would be n itself.
+
+    n is f, or less where that leaves an even number of the largest units for each.
+    """
     total = sum(costs)
     if total == 0:
         return [0] * len(costs)
+    num_units = math.floor(Fraction(total, max(costs)) + Fraction(1, 2))
+    together = 2 * math.ceil(Fraction(num_units, 2 * period))
+    n = min(period, math.ceil(Fraction(num_units, together)))
     starts = itertools.accumulate(costs, initial=0)
-    phases = (int(period * (start + Fraction(cost, 2)) / total) for start, cost in zip(starts, costs, strict=False))
-    return [min(phase, period - 1) for phase in phases]
+    stretches = (int(n * (start + Fraction(cost, 2)) / total) for start, cost in zip(starts, costs, strict=False))
+    return [int(Fraction(period, n) * min(stretch, n - 1)) for stretch in stretches]
 
 
 @hypothesis.settings(deadline=None)  # a busy machine may take any time for an example
 @given(buckets=BUCKETS, period=PERIODS)
-def test_a_phase_is_the_stretch_of_the_line_in_which_the_middle_of_a_unit_lies(buckets: Buckets, period: int) -> None:
+def test_a_phase_is_that_of_the_stretch_in_which_the_middle_of_a_unit_lies(buckets: Buckets, period: int) -> None:
     phases = _phases(buckets, period)
     assert phases == _expected_phases(_costs(buckets), period)
     assert all(0 <= phase < period for phase in phases)
@@ -72,13 +80,13 @@ def test_a_phase_is_the_stretch_of_the_line_in_which_the_middle_of_a_unit_lies(b
 
 @hypothesis.settings(deadline=None)  # a busy machine may take any time for an example
 @given(buckets=BUCKETS, period=PERIODS)
-def test_no_steps_share_exceeds_the_mean_by_more_than_a_unit(buckets: Buckets, period: int) -> None:
+def test_no_steps_share_exceeds_the_mean_by_more_than_three_units(buckets: Buckets, period: int) -> None:
     costs = _costs(buckets)
     shares = [0] * period
     for phase, cost in zip(_phases(buckets, period), costs, strict=True):
         shares[phase] += cost
     assert sum(shares) == sum(costs)
-    assert max(shares) <= Fraction(sum(costs), period) + max(costs, default=0)
+    assert max(shares) <= Fraction(sum(costs), period) + 3 * max(costs, default=0)
 
 
 @hypothesis.settings(deadline=None)  # a busy machine may take any time for an example
@@ -95,20 +103,29 @@ def test_the_units_of_a_phase_are_consecutive_rows_and_each_row_belongs_to_one(b
             assert end == line.num_blocks
 
 
-def test_equal_units_are_dealt_out_one_by_one() -> None:
-    assert _phases([(4, (8, 8))], 8) == list(range(8))
+def test_equal_units_are_dealt_out_in_even_numbers() -> None:
     assert _phases([(4, (8, 8))], 4) == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert _phases([(4, (8, 8))], 8) == [0, 0, 2, 2, 4, 4, 6, 6]
+    assert _phases([(4, (8, 8))], 80) == [0, 0, 20, 20, 40, 40, 60, 60]
+    assert _phases([(6, (8, 8))], 4) == [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2]  # not three in each of four
+    assert _phases([(1, (8, 8))], 50) == [0, 0]
 
 
-def test_a_unit_that_outweighs_all_others_has_a_phase_of_its_own() -> None:
-    # 2·1024³ over 10 steps: the large ones have their middles at 1/4 and 3/4, the small ones lie at the ends.
-    assert _phases([(2, (1,)), (1, (1024**3, 1024**3)), (2, (1,))], 10) == [0, 0, 2, 7, 9, 9]
+@hypothesis.settings(deadline=None)  # a busy machine may take any time for an example
+@given(num_units=st.integers(1, 3000), period=PERIODS)
+def test_of_equal_units_no_step_has_more_than_their_mean_made_even(num_units: int, period: int) -> None:
+    together = collections.Counter(_phases([(num_units, (8,))], period))
+    assert max(together.values()) <= 2 * math.ceil(Fraction(num_units, 2 * period))
+
+
+def test_small_units_beside_large_ones_take_no_steps_from_them() -> None:
+    assert _phases([(2, (1,)), (2, (1024**3, 1024**3)), (2, (1,))], 10) == [0, 0, 0, 0, 5, 5, 5, 5]
 
 
 # --- a real optimizer ---
 
 # Vectors, several buckets, several regions of one parameter, more rows in a bucket than the smallest chunk has.
-SHAPES = [(13,), (6, 7), (9, 4, 5), (40, 16), (16, 8), (3, 40), (24, 24)]
+SHAPES = [(13,), (6, 7), (9, 4, 5), (40, 16), (16, 8), (3, 40), (24, 24), (40, 40), (40, 40), (40, 40)]
 PERIOD = 5
 
 Unit = tuple[int, str, int]
@@ -178,7 +195,7 @@ def test_all_units_are_refreshed_at_the_first_step_and_then_once_in_a_period_eac
         first = s + phase if phase else s + PERIOD
         assert times[unit] == sorted({s, *range(first, s + 2 * PERIOD + 1, PERIOD)}), unit
     if config.get("stagger_refresh", True):
-        assert len(set(phases.values())) == PERIOD  # else the test says little
+        assert len(set(phases.values())) > 1  # else the test says little
     else:
         assert set(phases.values()) == {0}
 

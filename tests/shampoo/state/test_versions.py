@@ -7,14 +7,22 @@ from typing import cast
 import pytest
 import torch
 
+from shampoo.state.stagger import Line
 from tests.support.shampoo.saved_states import CONFIGS, NUM_STEPS, VERSIONS, Saved, new_optimizer, step
 
 STATES = sorted(path.stem for path in VERSIONS.glob("*.pt"))
+WITH_ONE_STRETCH_A_STEP = ("2026-11-23",)
+"""Versions that refreshed an equal share of the factors at every step, however few they are. A state of theirs goes on
+with today's schedule and so with other numbers; here both go on with theirs, by which the numbers stay."""
 
 
 @pytest.mark.parametrize("version", STATES)
 @pytest.mark.parametrize("name", CONFIGS)
-def test_an_optimizer_goes_on_from_a_state_of_an_earlier_version(name: str, version: str) -> None:
+def test_an_optimizer_goes_on_from_a_state_of_an_earlier_version(
+    name: str, version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if version in WITH_ONE_STRETCH_A_STEP:
+        monkeypatch.setattr(Line, "num_stretches", lambda _line, period: period)
     saved = cast("dict[str, Saved]", torch.load(VERSIONS / f"{version}.pt", weights_only=True))[name]
     params, resumed = new_optimizer(name)
     with torch.no_grad():

@@ -17,10 +17,12 @@ Schedule. A unit is one factor of one block. With f = `precondition_frequency` a
 by default the step of the first statistics and for soap the next one, all units are refreshed at step s, and at later
 steps t unit u if
 
-    (t − s) mod f = φ_u,   φ_u = ⌊f·(c_1 + ... + c_{u−1} + c_u/2) / Σc⌋,  cost d³ of a full factor, 0 of a diagonal one
+    (t − s) mod f = φ_u,   φ_u = ⌊f/n ⌊n·(c_1 + ... + c_{u−1} + c_u/2) / Σc⌋⌋
 
-for units of cost c_1, c_2, ... in storage order; without staggering φ = 0. Storage order: blocks of equal shape lie
-together, shapes in the order in which they first appear; then by parameter, by place, by side.
+for units in storage order, whose cost c is d³ of a full factor, 0 of a diagonal one; without staggering φ = 0. With
+m = Σc / max c to the nearest integer, n = min(f, ⌈m / 2⌈m/2f⌉⌉): an even number of the largest units at a time.
+Storage order: blocks of equal shape lie together, shapes in the order in which they first appear; then by parameter,
+by place, by side.
 """
 
 from __future__ import annotations
@@ -111,10 +113,14 @@ def set_phases(blocks: Sequence[Block], s: dict[str, Any]) -> None:
     f = s["precondition_frequency"]
     units = [unit for block in blocks for unit in block.units]
     total = sum(unit.cost for unit in units)
+    if not s["stagger_refresh"] or total == 0:
+        return
+    num_large = math.floor(total / max(unit.cost for unit in units) + 0.5)
+    num_stretches = min(f, math.ceil(num_large / (2 * math.ceil(num_large / f / 2))))
     before = 0
     for unit in units:
-        if s["stagger_refresh"] and total > 0:
-            unit.phase = min(f * (2 * before + unit.cost) // (2 * total), f - 1)
+        stretch = min(num_stretches * (2 * before + unit.cost) // (2 * total), num_stretches - 1)
+        unit.phase = stretch * f // num_stretches
         before += unit.cost
 
 
