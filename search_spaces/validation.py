@@ -16,7 +16,7 @@ from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
 
 MAX_PARAMETERS = 30
-"""By judgement: several times what any preset has."""
+"""Most parameters of a space, and most fixed values. Chosen by judgement: several times what any preset has."""
 MAX_CHOICES = 30
 """Limit of one parameter, by judgement: more are no set to choose from but a range."""
 MAX_TEXT = 500

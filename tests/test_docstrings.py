@@ -11,18 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 CODE = ("service", "trainers", "shampoo", "search_spaces")
 QUESTIONS = ("How", "When", "Where", "Whether", "Which", "Who", "Whose", "Why")
-RELATIONS = ("Of", "Those", "As", "By", "That")
-OF_FIELDS = ("Of", "Those", "That")
-"""Fewer, because values are told of as `By judgement`."""
-SHOWN = (
-    "service/api/schemas",
-    "service/specification",
-    "search_spaces",
-    "trainers/config.py",
-    "trainers/config_part.py",
-    "trainers/workload/description.py",
-)
-"""Code whose fields are read by users: in OpenAPI, in the help of a command or as what a job or a workload may say."""
+RELATIONS = ("Of", "Those", "Whose", "As", "Beyond", "By", "That")
+PLAIN = ("search_spaces", "tests/benchmarks")
+"""Folders whose fields and constants are held to it, too."""
 
 
 @pytest.mark.parametrize(
@@ -45,11 +36,11 @@ def test_docstrings_begin_with_a_noun_or_a_verb(words: tuple[str, ...], folders:
     assert not found, "begin with a noun or a verb:\n" + "\n".join(found)
 
 
-def test_docstrings_say_what_a_thing_is_before_whose_it_is() -> None:
-    """Those of fields may go on from the field's name; a function, class or module is read about on its own."""
+@pytest.mark.parametrize("folder", [*CODE, "tests/benchmarks"])
+def test_docstrings_say_what_a_thing_is_before_whose_it_is(folder: str) -> None:
+    """Each is read on its own: in the help of an editor, in OpenAPI, among what a search found."""
     found = [
         f"{path.relative_to(ROOT)}: {first}"
-        for folder in CODE
         for path in sorted((ROOT / folder).rglob("*.py"))
         for first in _first_lines(ast.parse(path.read_text(encoding="utf-8")))
         if re.match(rf"(?:{'|'.join(RELATIONS)})\b", first)
@@ -58,13 +49,14 @@ def test_docstrings_say_what_a_thing_is_before_whose_it_is() -> None:
     assert not found, "begin with a noun or a verb:\n" + "\n".join(found)
 
 
-def test_fields_that_users_read_about_say_what_a_thing_is_before_whose_it_is() -> None:
+@pytest.mark.parametrize("folder", PLAIN)
+def test_docstrings_of_fields_and_constants_do_so_too(folder: str) -> None:
+    """None goes on from the name above it."""
     found = [
         f"{path.relative_to(ROOT)}: {first}"
-        for shown in SHOWN
-        for path in ([ROOT / shown] if shown.endswith(".py") else sorted((ROOT / shown).rglob("*.py")))
+        for path in sorted((ROOT / folder).rglob("*.py"))
         for first in _first_lines_of_fields(ast.parse(path.read_text(encoding="utf-8")))
-        if re.match(rf"(?:{'|'.join(OF_FIELDS)})\b", first)
+        if re.match(rf"(?:{'|'.join(RELATIONS)})\b", first)
     ]
 
     assert not found, "begin with a noun or a verb:\n" + "\n".join(found)

@@ -38,7 +38,7 @@ class PublishedPoint:
     """A point of the submission, whole."""
 
     number: int
-    """As the submission counts them."""
+    """The point's number in the submission's own count."""
     searched: Mapping[str, Scalar]
     """The parameters of presets, as an assignment; with classic momentum where that is all the momentum there is."""
     own: Mapping[str, FixedValue]

@@ -38,13 +38,13 @@ from trainers.config import OptimizerConfig, OptimizerName, ScheduleConfig
 
 SIZES = {**CONFIG, "n_embd": 64, "n_positions": 32}
 NUM_STEPS_BEFORE = 200
-"""Of the training on Python, a package of its standard library."""
+"""Steps of the training on Python, a package of its standard library."""
 NUM_BYTES = 250_000
-"""Of the text to adapt to."""
+"""Most bytes of the text to adapt to."""
 NUM_VALIDATED = 64
 """Windows of it that the loss is of."""
 MULTIPLES = (0.0625, 0.25, 1, 4)
-"""Of the first learning rate of whole models."""
+"""Learning rates to try, as multiples of the first learning rate of whole models."""
 NUM_STEPS = (40, 200)
 DECAYS = (0.01, 0.1)
 OPTIMIZERS: Mapping[str, OptimizerName] = {"LoRA-RITE": "lora-rite", "AdamW": "adamw", "Shampoo": "shampoo"}

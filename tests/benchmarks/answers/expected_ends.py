@@ -36,7 +36,7 @@ from tests.benchmarks.search.job_simulation import searched
 from tests.benchmarks.search.landscapes import Landscape, synthetic_pair, table_pair
 
 SEARCHES = ("asha", "auto")
-"""Those of the simulation that stop trials."""
+"""Searches of the simulation that stop trials."""
 NUM_TRIALS = (8, 16, 32)
 LEFT_OUT = 0.1
 """Share of the largest errors: a stopped trial that would have diverged ends anywhere."""
@@ -51,7 +51,7 @@ class Stopped:
     error: float
     error_of_mean_rest: float
     said: Said
-    """That it would have ended better than the best completed one."""
+    """The probability that the trial would have ended better than the best completed one, and whether it would have."""
 
 
 def stopped_in(landscape: Landscape, search: str, num_trials: int, seed: int) -> list[Stopped]:

@@ -54,7 +54,7 @@ class Point:
     num_started: int
     """Trials begun."""
     trainings: float
-    """Of work, in full trainings."""
+    """Work until then, in full trainings."""
     value: float
     """The best one that it saw."""
     mean: float
@@ -116,7 +116,7 @@ def needed(family: Sequence[Course], target: float, over: float, *, by_trials: b
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of the family, against the preset that is the best one at a budget."""
+    """Costs of the family, against the preset that is the best one at a budget."""
 
     best: str
     trainings: Need

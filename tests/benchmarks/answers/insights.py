@@ -56,7 +56,7 @@ def fill(database: Database, job_id: str, count: int) -> None:
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
-    """Of this process and its threads."""
+    """Processor time that the work takes of this process and its threads."""
     began = time.process_time()
     work()
     return time.process_time() - began
@@ -78,7 +78,7 @@ def costs(count: int) -> dict[str, float]:
 
 
 def false_alarms(num_sides: int) -> int:
-    """Of sides of noise those where a parameter seems to matter beyond chance."""
+    """Number of sides of noise where a parameter seems to matter beyond chance."""
     space, alarms = preset("shampoo"), 0
     for seed in range(num_sides):
         rng = random.Random(seed)

@@ -48,7 +48,7 @@ TABLES = (*SEED_TABLES, *CURVE_TABLES)
 SIZES = (Size(8, 2, 7), Size(16, 2, 7), Size(32, 2, 7))
 TABLE_WEIGHT = 3.0
 NUM_SEARCHES = 4
-"""Of each member of a synthetic family."""
+"""Searches of each member of a synthetic family."""
 NUM_JOBS = 2
 """On each synthetic family."""
 NUM_DRAWN = 400
@@ -183,7 +183,7 @@ def summary(answers: Sequence[Answer]) -> dict[str, float]:
 
 
 def classes(answers: Sequence[Answer], *, of_winners: bool = False) -> list[tuple[float, float, int]]:
-    """Of each class of probabilities that occurs: their mean, the share that is true, and how many there are."""
+    """The classes of probabilities that occur: their mean, the share that is true, and how many there are."""
     said = [
         (probability, one.truth[member], one.weight)
         for one in answers

@@ -130,7 +130,7 @@ def scale_of(landscape: Landscape) -> Interval:
 
 
 def calibration(said: Sequence[Said]) -> list[tuple[float, float, int]]:
-    """Of each class of probabilities that occurs: their mean, the share that is the best, and how many there are."""
+    """The classes of probabilities that occur: their mean, the share that is the best, and how many there are."""
     found = []
     for low, high in itertools.pairwise(CLASSES):
         own = [one for one in said if low <= one[0] < high or one[0] == high == 1.0]

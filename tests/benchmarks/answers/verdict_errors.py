@@ -41,7 +41,7 @@ from trainers.stored_config import StoredConfig
 
 DEFAULT = (2, 7)
 SHAPES = (DEFAULT, (3, 12), (2, 4))
-"""Of confirmations: configs of each side, and new seeds."""
+"""Shapes of confirmations: configs of each side, and new seeds."""
 NUM_SEARCHED = 8
 """Trials of each side's search."""
 NUM_FOUND = (5, 15)
@@ -67,7 +67,7 @@ def heavy(rng: random.Random) -> float | None:
 
 
 def torn(rng: random.Random) -> float | None:
-    """As often good as bad."""
+    """An outcome that is as often good as bad."""
     return rng.choice((-3.0, 3.0)) + rng.gauss(0.0, 0.1)
 
 

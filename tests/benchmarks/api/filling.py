@@ -24,17 +24,17 @@ FURTHER_OBJECTIVES = ("step_seconds", "peak_memory_bytes", "optimizer_state_byte
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of a filled database."""
+    """Sizes of a filled database."""
 
     jobs: int
     trials: int
-    """Of each job; a quarter of them are the baseline's."""
+    """Trials of each job; a quarter of them are the baseline's."""
     measurements: int
-    """Of each trial."""
+    """Measurements of each trial."""
     running: int = 0
-    """Of the jobs."""
+    """Jobs that are running."""
     objectives: int = 1
-    """Of each job, up to 4."""
+    """Objectives of each job, up to 4."""
 
     def __post_init__(self) -> None:
         largest = 1 + len(FURTHER_OBJECTIVES)

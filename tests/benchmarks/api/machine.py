@@ -17,10 +17,10 @@ class Spent:
     wall: float
     api: float
     database: float
-    """Of the database's server; 0 for SQLite, which works in the API's process."""
+    """Seconds of the database's server; 0 for SQLite, which works in the API's process."""
     clients: float
     everything: float
-    """Of all processes of the machine."""
+    """Seconds of all processes of the machine."""
 
     def since(self, earlier: Spent) -> Spent:
         return Spent(

@@ -24,7 +24,7 @@ METRICS = (
     "examples_per_second",
     *(f"layer_{n}" for n in range(14)),
 )
-"""As many as a trial of a Shampoo optimizer stores."""
+"""Names of as many metrics as a trial of a Shampoo optimizer stores."""
 NUM_LANES = 8
 STEPS_APART = 10
 TRIALS_AT_ONCE = 500

@@ -24,7 +24,7 @@ class Look:
 
     first_paint_milliseconds: float
     longest_task_milliseconds: float
-    """Of the page's main thread, by the clock."""
+    """The longest task of the page's main thread, by the clock."""
     longest_task_processor_milliseconds: float
     """The most that one of its tasks took of a processor: told as well where others use the machine."""
 

@@ -25,11 +25,11 @@ class Visit:
     """A page with all that it asks for to draw what it shows first; without scripts and styles, which browsers keep."""
 
     processor_seconds: float
-    """Of the server."""
+    """Processor time of the server."""
     num_bytes: int
-    """As sent."""
+    """Bytes as they are sent, compressed."""
     whole_bytes: int
-    """As they are without compression."""
+    """Bytes before they are compressed."""
 
 
 @contextmanager

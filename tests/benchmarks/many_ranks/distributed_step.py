@@ -121,7 +121,7 @@ def measured_rows(figures: dict[str, dict[str, Any]]) -> list[list[Cell]]:
 
 
 def imbalances(model: str, preconditioner: str, *, placement: str, ranks: Sequence[int]) -> dict[str, Any]:
-    """Of one model and member, by number of ranks."""
+    """Imbalances of one model and member, by number of ranks."""
     groups = groups_of(SPLIT_MODELS[model](), preconditioner=preconditioner)
     found: dict[int, Simulation] = {}
     seconds = 0.0

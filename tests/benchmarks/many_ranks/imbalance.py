@@ -132,6 +132,6 @@ def _work_of_group(
 
 
 def _operations(block: Block, h: Hyperparameters, like: Member) -> tuple[int, int]:
-    """Of a step and of a refresh of one block."""
+    """Operations of a step and of a refresh of one block."""
     cost = estimate_blocks({block: 1}, h, dtype=like.dtype, device=like.device, num_params=1, num_master_elements=0)
     return cost.step_operations, cost.refresh_operations

@@ -48,14 +48,14 @@ TRAININGS = (
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Of each rank; "most" is the rank that has most."""
+    """Needs of each rank; "most" is the rank that has most."""
 
     training: Training
     preconditioner: str
     mean_adamw_bytes: float
     """State of AdamW, sharded evenly."""
     mean_state_bytes: dict[str, float]
-    """By the dtype of factors, where the member has any."""
+    """Mean state of a rank, by the dtype of factors where the member has any."""
     most_state_bytes: int
     """With float32."""
     most_working_bytes: int

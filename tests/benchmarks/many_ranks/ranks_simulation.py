@@ -53,13 +53,13 @@ class Simulation:
     members: Sequence[Member]
     owners: Sequence[Owners]
     loads: Loads
-    """As the assignment counts them: what has owners."""
+    """Work and state of each rank as the assignment counts them: those of blocks and parameters that have owners."""
     array: RankArray
     state_bytes: Sequence[int]
     operations: Sequence[float]
-    """Of a mean step."""
+    """Operations of each rank in a mean step."""
     assignment_seconds: float
-    """Of choosing owners, which every rank does for itself."""
+    """Time of choosing the owners, which every rank does for itself."""
 
     @cached_property
     def moved(self) -> Moved:

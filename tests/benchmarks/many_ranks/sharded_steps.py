@@ -52,7 +52,7 @@ class Settings:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Of the matrices."""
+        """Hyperparameters of the matrices."""
         has_factors = self.preconditioner != "spectral"
         return {
             "preconditioner": self.preconditioner,
@@ -73,7 +73,7 @@ def split(model: nn.Module) -> tuple[list[nn.Parameter], list[nn.Parameter]]:
 
 
 def sharing(mode: str, num_ranks: int) -> dict[str, Any]:
-    """Of all groups."""
+    """Hyperparameters of all groups that say how ranks share the work."""
     if mode == "local":
         return {"distributed": "local"}
     # All of them, however small the model.

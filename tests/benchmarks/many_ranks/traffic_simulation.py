@@ -25,7 +25,7 @@ from shampoo.hyperparameters import Hyperparameters
 from shampoo.state.blocking import Region, regions
 
 Counts = NDArray[numpy.int64]
-"""By row and place of a rank: (replicas, shards)."""
+"""Numbers by row and place of a rank: (replicas, shards)."""
 Shape = tuple[int, ...]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -36,7 +36,7 @@ _MOST_ENTRIES = 1 << 22
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """Of each rank, by number."""
+    """Bytes of each rank, by its number."""
 
     sent_bytes: list[int]
     received_bytes: list[int]
@@ -47,17 +47,17 @@ class Moved:
 
 @dataclass(slots=True)
 class _Tally:
-    """Of the parts of parameters in one exchange, and the bytes of their elements on one way."""
+    """Parts of parameters in one exchange, and the bytes of their elements on the way there and back."""
 
     num_parts: Counts
     numel: Counts
-    """By owner."""
+    """Elements by owner."""
     of_owner: Counts
-    """By owner, in all shards."""
+    """Bytes by owner, in all shards."""
     own: Counts
-    """By owner, in its own shard."""
+    """Bytes by owner, in its own shard."""
     of_shard: Counts
-    """By holder, of all owners in its row."""
+    """Bytes by holder, of all owners in its row."""
     back_of_owner: Counts
     back_own: Counts
     back_of_shard: Counts

@@ -40,7 +40,7 @@ OPTIMIZERS: dict[Phase, OptimizerName] = {Phase.SEARCH: "shampoo", Phase.BASELIN
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Of a job: each side gets the same."""
+    """Size of a job: each side gets the same."""
 
     num_trials: int
     top_k: int
@@ -68,11 +68,11 @@ class Recommended:
     best_trial: float
     """True mean of the config whose trial had the best value."""
     best_value: float
-    """That value, which the search itself saw."""
+    """The value of that trial, as the search itself saw it."""
 
     @property
     def true_mean(self) -> float:
-        """Of the recommended config."""
+        """True mean of the recommended config."""
         return self.true_means[self.side.chosen]
 
 
@@ -103,7 +103,7 @@ class SimulatedSearch:
     parameters: Mapping[int, Mapping[str, Scalar]]
     completed: Mapping[int, float]
     curves: Mapping[int, list[float]]
-    """As far as each trial was trained."""
+    """The curve of each trial, as far as it was trained."""
     completions: Sequence[Completion]
     """In their order."""
 

@@ -23,7 +23,7 @@ class Landscape(Protocol):
 
     space: SearchSpace
     num_units: int
-    """Of a whole training."""
+    """Units of a whole training."""
 
     def curve(self, config: Mapping[str, Scalar], seed: int) -> list[float]:
         """The objective after each unit of training; shorter, with a NaN at its end, where it diverges."""

@@ -75,7 +75,7 @@ class Member:
 
     @property
     def shape(self) -> ModelShape:
-        """Of its model, which is built without weights."""
+        """Shape of its model, which is built without weights."""
         with torch.device("meta"):
             return model_shape(load(self.workload, self.options).build_model())
 

@@ -42,7 +42,7 @@ class Task:
     """Measurements of one curve, evenly spaced."""
     batch_size: int
     num_configs: int
-    """Of each side."""
+    """Configurations of each side."""
     num_seeds: int
     options: Mapping[str, str] = field(default_factory=dict)
     sides: Sequence[str] = SIDES

@@ -16,9 +16,9 @@ from tests.benchmarks.search.make_seed_curves import TASKS
 from tests.benchmarks.search.seed_tables import read_seed_table
 
 SEED_TABLES = ("digits-mlp-family", "digits-convnet-family")
-"""Of all members of the family, with several seeds."""
+"""Tables of all members of the family, with several seeds."""
 CURVE_TABLES = ("digits-convnet", "stdlib-gpt")
-"""Of two members, with one seed."""
+"""Tables of two members, with one seed."""
 MEMBERS = ("shampoo", "soap", "kl", "spectral")
 """Names of the members of synthetic families; they are not those methods."""
 APART = (0.0, 0.02, 0.05, 0.1)

@@ -17,7 +17,7 @@ from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.search_simulation import Problem
 
 MIN_UNITS = 2
-"""Of pruners: at the first unit most curves still lie together."""
+"""The units before which pruners stop nothing: at the first, most curves still lie together."""
 MANY = 10**6
 """Trials: more than any budget allows."""
 

@@ -43,7 +43,7 @@ class SeedTable:
     """The curves of one workload."""
 
     spaces: Mapping[str, SearchSpace]
-    """By side: what its configurations were drawn from, the presets of that day."""
+    """The space from which each side's configurations were drawn: the presets of that day."""
     rows: Sequence[SeedRow]
 
 

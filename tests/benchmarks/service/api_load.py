@@ -58,12 +58,12 @@ LOOP_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one kind of request."""
+    """Cost of one kind of request."""
 
     milliseconds: float
     """The median."""
     api_milliseconds: float
-    """Of processors, per request; so are the two below."""
+    """Time of the API's processors per request; so are the two below, of theirs."""
     database_milliseconds: float
     client_milliseconds: float
     other_processors: float

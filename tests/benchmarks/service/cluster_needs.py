@@ -39,7 +39,7 @@ from trainers.config import Measurement
 NUM_KNOWN = 400
 """Trials known when a decision is timed: beyond those `auto` keeps in its model."""
 MEAN_SHARE = 0.35
-"""Of a whole training, what a trial of `auto` trains on average: most end at 15% or 40% of it."""
+"""The share of a whole training that a trial of `auto` trains on average: most end at 15% or 40% of it."""
 DECISIONS_PER_TRIAL = 1.5
 """One to start it, and half of them to go on."""
 USABLE = 0.5
@@ -48,19 +48,19 @@ USABLE = 0.5
 
 STORING_SECONDS = 4.0
 NUM_RUNS = 8
-"""That write to PostgreSQL at once."""
+"""Runs that write to PostgreSQL at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of the service's driver."""
+    """Costs of the service's driver."""
 
     seconds_per_trial: float
     """Starting and ending it, without its measurements and the search."""
     seconds_per_report: float
     seconds_per_decision: float
     bytes_per_trial: float
-    """Of the driver's memory."""
+    """The driver's memory for each trial."""
     stored_bytes_per_trial: float
     stored_bytes_per_report: float
 
@@ -87,7 +87,7 @@ class Tuning:
     ranks_per_trial: int
     num_trials: int
     training_seconds: float
-    """Of a whole training."""
+    """Length of a whole training."""
     report_seconds: float
     """Between measurements of a trial."""
 
@@ -110,7 +110,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Of a tuning."""
+    """Needs of a tuning."""
 
     load: float
     """CPU seconds per second of all drivers together."""

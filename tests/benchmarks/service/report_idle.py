@@ -29,7 +29,7 @@ from tests.benchmarks.service.trial_start import REPOSITORY, install_workloads
 from tests.benchmarks.training.tuning_stack import ENVIRONMENT
 
 NUM_STEPS = 10
-"""Of an interval."""
+"""Steps of an interval."""
 WORLD_SIZE = 2
 
 

@@ -29,7 +29,7 @@ _NO_KERNEL = _ALLOCATIONS | frozenset(
     {"_local_scalar_dense", "lift_fresh", "_unsafe_view", "transpose_", "squeeze_", "promote_types"}
 )
 _WRITES = frozenset({"copy_", "_foreach_copy_", "fill_", "zero_"})
-"""Those that do not read what they write to."""
+"""Operations that do not read what they write to."""
 # What a tensor answers to the host in one call that never reaches the dispatcher, or cannot on the meta device.
 _HOST_METHODS: Mapping[str, Callable[[Tensor], object]] = {
     "tolist": lambda x: _answer(x).tolist(),
@@ -69,7 +69,7 @@ class StepCounts:
     bytes_moved: int
     """Read and written by operations other than matrix products, as if nothing stayed in a cache."""
     floating_point_operations: int
-    """Of matrix products, as `FlopCounterMode` has them."""
+    """Operations of matrix products, as `FlopCounterMode` counts them."""
     host_reads: Counter[str]
     """Values that the host waited for, by operation. On the CPU reads of tensors that lie there anyway."""
     scratch_bytes: int

@@ -14,7 +14,7 @@ class SplitModel:
     """A whole model's parameters, split as `shampoo.param_groups` does."""
 
     matrices: Shapes
-    """Of hidden layers and convolutions."""
+    """Shapes of hidden layers and convolutions."""
     plain: Shapes
     """Tables, the head, norms and biases."""
     active_elements: int

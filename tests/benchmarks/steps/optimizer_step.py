@@ -53,7 +53,7 @@ from tests.benchmarks.steps.peers import DEFAULT_PEERS, PEERS, build_peer
 DEFAULT_PERIOD = {"shampoo": 50, "soap": 10, "kl": 10}
 NUM_WARM_UP_STEPS = 3
 _LEAST_STEPS = 3
-"""Of a period shorter than this, more cycles are measured."""
+"""Fewest steps to measure with each period: of a shorter one, more cycles are measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ def measure(shapes: Shapes, settings: Settings) -> dict[str, Any]:
 
 
 def typical_cycle(times: Sequence[float], period: int) -> list[float]:
-    """Of the steps of whole cycles the median at each position of one."""
+    """Median time at each position of a cycle, from the steps of whole cycles."""
     return [statistics.median(times[position::period]) for position in range(period)]
 
 
@@ -219,7 +219,7 @@ def bytes_available(device: str) -> int:
 
 
 def installed_peers(preconditioner: str) -> tuple[str, ...]:
-    """Those of the same update whose package is here; says which are left out."""
+    """Peers of the same update whose package is here; says which are left out."""
     found = {name: find_spec(name.split(".")[0]) is not None for name in DEFAULT_PEERS[preconditioner]}
     for name, is_installed in found.items():
         if not is_installed:

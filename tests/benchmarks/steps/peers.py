@@ -55,7 +55,7 @@ DEFAULT_PEERS: dict[str, tuple[str, ...]] = {
     "soap": ("heavyball.SOAP", "pytorch_optimizer.SOAP"),
     "kl": ("heavyball.KLShampoo",),
 }
-"""Those that do the same work as each member of our family."""
+"""Optimizers of other packages that do the same work, by member of our family."""
 
 
 def build_peer(name: str, shapes: Shapes, *, block: int, device: str, compiled: bool) -> Contestant:

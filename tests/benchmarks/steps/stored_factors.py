@@ -111,7 +111,7 @@ def inverse_root(A: Tensor) -> Tensor:
 
 
 def errors(size: int, condition: float, *, num_updates: int, seed: int) -> dict[str, float]:
-    """Of each format, the error of the root at the end."""
+    """Error of the root at the end, by format."""
     eigenvalues = torch.logspace(0, -math.log10(condition), size, dtype=torch.float64)
     covariance, _ = with_eigenvalues(eigenvalues, 1, seed=seed)
     half = torch.linalg.cholesky(covariance[0])

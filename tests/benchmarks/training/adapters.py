@@ -27,10 +27,10 @@ CONFIG: dict[str, Json] = {
     "attn_pdrop": 0.0,
 }
 NUM_STEPS = 1000
-"""Of the training on Python."""
+"""Steps of the training on Python."""
 RANK = 8
 MAX_BYTES = 4_000_000
-"""Of the text to adapt to."""
+"""Most bytes of the text to adapt to."""
 
 
 def adapters_to_train(

@@ -81,7 +81,7 @@ NUM_BUDGETS = 20
 
 @dataclass(slots=True)
 class Result:
-    """Of one optimizer on one workload."""
+    """Result of one optimizer on one workload."""
 
     recipe: Recipe
     trials: list[Trial]
@@ -89,7 +89,7 @@ class Result:
     curves: list[Curve]
     """One for each seed, of runs in full length."""
     shorter: dict[float, list[Curve]] = field(default_factory=dict)
-    """By budget."""
+    """Curves of shorter runs, by their budget as a share of the full length."""
 
     @property
     def best(self) -> float:

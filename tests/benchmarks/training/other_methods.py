@@ -74,7 +74,7 @@ class Method:
     """How a method is built, and where its grid begins."""
 
     build: Callable[[list[Parameter], float, int], Optimizer]
-    """Of parameters, learning rate and number of steps."""
+    """Makes the optimizer of parameters, learning rate and number of steps."""
     least_lr: float
     has_average: bool = False
     """Whether it is evaluated between its `eval()` and `train()`."""
@@ -224,11 +224,11 @@ class Trainings:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Of one method on one workload."""
+    """Result of one method on one workload."""
 
     lr: float
     is_at_an_end: bool
-    """Of the grid of learning rates."""
+    """True: the best learning rate is an end of the grid."""
     outcomes: list[Outcome]
     """One for each seed."""
 

@@ -49,7 +49,7 @@ VOCABULARIES = {"gpt": 50_304, "llama": 32_000}
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of a recipe, for the first default of its search."""
+    """Cost of a recipe, for the first default of its search."""
 
     num_parameters: int
     weight_bytes: int
@@ -57,14 +57,14 @@ class Cost:
     state_bytes: int
     """The optimizer's, of a rank."""
     model_operations: float
-    """Of a step, of a rank."""
+    """Operations of the model in a step, of a rank."""
     optimizer_operations: float
     num_steps: int
     num_ranks: int
     num_trials: int
 
     def device_hours(self, *, products: float, optimizer_products: float) -> float:
-        """Of one trial; rates in operations a second."""
+        """Device-hours of one trial; rates in operations a second."""
         seconds = self.model_operations / products + self.optimizer_operations / optimizer_products
         return self.num_ranks * self.num_steps * seconds / 3600
 

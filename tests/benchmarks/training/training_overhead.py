@@ -56,8 +56,8 @@ from trainers.workloads.registry import describe, load
 CASES = ("digits-mlp", "digits-convnet", "stdlib-gpt:tiny", "stdlib-gpt:small")
 NUM_WARM_UP_CYCLES = 2
 MAX_LOSS_DIFFERENCE = 1e-2
-"""Of the two loops' validation losses in the end, relative. With one rank they are equal; with several, gradients are
-summed in another order, which training enlarges."""
+"""Largest difference of the two loops' validation losses in the end, relative. With one rank they are equal; with
+several, gradients are summed in another order, which training enlarges."""
 
 OPTIMIZERS: Mapping[str, OptimizerConfig] = {
     "adamw": OptimizerConfig("adamw", {"lr": 1e-3}),
@@ -84,7 +84,7 @@ class Cycle:
     seconds: float
     processor_seconds: float
     step_seconds: float
-    """Of all its steps, without the measurement."""
+    """Time of all its steps, without the measurement."""
     validation_loss: float
 
 
@@ -220,7 +220,7 @@ def trial(case: str, settings: Settings, *, steps_per_cycle: int, num_cycles: in
 
 
 def chosen_steps(case: str, settings: Settings, context: RankContext) -> int:
-    """As many steps as take `cycle_seconds` by hand, at least two; the same on every rank."""
+    """Steps that take `cycle_seconds` by hand, at least two; the same number on every rank."""
     probe = MinimalLoop(trial(case, settings, steps_per_cycle=2, num_cycles=2), context, steps_per_cycle=2)
     probe.cycle()
     step_seconds = min(probe.cycle()[0] / 2 for _ in range(3))

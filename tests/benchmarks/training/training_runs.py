@@ -47,7 +47,7 @@ class Curve:
 
     steps: tuple[int, ...]
     seconds: tuple[float, ...]
-    """Of training alone since its start: neither evaluation nor the building of model and optimizer counts."""
+    """Time of training alone since its start: neither evaluation nor the building of model and optimizer counts."""
     losses: tuple[float, ...]
     """On the validation data."""
     diverged: bool = False
@@ -122,7 +122,7 @@ class RunLog:
                 )
 
     def curve_of(self, config: TrialConfig) -> Curve | None:
-        """That of an equal config, if there is one."""
+        """The curve of an equal config, if there is one."""
         return self._known.get(_key(asdict(config)))
 
     def add(self, config: TrialConfig, trained: Curve) -> None:

@@ -20,7 +20,7 @@ from trainers.config import AveragingConfig, OptimizerConfig, ParallelismConfig,
 
 TUNED = ("adamw", "shampoo", "soap", "kl")
 OPTIMIZERS = (*TUNED[1:], "spectral", "cosmos", "lora-rite")
-"""Those that can be compared with AdamW."""
+"""Optimizers that can be compared with AdamW."""
 
 _FACTORED = ("shampoo", "soap", "kl")
 _BOUNDED = ("shampoo", "soap")
@@ -32,9 +32,9 @@ class Variant:
     """Changes of an optimizer's winner."""
 
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Of the optimizer."""
+    """Arguments of the optimizer that are changed."""
     fields: Mapping[str, Any] = field(default_factory=dict)
-    """Of the trial's config."""
+    """Fields of the trial's config that are changed."""
     of: tuple[str, ...] = ("adamw", *OPTIMIZERS)
     num_ranks: int = 1
 
