@@ -28,9 +28,9 @@ from shampoo.step.weights import READABLE_DEVICES
 # decomposition with its Q (4/3 each), or two passes of a Gram matrix, a Cholesky decomposition and a triangular solve.
 _REFRESH_CUBES: Mapping[str, float] = {"eigh": 9.0, "eigh64": 9.0, "qr": 4 + 8 / 3, "cholesky_qr": 4 + 2 * (2 + 4 / 3)}
 _NEWTON_ITERATIONS = 18
-"""Of coupled Newton, which makes 10 to 26: the middle."""
+"""Iterations of coupled Newton, which makes 10 to 26: the middle."""
 _NEWTON_SQUARINGS = 12
-"""Those of `coupled_newton`: 8 for the largest eigenvalue of A and 4 for that of X."""
+"""Squarings of `coupled_newton`: 8 for the largest eigenvalue of A and 4 for that of X."""
 # Eigenvectors of 4 bit: to read them two products and a triangular solve, to write them a QR decomposition. In every
 # step soap reads them once and kl twice.
 _READ_PRODUCTS, _READ_CUBES, _WRITE_CUBES = 2, 5.0, 4 / 3

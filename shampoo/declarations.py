@@ -87,7 +87,8 @@ class InFlight:
 
 IN_FLIGHT = InFlight()
 LR_ROUNDING = 1e-12
-"""Of the initial learning rate: `LinearLR` down to 0 in up to 20,000 steps misses 0 by no more than 5e-17 of it."""
+"""Largest rounding below 0 of a learning rate, as a share of the initial one: `LinearLR` down to 0 in up to 20,000
+steps misses 0 by no more than 5e-17 of it."""
 
 
 @dataclass(frozen=True, slots=True)

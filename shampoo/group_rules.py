@@ -34,7 +34,7 @@ _OTHER_OPTIMIZERS: Mapping[str, str] = {
     "lr_decay": "torch.optim.Adagrad",
     "alpha": "torch.optim.RMSprop",
 }
-"""By a key of their groups that ours do not have."""
+"""The optimizer that has each of these keys in its groups; ours do not have them."""
 _ADVICE: Mapping[str, str] = {
     **dict.fromkeys(("learning_rate", "learningrate"), "did you mean 'lr'?"),
     "wd": "did you mean 'weight_decay'?",
@@ -46,7 +46,7 @@ _ADVICE: Mapping[str, str] = {
         "leave it out: it is about how torch's own optimizers are computed",
     ),
 }
-"""By a keyword argument of torch's optimizers that ours does not have."""
+"""Advice for each keyword argument of torch's optimizers that ours does not have."""
 _OLDEST = frozenset({"lr", "preconditioner"})
 """Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
 _ABSENT = object()

@@ -8,15 +8,16 @@ from typing import Any, get_args
 from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditioner
 
 LR_OF_ONE_STEP = 0.125
-"""Of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
-(`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power, made little difference."""
+"""The learning rate of a run of one step; of longer ones lr is the share 1/√(number of steps), for all members: on the
+digits in 60 to 960 steps (`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power,
+made little difference."""
 LARGEST_LR = 0.016
 """The result of that for runs of 60 steps; AdamW wants no more in 30."""
 SHORT_LR_OF_ONE_STEP = 15.0
-"""Of which lr is the share 1/(number of steps)^1.5 for `HIGHER_IN_SHORT_RUNS`, where that is more: as it is below 120
-steps (`python -m tests.benchmarks.search.first_rates`)."""
+"""The learning rate of a run of one step for `HIGHER_IN_SHORT_RUNS`, with the share 1/(number of steps)^1.5 where that
+is more: as it is below 120 steps (`python -m tests.benchmarks.search.first_rates`)."""
 LARGEST_SHORT_LR = 0.064
-"""Of these, in the shortest runs that were tried, of 30 steps."""
+"""The result of that in the shortest runs that were tried, of 30 steps."""
 HIGHER_IN_SHORT_RUNS = frozenset({"kl", "spectral"})
 """The members that want it."""
 AVERAGES: Mapping[Preconditioner, Mapping[str, Any]] = {
@@ -24,9 +25,9 @@ AVERAGES: Mapping[Preconditioner, Mapping[str, Any]] = {
     "kl": {"betas": (0.9, 0.95)},
     "spectral": {"betas": (0.95, 0.999), "beta3": 0.9025},
 }
-"""Of members that want others than the default; 0.9025 = 0.95² is Muon's momentum of Nesterov."""
+"""The averages of members that want others than the default; 0.9025 = 0.95² is Muon's momentum of Nesterov."""
 REFRESHES_IN_A_RUN = 50
-"""That shampoo's refresh period makes at most, between 10 steps and its default."""
+"""Refreshes that shampoo's refresh period makes at most, between 10 steps and its default."""
 SHORTEST_PERIOD = 10
 """Steps between refreshes of the shortest runs, by judgement."""
 

@@ -30,9 +30,9 @@ class Items:
 
     count: int
     operations: float
-    """Of the steps and refreshes of one item, in a mean step."""
+    """Operations of the steps and refreshes of one item, in a mean step."""
     state_bytes: float
-    """Of one item."""
+    """State of one item."""
     numel: int
     """Elements of one item."""
 

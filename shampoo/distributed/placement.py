@@ -109,7 +109,7 @@ class Settled:
     """Owners that have been chosen before, and are kept."""
 
     owners: Mapping[Tensor, Owners | None]
-    """By parameter that is shared; None where every rank steps its shard."""
+    """The owners of each shared parameter; None where every rank steps its shard."""
     group_size: int | None
 
 

@@ -25,7 +25,7 @@ class Reduced:
     """Averaged gradients of the parts that a rank owns."""
 
     gradients: Mapping[Tensor, Tensor]
-    """By placeholder, in its shape; none where no rank has a gradient."""
+    """The averaged gradient for each placeholder, in its shape; none where no rank has a gradient."""
     norms: Mapping[Tensor, Tensor]
     """Norms of the whole parameters' gradients, scalars in the precision of the state, by placeholder."""
 

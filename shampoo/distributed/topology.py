@@ -82,8 +82,8 @@ class Topology:
     number: int
     """The number of this rank."""
     groups: tuple[dist.ProcessGroup, ...] = field(compare=False)
-    """By dimension, the ranks that differ from this one in nothing else. Equal meshes have groups of their own, and
-    tensors on one may come to name the other: torch caches layouts by equality."""
+    """The group of each dimension: the ranks that differ from this one in nothing else. Equal meshes have groups of
+    their own, and tensors on one may come to name the other: torch caches layouts by equality."""
     name: str
 
     @property
@@ -106,7 +106,8 @@ def of_mesh(mesh: DeviceMesh, shard_dim: int | None) -> Topology:
 
 
 _subgroups: dict[tuple[dist.ProcessGroup, int], dist.ProcessGroup] = {}
-"""By process group and number of ranks, the one of its parts to which this rank belongs. Never given back."""
+"""The part of each process group to which this rank belongs, by the group and the number of ranks in a part. Never
+given back."""
 
 
 def world_size() -> int:

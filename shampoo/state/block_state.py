@@ -102,7 +102,7 @@ class BlockState:
     begun: Tensor | None
     """The parameter's step with whose gradient kl's statistics begin, 0 for none yet, (K,) int64 on the host."""
     leading: LeadingSubspace | None
-    """Of spectral with a rank."""
+    """The subspace of spectral with a rank; None for others."""
 
     def rows(self, start: int, stop: int) -> BlockState:
         """The state of blocks start, ..., stop − 1."""

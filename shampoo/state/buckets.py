@@ -37,7 +37,7 @@ LARGE_ELEMENTS = 1 << 20
 """Parameters without a preconditioner of so many elements have buckets apart from others: where each takes a kernel of
 its own, one takes less time to launch than the passes over the elements that it saves. By judgement."""
 _CACHE_LINE_ELEMENTS = 16
-"""Of float32; of float64 two lines."""
+"""Elements of float32 in a cache line; of float64 they fill two lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class Stepped:
     tensor: Tensor | None
     """The tensor that is stepped: of this shape, or, with `runs`, flat; None: nothing."""
     runs: tuple[tuple[tuple[int, int], ...], ...] | None = None
-    """By region, the blocks [first, last + 1) that lie one after the other in the tensor."""
+    """For each region, the blocks [first, last + 1) that lie one after the other in the tensor."""
 
 
 def is_large(region: Region) -> bool:

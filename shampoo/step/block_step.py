@@ -60,7 +60,7 @@ class BlockDirection:
 Solved = Mapping[int, tuple[Tensor, ...]]
 """The results of `per_matrix` for `solver_call`, by side."""
 _MEAN_ROUNDINGS = 8
-"""Of a mean, at most, in units of the largest element: sums are pairwise."""
+"""Largest rounding of a mean, in units of the largest element: sums are pairwise."""
 
 
 def block_direction(

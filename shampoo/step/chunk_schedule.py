@@ -35,14 +35,14 @@ MAX_THREADS = 8
 """Each thread has scratch memory of its own, and more threads need more and smaller chunks than there are; by
 judgement."""
 MIN_OPERATIONS = 1_200_000_000
-"""Of a step that is shared out, its refreshes included; below, operations that have all threads are done earlier, for
-threads of ours wait for the interpreter between operations of less than about 1 ms, and begin and end at different
-times. (With two threads on two cores of 105 gigaflops an MLP of 669,706 parameters has 640 million in an ordinary step,
-which took 0.85 of the time in operations; 0.94 in the mean over a period of 50, in which every second step refreshed a
-factor; and 1.06 over one of 10, in which each refreshed three: before they came in even numbers.)"""
+"""Least operations of a step that is shared out, its refreshes included; below, operations that have all threads are
+done earlier, for threads of ours wait for the interpreter between operations of less than about 1 ms, and begin and end
+at different times. (With two threads on two cores of 105 gigaflops an MLP of 669,706 parameters has 640 million in an
+ordinary step, which took 0.85 of the time in operations; 0.94 in the mean over a period of 50, in which every second
+step refreshed a factor; and 1.06 over one of 10, in which each refreshed three: before they came in even numbers.)"""
 REFRESH_CUBES = 20
-"""Of the operations of products that take as long as the refresh of a d×d factor, in d³: `eigh` took 18 of them with
-d = 256 and 11 with d = 1024, and the root is a product."""
+"""Operations of products that take as long as the refresh of a d×d factor, in d³: `eigh` took 18 of them with d = 256
+and 11 with d = 1024, and the root is a product."""
 MAX_IMBALANCE = 1.2
 """The work of the busiest thread over the mean: above it, operations that have all threads are done earlier. (With two
 threads a step of them took 0.7 of a single thread's time on an MLP, and chunks of its own take a thread a half of it,
