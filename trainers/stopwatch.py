@@ -68,7 +68,7 @@ class StepInterval:
     """
 
     first_step: int
-    """That measurement's; 0: there was none."""
+    """The step of that measurement; 0: there was none."""
     loss_sum: float = 0.0
     seconds: float = 0.0
     """Means over ranks, as the next."""

@@ -32,14 +32,14 @@ class Restored:
 
     measurement: Measurement
     progress: Any
-    """As given to `save`."""
+    """The progress that was given to `save`."""
     random_state: Any
     """This rank's, as given to `save`; None if the world size was another."""
     world_size: int
-    """Of the ranks that saved it."""
+    """Ranks that saved it."""
     state: Any
-    """As given to `save`: the same nesting, with tensors laid out as the template's. Tensors that are not sharded are
-    on the CPU."""
+    """The state that was given to `save`: the same nesting, with tensors laid out as the template's. Tensors that are
+    not sharded are on the CPU."""
     skipped: list[str] = field(default_factory=list)
     """Newer checkpoints that could not be read, and why: `step-00000040: ...`."""
 

@@ -69,7 +69,8 @@ class Channel:
 
 
 _channels: dict[dist.ProcessGroup | None, Channel] = {}
-"""By the process group that this process is in, None for trials of one rank; making a group costs milliseconds."""
+"""The channel of each process group that this process is in, None for trials of one rank; making a group costs
+milliseconds."""
 
 
 def open_channel(context: RankContext) -> Channel:

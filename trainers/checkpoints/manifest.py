@@ -33,7 +33,7 @@ class Manifest:
     config: dict[str, Any]
     measurement: Measurement
     structure: Any
-    """Of state, progress and random generators (`nested`)."""
+    """The nesting of state, progress and random generators (`nested`)."""
     files: dict[str, str]
     """SHA-256 by file name."""
     tensors: dict[str, Any]

@@ -72,7 +72,7 @@ class Layout:
     header: bytes
     slots: tuple[Slot, ...]
     num_bytes: int
-    """Of the data, after the header."""
+    """Bytes of the data, after the header."""
 
 
 def lay_out(

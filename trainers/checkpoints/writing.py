@@ -32,7 +32,7 @@ class WriteFailure:
     reason: str
     is_callers_mistake: bool = False
     is_outage: bool = False
-    """Of a store, or of a disk without room, which is nobody's mistake."""
+    """True: a store failed, or a disk has no room, which is nobody's mistake."""
 
     @classmethod
     def of(cls, action: Callable[[], object]) -> WriteFailure | None:
@@ -82,11 +82,11 @@ class Staged:
     copied: torch.cuda.Event | None
     """Until when `data` is still being copied from a CUDA device."""
     structure: Any
-    """Of this rank's state."""
+    """The nesting of this rank's state."""
     measurement: Measurement
     config: TrialConfig
     place: Place
-    """Of the trial's checkpoints."""
+    """The place of the trial's checkpoints."""
     token: int
     """Tells it from another of the same step, until it is complete."""
 

@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 ALIGNMENT_BYTES = 64
-"""Of each array in shared memory: a cache line, more than any element type needs."""
+"""Alignment of each array in shared memory: a cache line, more than any element type needs."""
 
 
 class ReadAnswer:

@@ -23,7 +23,7 @@ class Goal:
     """The budget: the trial ends there, and schedules are as long."""
     metric: str = "validation_loss"
     options: Mapping[str, Json] = field(default_factory=dict)
-    """Of the workload."""
+    """Options of the workload."""
 
     @property
     def target(self) -> TargetConfig:
@@ -47,4 +47,4 @@ GOALS: Mapping[str, Goal] = {
         Goal("digits-convnet", 0.105, 100),
     )
 }
-"""By workload."""
+"""The goal of each workload, by its name."""

@@ -91,7 +91,7 @@ class Run:
     steps_to_goal: int | None
     """None: it did not reach the goal within the budget, or diverged."""
     seconds_to_goal: float | None
-    """Of training, without evaluation."""
+    """Time of training until the goal was reached, without evaluation; None: it was missed."""
 
     @property
     def key(self) -> Key:

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 from trainers.external_tuning.protocol import NUM_STUDIES, Run
 
 Times: TypeAlias = Mapping[str, Mapping[str, float]]
-"""By submission and workload; infinite where the goal was missed."""
+"""Times to the goal, by submission and workload; infinite where it was missed."""
 Unit: TypeAlias = Literal["steps", "seconds"]
 
 MAX_RATIO = 4.0

@@ -12,7 +12,7 @@ from trainers.identity.kinds import may_be_tied, shape_of_named
 from trainers.identity.values import ReadShape
 
 MAX_HEADER_BYTES = 100_000_000
-"""As the format's own reader has it."""
+"""Longest header that is read: the limit of the format's own reader."""
 BLOCK_BYTES = 2**20
 """Read at once of tensors that are compared: the first block tells most apart."""
 NO_PARAMETERS = ("BOOL", "I64")

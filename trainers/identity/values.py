@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, Self, TypeAlias
 
 ParameterKind: TypeAlias = Literal["linear", "convolution", "embedding", "vector", "adapter"]
-"""Of a parameter: a matrix, a kernel of more than two dimensions, a table of embeddings, anything of fewer; or a factor
-of a low-rank adapter, whatever it adapts."""
+"""Kinds of a parameter: a matrix, a kernel of more than two dimensions, a table of embeddings, anything of fewer; or a
+factor of a low-rank adapter, whatever it adapts."""
 
 DIGEST_LENGTH = 32
 """Hexadecimal digits of a digest: 128 bits, so that no two models meet in one, and people can copy it."""
@@ -97,7 +97,7 @@ class TrialIdentity:
     """Digest of what it reads (`trainers.identity.data.content_digest`); None: there is no telling."""
     environment: Environment
     shape: ModelShape | None = None
-    """Of the model; None: it has no parameters that are trained."""
+    """The model's shape; None: it has no parameters that are trained."""
 
 
 @dataclass(frozen=True, slots=True)

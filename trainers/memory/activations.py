@@ -16,7 +16,8 @@ from trainers.workload.batches import tensors_in, train_batches, with_tensors
 from trainers.workload.protocol import Workload
 
 MAX_BYTES = 2**30
-"""Of a model that is built here, and of what a forward pass keeps: who estimates must not run out of memory himself."""
+"""Most bytes of a model that is built here, and of what a forward pass keeps: who estimates must not run out of memory
+himself."""
 
 _FEW, _MORE = 2, 4
 """Examples of the batches that are measured. Batch normalisation takes no batch of one."""

@@ -25,7 +25,7 @@ from trainers.processes.job_code import variables_of_children
 logger = logging.getLogger(__name__)
 
 NUMBER_BYTES = 8
-"""Of an integer in the protocol between a process and its template: room for any exit status."""
+"""Bytes of an integer in the protocol between a process and its template: room for any exit status."""
 SEND_SECONDS = 1.0
 """For a question to the template, which only a template that imports for very long keeps waiting."""
 END_SECONDS = 10.0
@@ -233,4 +233,4 @@ class WarmProcess:
 
 
 _kept: WarmProcess | None = None
-"""Of this process, which has one or none; `kept_warm` sets it."""
+"""The warm process of this one, which has one or none; `kept_warm` sets it."""

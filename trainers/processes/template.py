@@ -29,9 +29,9 @@ from trainers.processes.starting import NUMBER_BYTES
 QUESTION_BYTES = 200_000
 """Above what a socket takes in one piece."""
 NUM_DESCRIPTORS = 4
-"""Of a question: standard streams, and the connection to the one who asks."""
+"""File descriptors that come with a question: standard streams, and the connection to the one who asks."""
 PR_SET_PDEATHSIG = 1
-"""Of Linux (`linux/prctl.h`); Python has no name for it."""
+"""A number of Linux (`linux/prctl.h`) that Python has no name for: the signal at the death of the parent."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,8 @@ class RankContext:
     """The consumer of the measurements; None: one that asks for the next only when it has dealt with the last. Given on
     all ranks or on none."""
     begins_at_step: int = 0
-    """Of a trial that begins from another one's checkpoint: that checkpoint's step. It does not begin without it."""
+    """The step of another trial's checkpoint from which this one begins, and without which it does not begin; 0: it
+    needs none."""
     pause_step: int | None = None
     """The step at which the consumer is going to leave the trial: it is measured there and perhaps before, whatever the
     config says of measurements, and that is given once its checkpoint is on disk. None: it stays."""

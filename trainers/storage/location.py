@@ -12,7 +12,7 @@ from typing import TypeAlias
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs", "file")
-"""Of the URIs that `pyarrow.fs.FileSystem.from_uri` takes."""
+"""Schemes of the URIs that `pyarrow.fs.FileSystem.from_uri` takes."""
 WEIGHTS_FILE = "model.safetensors"
 """The name of a trained model's weights in a place of their own."""
 

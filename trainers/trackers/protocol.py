@@ -21,7 +21,7 @@ class TrackedTrial:
     job: str
     """Its job's id: letters, digits and underscores."""
     job_name: str
-    """As a person called it; any text."""
+    """The name that a person gave to the job; any text."""
     number: int
     parameters: Mapping[str, Json]
     """The parameters that tell it from other trials: values by name."""

@@ -161,7 +161,7 @@ class TokensPerExample:
     size_option: str | None = None
     """The option that else decides, e.g. the size of the model; None: what the model itself takes."""
     of_sizes: Mapping[str, int] = field(default_factory=dict)
-    """By the value of that one."""
+    """The number for each value of `size_option`."""
 
     def with_options(self, options: Mapping[str, Any]) -> int | None:
         """The number with these options, the defaults among them; None: they do not say it."""

@@ -13,7 +13,7 @@ from trainers.workload.batches import placed_tensors, tensors_in, with_tensors
 from trainers.workload_check.outcome import NotChecked
 
 Layout: TypeAlias = dict[str, tuple[str, tuple[int, ...]]]
-"""Of each tensor in a batch, by its place: its type, and the shape of an example in it."""
+"""Each tensor in a batch, by its place: its type, and the shape of an example in it."""
 
 
 def examples_of(batch: object) -> list[bytes]:

@@ -27,7 +27,7 @@ LATER_STEPS = (1, 7)
 MAX_STEPS_TO_SKIP = 500
 """Longest epoch, in steps, over whose end a stream is followed: more would take too long to read."""
 EPOCH_BATCH_SIZE = 240
-"""Of the walk through an epoch: larger than in training, because only the examples count."""
+"""Batch size of the walk through an epoch: larger than in training, because only the examples count."""
 NUM_EPOCHS_TO_SEEK = 3
 """Steps of so many epochs are asked for by their number, to see whether there are batches."""
 SEEK_FACTOR = 10

@@ -21,7 +21,7 @@ from trainers.workloads.registry import describe, refused_options
 T = TypeVar("T")
 
 SEED = 1
-"""Of models and batches; any number would do."""
+"""Seed of models and batches; any number would do."""
 OTHER_SEED = 2
 """Any number but that."""
 WORLD_SIZES = (1, 2, 3)

@@ -27,16 +27,16 @@ with needing("clicks", is_command=__name__ == "__main__"):
 NUM_AT_ONCE = 10_000
 """Lines that are drawn at once, which bounds memory. Each portion has its own seed: another number, another log."""
 VOCABULARY_SIZES = tuple(int(size) for size in np.geomspace(4, 20_000, NUM_CATEGORIES))
-"""Of the tables: from a few values to many, most of which are rare."""
+"""Sizes of the tables: from a few values to many, most of which are rare."""
 ZIPF_EXPONENT = 1.1
-"""Of the frequencies of categories: a few are frequent and most are rare, as in real logs."""
+"""Exponent of the frequencies of categories: a few are frequent and most are rare, as in real logs."""
 MISSING_COUNT_SHARE = 0.2
 MISSING_CATEGORY_SHARE = 0.05
 """Both are shares of fields that are empty, as some of every real log are; by judgement."""
 CLICK_LOGIT = -1.3
 """Gives about a quarter of clicks, as in Criteo's smaller log."""
 COUNT_DEVIATION, CATEGORY_DEVIATION, PAIR_DEVIATION = 0.8, 1.5, 1.0
-"""Of what counts, categories and pairs each add to the logit."""
+"""Standard deviations of what counts, categories and pairs each add to the logit."""
 NUM_PAIRS = 8
 HIDDEN_WIDTH = 4
 """Both are of the model that decides on clicks: products of features, so that a linear model does not learn all of

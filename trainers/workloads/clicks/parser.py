@@ -40,7 +40,7 @@ class ParsedLines:
     """Lines that were read."""
 
     examples: NDArray[np.void]
-    """Those that are as they should be, in order: (k,) `EXAMPLE`."""
+    """Lines that are as they should be, in order: (k,) `EXAMPLE`."""
     malformed_lines: Integers
     """The lines that were not, counted from 0: (m,)."""
 

@@ -13,7 +13,7 @@ CHANNELS = {"tiny": (16, 32, 64), "small": (32, 64, 128)}
 """Output channels of the convolutions."""
 
 CHANNELS_PER_GROUP = 8
-"""Of the normalisation."""
+"""Channels in each group of the normalisation."""
 NUM_STAGES = 3
 """Sizes of the image: 8x8, 4x4 and 2x2."""
 

@@ -204,7 +204,7 @@ class _Probe:
 
     auto_class: Any
     fields: str
-    """Of the config, in JSON."""
+    """Fields of the config, in JSON."""
     shapes: tuple[tuple[str, torch.Size, torch.dtype], ...]
     config: Any = dataclasses.field(compare=False)
     inputs: Callable[[Any], Mapping[str, Tensor]] = dataclasses.field(compare=False)

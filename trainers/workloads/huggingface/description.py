@@ -22,7 +22,7 @@ PARAMETER_GROUPS = (
     ),
     ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}, any_of=(ParameterRule(max_dims=1),)),
 )
-"""As those of `text-lm`, for the architectures of others."""
+"""The groups of `text-lm`, for the architectures of others."""
 
 DESCRIPTIONS = (
     WorkloadDescription(

@@ -30,10 +30,10 @@ SMALL_CONFIG: Mapping[str, Any] = {
     "patch_size": 4,
     "num_channels": 1,
 }
-"""Of the model that is trained when none is named."""
+"""Config of the model that is trained when none is named."""
 
 _FOLDER_DEFAULTS: Mapping[str, Any] = {"min_crop_area": 0.08, "horizontal_flip": True, "num_workers": 2}
-"""Those of the workload image-folder."""
+"""Defaults of the workload image-folder."""
 
 
 def image_classification(*, path: str | None, **options: Any) -> DigitsImages | FolderImages:

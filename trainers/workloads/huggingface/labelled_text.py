@@ -22,7 +22,7 @@ from trainers.workloads.huggingface.tables import labelled_rows
 from trainers.workloads.language.stdlib_text import VALIDATION_PERIOD
 
 PACKAGES = ("asyncio", "email", "http", "importlib", "logging", "multiprocessing", "unittest", "urllib", "xml")
-"""Those that every Python from 3.11 on has and that are large enough to learn from."""
+"""Packages that every Python from 3.11 on has and that are large enough to learn from."""
 
 NUM_WORDS = 1024
 """Vocabulary of `WordTokenizer`: enough to tell the packages apart, and small beside any model."""

@@ -18,7 +18,7 @@ _UNCLOSED_CELL = re.compile(
 )
 """A cell of TSV that begins with a quotation mark and, within its line, does not end with one."""
 _MIN_BLOCK_BYTES, _MAX_BLOCK_BYTES = 2**20, 2**30
-"""Of a file that is parsed at once: pyarrow's default, and what it can still count."""
+"""Bytes of a file that are parsed at once: pyarrow's default, and the most that it can count."""
 _COLUMN_OPTIONS = ("text_column", "label_column")
 _PURPOSE = "the huggingface workload on tables"
 

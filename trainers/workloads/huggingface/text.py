@@ -33,7 +33,7 @@ from trainers.workloads.options import text as string
 DEFAULT_CONTEXT_LENGTH = 64
 """Tokens that a model sees at once, where nobody says: as text-lm's size tiny, for a CPU."""
 CHARACTERS_PER_TOKEN = 4
-"""Of source, roughly, where tokens are words or parts of them."""
+"""Characters of source for each token, roughly, where tokens are words or parts of them."""
 
 SMALL_LANGUAGE_MODEL: tuple[str, Mapping[str, Any]] = (
     "gpt2",

@@ -27,7 +27,7 @@ logger = getLogger(__name__)
 ARROW_FILE_MAGIC = b"ARROW1"
 """The first bytes of an Arrow file; without them it is a stream, which is what `datasets` writes."""
 MAX_KEPT_BYTES = 256 * 2**20
-"""Of row groups that a process keeps in memory."""
+"""Bytes of row groups that a process keeps in memory, at most."""
 MAX_OPEN_FILES = 64
 """Per process: well below the usual limit of 1,024, of which every worker has its own."""
 

@@ -75,7 +75,7 @@ class ResNetShape:
 
     block: type[BasicBlock | Bottleneck]
     num_blocks: Sequence[int]
-    """Of each stage; all but the first halve the image's sides and double the channels."""
+    """Blocks of each stage; all stages but the first halve the image's sides and double the channels."""
     width: int
     """Channels of the first stage."""
     is_for_small_images: bool

@@ -26,9 +26,11 @@ Box: TypeAlias = tuple[float, float, float, float]
 """Left, upper, right and lower edge, in pixels from the upper left corner."""
 
 FORMATS = ("JPEG", "PNG", "WEBP")
-"""As Pillow calls them. No others are decoded, whatever a file is: fewer decoders, fewer ways to crash one."""
+"""Formats that are decoded, by Pillow's names; no others, whatever a file is: fewer decoders, fewer ways to crash
+one."""
 MAX_PIXELS = 89_478_485
-"""Of an image, before it is decoded: Pillow's own bound, above which it suspects a decompression bomb."""
+"""Most pixels of an image, checked before it is decoded: Pillow's own bound, above which it suspects a decompression
+bomb."""
 VALIDATION_SCALE = 256 / 224
 """Shorter side of the image that the middle is cut out of, relative to the model's size."""
 MAX_CROP_ASPECT = 4 / 3
@@ -37,7 +39,7 @@ NUM_CROP_TRIALS = 10
 """A crop that does not fit into the image is drawn again, so often; then the largest in the middle is taken."""
 
 ORIENTATION_TAG = 0x0112
-"""Of EXIF: how the camera was held."""
+"""The tag of EXIF that tells how the camera was held."""
 ORIENTATIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,

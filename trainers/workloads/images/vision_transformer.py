@@ -15,7 +15,7 @@ from torch.nn import functional
 from trainers.workloads.options import with_width_and_depth
 
 NORM_EPSILON = 1e-6
-"""As in the published vision transformers (arXiv 2010.11929)."""
+"""Epsilon of layer norms in the published vision transformers (arXiv 2010.11929)."""
 MLP_RATIO = 4
 """Width inside a block's two layers, relative to the model's."""
 POSITION_DEVIATION = 0.02

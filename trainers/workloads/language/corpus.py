@@ -45,7 +45,8 @@ class CorpusSource:
     file_pattern: str | None = None
     validation_path: str | None = None
     validation_share: float | None = None
-    """Of the documents; with one text file, of its bytes. None: 0.1, or nothing where there is a `validation_path`."""
+    """Share of the documents that is held out; with one text file, of its bytes. None: 0.1, or nothing where there is a
+    `validation_path`."""
     validation_seed: int = 0
     text_column: str = "text"
     tokenizer: str = "byte"

@@ -23,9 +23,8 @@ PARAMETER_GROUPS = (
     ),
     ParameterGroup("biases and weights of norms", {"weight_decay": 0.0}, any_of=(ParameterRule(max_dims=1),)),
 )
-"""Of `text-lm`, as nanoGPT makes them: decay on everything of two sides, embeddings too. Of a table's gradient most
-rows are zero in any one step, and with a large vocabulary its preconditioner would cost most of the optimizer's
-time."""
+"""The groups of `text-lm`, as nanoGPT makes them: all matrices decay, embeddings too. In any one step most rows of a
+table's gradient are zero, and with a large vocabulary its preconditioner would cost most of the optimizer's time."""
 
 CONTEXT_LENGTHS = {"tiny": 64, "small": 256, "gpt2-124m": 1024, "llama-124m": 1024}
 """Tokens that a model of each size sees at once."""

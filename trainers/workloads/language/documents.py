@@ -24,7 +24,7 @@ PART_BYTES = 64 * 2**20
 CHUNK_BYTES = 2**16
 """Text that is tokenised at once, which bounds memory; with a megabyte a byte-level BPE takes a third longer."""
 ROWS_AT_ONCE = 256
-"""Of a Parquet file: bounds memory."""
+"""Rows of a Parquet file that are read at once: bounds memory."""
 _PURPOSE = "text in Parquet files"
 
 _LONE_LINE_END = re.compile(rb".*\S\n(?=\S)", re.DOTALL)

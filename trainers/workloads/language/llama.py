@@ -9,7 +9,7 @@ from torch.nn import functional
 from trainers.workloads.language.transformer import TransformerShape, initialise
 
 NORM_EPSILON = 1e-5
-"""As in Llama 2."""
+"""Epsilon of norms in Llama 2."""
 ROTATION_PERIOD = 10_000.0
 """Positions that the slowest pair of a head would need, over 2 pi, to turn once (arXiv 2104.09864, section 3.2.2)."""
 MLP_WIDTH_MULTIPLE = 64

@@ -39,7 +39,7 @@ class StdlibText:
     """(m,) uint8."""
     validation_files: tuple[str, ...]
     sha256: str
-    """Of both texts, training first; in hexadecimal."""
+    """Digest of both texts, training first; in hexadecimal."""
 
 
 @cache

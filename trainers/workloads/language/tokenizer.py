@@ -24,7 +24,8 @@ END_OF_TEXT_NAMES = (
     "<|im_end|>",
     "[SEP]",
 )
-"""Of the token that separates documents, as the tokenizers of the field call it; the first that a tokenizer has."""
+"""Names of the token that separates documents, as the tokenizers of the field call it; of those that a tokenizer has, the
+first counts."""
 
 
 class TextNotEncoded(ValueError):

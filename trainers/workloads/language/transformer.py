@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 GPT2_WIDTH = 768
-"""Of GPT-2's smallest model (124 million parameters)."""
+"""Width of GPT-2's smallest model (124 million parameters)."""
 GPT2_DEVIATION = 0.02
 """GPT-2's initial deviation of every weight, chosen for its width."""
 
