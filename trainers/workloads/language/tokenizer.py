@@ -24,8 +24,8 @@ END_OF_TEXT_NAMES = (
     "<|im_end|>",
     "[SEP]",
 )
-"""Names of the token that separates documents, as the tokenizers of the field call it; of those that a tokenizer has, the
-first counts."""
+"""Names of the token that separates documents, as the tokenizers of the field call it; of those that a tokenizer has,
+the first counts."""
 
 
 class TextNotEncoded(ValueError):
