@@ -19,7 +19,7 @@ class WeightsPlaces:
     """The places where the trials of a job's confirmation write their weights."""
 
     place: Place
-    """Of the job's."""
+    """The place of the job's weights."""
     confirming: set[int]
     """The numbers of the trials of the confirmation; new ones are added."""
 

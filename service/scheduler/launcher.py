@@ -51,9 +51,10 @@ WITH_RANKS = "ranks"
 START_SECONDS = 60.0
 """Seconds that the launcher may take to be ready: it imports for five of a quiet machine."""
 NUMBER_BYTES = 8
-"""Of an integer in the protocol between a worker and its launcher: room for any exit status or process id."""
+"""Bytes of an integer in the protocol between a worker and its launcher: room for any exit status or process id."""
 TITLE_BYTES = 300
-"""Of a run's command line. It takes the place of the launcher's, and of as much of the variables as it is longer."""
+"""Bytes of a run's command line. It takes the place of the launcher's, and of as much of the variables as it is
+longer."""
 
 
 class RunProcess(Protocol):

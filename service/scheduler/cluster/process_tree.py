@@ -13,7 +13,8 @@ from contextlib import suppress
 import psutil
 
 _PR_SET_CHILD_SUBREAPER = 36
-"""Of Linux (`linux/prctl.h`); Python has no name for it."""
+"""A number of Linux (`linux/prctl.h`) that Python has no name for: orphaned descendants become children of this
+process."""
 
 
 def adopt_orphans() -> None:

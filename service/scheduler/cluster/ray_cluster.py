@@ -27,7 +27,8 @@ from service.scheduler.cluster.ray_internals import (
 logger = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES = 100 * 2**20
-"""Of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm is small."""
+"""Object store of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm
+is small."""
 
 
 @dataclass(frozen=True, slots=True)

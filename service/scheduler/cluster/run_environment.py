@@ -10,7 +10,7 @@ from pathlib import Path
 from service.settings import Settings
 
 RAY_LOG_BYTES = 4 * 2**20
-"""Of a log of Ray's, then it begins another: 4 MiB, by judgement, instead of Ray's 512 MiB."""
+"""Size at which Ray begins another log: 4 MiB, by judgement, instead of Ray's 512 MiB."""
 DIRECTORY_VARIABLE = "SHAMPOO_RUN_DIRECTORY"
 """Names a run's directory in the environment of each of its processes on this machine, so that they can be found."""
 

@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 
 MODULE = "service.scheduler.external.run"
 AT_ONCE = 8
-"""Of a worker; further jobs wait for other workers, or for the end of one. Each is a process of some 150 MB."""
+"""Most runs of a worker at once; further jobs wait for other workers, or for the end of one. Each is a process of some
+150 MB."""
 
 
 class ExternalRuns:

@@ -51,7 +51,7 @@ class EndedTrial:
     place: TrialDevices | None = None
     """None: it was never measured."""
     fingerprint: str | None = None
-    """Of its model; None like `place`."""
+    """The fingerprint of its model; None like `place`."""
     state_bytes: float | None = None
     """Memory of the optimizer's state on the rank with most; None like `place`."""
 

@@ -14,7 +14,7 @@ from service.scheduler.policy.searching.rungs import SHARES
 MAX_TRIALS = 200
 """The number of trials whose curves are read, at most."""
 MIN_TRIALS = 8
-"""By judgement: of fewer, the interval of a rank correlation is too wide to say anything."""
+"""Least number of trials, by judgement: of fewer, the interval of a rank correlation is too wide to say anything."""
 NINETY_PERCENT = 1.645
 """Standard deviations to either side of a normal distribution."""
 

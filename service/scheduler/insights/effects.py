@@ -27,7 +27,7 @@ from service.scheduler.policy.searching.rungs import SHARES
 from service.scheduler.policy.searching.scaling import Scale
 
 CONFIDENCE = 0.9
-"""Of the intervals, by judgement: they are hints beside a search, not its evidence, which has 95%."""
+"""Confidence of the intervals, by judgement: they are hints beside a search, not its evidence, which has 95%."""
 MIN_FREEDOM = 2
 """Degrees of freedom of a model, at least."""
 

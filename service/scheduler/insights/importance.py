@@ -23,13 +23,13 @@ from service.scheduler.policy.searching.sampling.dimensions import Dimensions
 MIN_BEST = 6
 """Trials that count as the best, at least: Optuna asks for five or more."""
 BEST_SHARE = 0.25
-"""Of the trials, those that count as the best. By judgement: the tenth that Optuna takes would be a handful."""
+"""Share of the trials that count as the best, by judgement: the tenth that Optuna takes would be a handful."""
 MIN_HAVING = 4
 """Trials with a parameter, and without it where any are: Optuna asks for two in half of them."""
 NUM_DEALS = 39
-"""Of the standings to the trials, by chance."""
+"""Deals of the standings to the trials, by chance."""
 NUM_RESAMPLES = 20
-"""Of half of the trials."""
+"""Draws of half of the trials."""
 CHANCE = 0.05
 """Sides in which a parameter seems important although none is."""
 INTERVAL = (0.1, 0.9)

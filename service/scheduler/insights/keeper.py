@@ -24,9 +24,9 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 5.0
 """Between two looks at how many trials have ended."""
 GROWTH = 1.1
-"""As many times the trials must have ended that the last insights are from."""
+"""Factor by which the number of ended trials must have grown since the last insights."""
 TIME_SHARE = 0.05
-"""Of a run's time that insights may take."""
+"""Share of a run's time that insights may take."""
 
 
 class InsightsKeeper:

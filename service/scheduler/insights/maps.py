@@ -14,13 +14,14 @@ from service.evidence.insights import ParameterMap
 from service.scheduler.insights.compared import EndedTrial, Standings
 
 NUM_CELLS = 16
-"""Of a number, along one side of the grid."""
+"""Cells of a number, along one side of the grid."""
 MAX_PARAMETERS = 4
 """The number of parameters whose pairs get a map, at most."""
 WIDTHS = (0.05, 0.2)
-"""Of the neighbourhood, as a share of the range: by Scott's rule, within these."""
+"""Bounds of the neighbourhood's width, as a share of the range; within them Scott's rule holds."""
 MIN_WEIGHT = 1.0
-"""Of the trials near a point, one of which at the point itself weighs 1; with less, nothing is said of it."""
+"""Least weight of the trials near a point, one of which at the point itself weighs 1; with less, nothing is said of
+it."""
 DIGITS = 3
 """After the point, of a standing from 0 to 1: finer than colours show."""
 

@@ -30,7 +30,7 @@ class EndedTrials:
     spaces: Mapping[Side, SearchSpace]
     by_side: Mapping[Side, Sequence[EndedTrial]]
     curves: Mapping[str, Curve]
-    """Of some that completed, by the id of the trial."""
+    """The curves of some trials that completed, by the id of the trial."""
     models: Mapping[Side, Sequence[GroupShapes]]
     """The parameters of the best trial's model, of sides with Shampoo where shapes tell them."""
 

@@ -17,7 +17,7 @@ class OptimizerCost:
     """The cost of an optimizer, of all ranks together."""
 
     step_operations: float
-    """Of a mean step, refreshes included."""
+    """Operations of a mean step, refreshes included."""
     state_bytes: int
 
 

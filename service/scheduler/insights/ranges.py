@@ -16,9 +16,9 @@ from service.scheduler.insights.compared import EndedTrial, Standings, rank_corr
 MIN_GOOD = 5
 """Completed trials that count as good, at least."""
 GOOD_SHARE = 0.1
-"""Of the completed trials, by judgement."""
+"""Share of the completed trials that is good, by judgement."""
 MAX_GOOD = 50
-"""By their share; of thousands, a tenth is more than the good ones."""
+"""Most trials that are good by their share; of thousands, a tenth is more than the good ones."""
 NEAR_BEST = 0.01
 """Trials whose value differs from the best by no more than this share of it are good, however many they are."""
 MIN_BEYOND = 3

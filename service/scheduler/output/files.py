@@ -60,7 +60,7 @@ class SourceName:
     begun_ns: int
     """The time when it was begun."""
     pid: int
-    """Of the rank."""
+    """The process of the rank."""
     stream: OutputStream
 
     def __str__(self) -> str:

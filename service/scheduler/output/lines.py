@@ -17,7 +17,7 @@ _ESCAPES = re.compile(
     r"|\x1b[ -/]*[0-~]"
     r"|\x9b[0-?]*[ -/]*[@-~]"
 )
-"""Of ECMA-48."""
+"""Escape sequences of ECMA-48."""
 
 
 def lines_of(content: bytes, *, secrets: Sequence[str] = ()) -> list[str]:

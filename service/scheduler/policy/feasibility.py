@@ -25,10 +25,10 @@ class MemoryLimit:
     """
 
     limit_bytes: int
-    """Of each rank."""
+    """Memory of each rank."""
     machine_bytes: int | None = None
-    """Of the machine that all ranks of a trial train on, if the limit is far above that: a trial which ran out of
-    memory says nothing then. None: the limit is what there is."""
+    """Memory of the machine that all ranks of a trial train on, if the limit is far above that: a trial which ran out
+    of memory says nothing then. None: the limit is what there is."""
     _out_of_memory: dict[int, int] = field(default_factory=dict)
     """Predictions of the trials that ran out of memory."""
 

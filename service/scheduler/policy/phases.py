@@ -34,14 +34,15 @@ class _Status(Enum):
     """Interrupted; comes out of `ask` before anything new."""
     RUNNING = auto()
     PAUSED = auto()
-    """By the search; comes out of `ask` when that chooses to go on with it, or to be given up at the side's end."""
+    """Paused by the search; comes out of `ask` when that chooses to go on with it, or to be given up at the side's
+    end."""
     ENDED = auto()
 
 
 @dataclass(slots=True)
 class _PolicyTrial:
     side: Side
-    """Of a confirmation trial, that of the config that it repeats."""
+    """The side of the trial; of a confirmation trial, that of the config that it repeats."""
     parameters: Mapping[str, Scalar]
     status: _Status
     curve: list[tuple[int, float]] = field(default_factory=list)

@@ -22,7 +22,7 @@ class Repeats:
     number: int
     """The trial whose config it is."""
     side: Side
-    """That trial's."""
+    """The side of that trial."""
     seed: int
     """Its own, instead of that trial's."""
 
@@ -34,7 +34,7 @@ class Fork:
     number: int
     """The trial whose checkpoint it begins from."""
     step: int
-    """That checkpoint's."""
+    """The step of that checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +66,9 @@ class Resume:
     side: Side
     parameters: Mapping[str, Scalar]
     until: int | None = None
-    """As in `Start`."""
+    """The step at which the policy is going to pause it, as in `Start`."""
     fork: Fork | None = None
-    """As in `Start`."""
+    """The checkpoint that it began from, as in `Start`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class TrialHistory:
 
     number: int
     side: Side
-    """That which it is of; of a confirmation trial, that of the config that it repeats."""
+    """The side of the trial; of a confirmation trial, that of the config that it repeats."""
     parameters: Mapping[str, Scalar]
     state: TrialState
     reason: FailureReason | None = None

@@ -39,9 +39,9 @@ class SideRun:
     search: PhaseSearch
     num_started: int = 0
     num_proposed: int = 0
-    """Of those started, the ones that users proposed."""
+    """Started trials that users proposed."""
     num_running: int = 0
-    """Those that wait to go on included."""
+    """Running trials, those that wait to go on included."""
     paused: dict[int, None] = field(default_factory=dict)
     front: dict[int, tuple[float, ...]] = field(default_factory=dict)
     """Values by number of the completed trials that none betters: with one objective, the best one."""

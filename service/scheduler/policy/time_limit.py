@@ -10,7 +10,7 @@ RESERVE = 1.5
 """Trainings' time that is kept for going on with trials: their ends take turns with other work, and evaluation."""
 
 LARGEST_SHARE = 0.5
-"""Of a run's time, the most that is kept for the confirmation: without a search there is nothing to confirm."""
+"""Largest share of a run's time that is kept for the confirmation: without a search there is nothing to confirm."""
 
 
 @dataclass(slots=True)

@@ -41,8 +41,7 @@ class TrialOrder:
     until_step: int | None = None
     """The step at which the trial is to be paused: its ranks train on only when they are told to; None: it is not."""
     begins_at_step: int = 0
-    """Of a fork: the step of the checkpoint that it begins from, which is in the directory; 0: it begins from nothing.
-    """
+    """The step of the checkpoint that a fork begins from, which is in the directory; 0: it begins from nothing."""
 
     output: OutputPlace | None = None
     """The place where its ranks write what they print; None: it is not kept."""
@@ -79,7 +78,7 @@ class TrialReport:
     identity: TrialIdentity | None = None
     """With the first measurement of each run of the trial."""
     places: tuple[NodePlace, ...] = ()
-    """Of its ranks, with the first report of each run."""
+    """The places of its ranks, with the first report of each run."""
 
     def to_tune(self) -> dict[str, Any]:
         # `done` ends the trial whatever the pruner would say.

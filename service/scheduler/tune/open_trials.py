@@ -29,13 +29,13 @@ class TrialEnd:
     reason: FailureReason | None = None
     detail: str | None = None
     values: Sequence[float] = ()
-    """Of a completed one: the objectives at its last measurement, in the order of the job."""
+    """Objectives of a completed trial at its last measurement, in the order of the job."""
     setbacks: Setbacks = field(default_factory=Setbacks)
-    """Of one that comes back."""
+    """Setbacks of one that comes back."""
     config: TrialConfig | None = None
-    """Of one that comes back, if it goes on with another one."""
+    """The config of one that comes back, if it goes on with another one."""
     begins_anew: bool = False
-    """Of one that comes back: without its checkpoints."""
+    """True: one that comes back does so without its checkpoints."""
     policy_knows: bool = False
 
 

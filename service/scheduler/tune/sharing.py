@@ -219,10 +219,10 @@ class _Passed:
     """A rank group that was passed on to a job."""
 
     num_groups: int
-    """Those that the job had then: when it has others, it has taken what was passed on, or something else."""
+    """Groups that the job had then: when it has others, it has taken what was passed on, or something else."""
     share: float
     at: float
-    """By the monotonic clock."""
+    """Time by the monotonic clock."""
 
 
 def _age(moment: datetime | None) -> float:

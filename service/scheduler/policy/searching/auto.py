@@ -92,7 +92,7 @@ from service.scheduler.policy.searching.trends import kept_share, trends
 NUM_DESIGN = 8
 """Trials before the model is asked: the defaults, then a Sobol design."""
 UNIFORM_SHARE = 0.2
-"""Of the starts after those."""
+"""Share of the later starts that are drawn evenly from the whole space."""
 COMPLETION_BIAS = 0.5
 """A start must be worth 1 / this more than a completion: its worth counts on a completion that is still to be paid."""
 COMPLETION_SHARE = (0.3, 0.8)
@@ -100,12 +100,12 @@ COMPLETION_SHARE = (0.3, 0.8)
 NUM_BY_MEAN = 2
 """Completions chosen by the expected final value."""
 MIN_CHANCE = 0.05
-"""Of improving, below which nothing is gone on with, even for the share's sake."""
+"""Least probability of improving on the best: a trial with less is not gone on with, even for the share's sake."""
 MAX_KNOWN = 300
-"""Beyond so many trials the model forgets unpromising ones: what a decision costs stays bounded."""
+"""Most trials that the model knows: beyond, it forgets unpromising ones, and what a decision costs stays bounded."""
 REFIT_GROWTH = 1.2
-"""Of the points since the last fit, before the next: a fit does over and over what a decision does once. By
-judgement."""
+"""Factor by which the number of points must have grown since the last fit before the next, by judgement: a fit does
+over and over what a decision does once."""
 NUM_NEAR_KNOWN = 100
 """Candidates around known configs, where there are any."""
 

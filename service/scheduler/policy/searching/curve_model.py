@@ -30,14 +30,15 @@ from scipy.spatial.distance import cdist
 from service.scheduler.policy.searching.encoding import Array, Encoding
 
 CONSTANT_VARIANCE = 4.0
-"""Of m; targets are standardised, so this is vague."""
+"""Prior variance of m; targets are standardised, so this is vague."""
 LENGTH = 1.5
-"""Of f along a parameter, expected before anything is measured: two choices' values correlate by 0.84."""
+"""Length scale of f along a parameter, expected before anything is measured: two choices' values correlate by 0.84."""
 BRANCH_LENGTH = 0.6
-"""Of f along a parameter whose choices open others: by 0.43. Members of a family are methods of their own, with ranges
-of their own. Of what 0.6 gains on the table `digits-convnet-family`, 0.4 gains as much and 1.0 a third."""
+"""Length scale of f along a parameter whose choices open others: theirs correlate by 0.43. Members of a family are
+methods of their own, with ranges of their own. Of what 0.6 gains on the table `digits-convnet-family`, 0.4 gains as
+much and 1.0 a third."""
 MAX_FIT_ITERATIONS = 25
-"""Of L-BFGS, by judgement: it begins where the fit before ended, and bounds what a decision costs."""
+"""Most iterations of L-BFGS, by judgement: it begins where the fit before ended, and bounds what a decision costs."""
 SQRT5 = 5.0**0.5
 """√5 of the Matérn kernel with ν = 5/2."""
 

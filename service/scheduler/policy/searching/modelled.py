@@ -43,7 +43,7 @@ class ModelView:
     """The model's view of the trials at the moment."""
 
     trials: list[ModelledTrial]
-    """Those it knows, in the order of the arrays."""
+    """The trials that it knows, in the order of the arrays."""
     posterior: Posterior
     vectors: Array
     mean: Array

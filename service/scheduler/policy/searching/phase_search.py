@@ -25,7 +25,7 @@ class TrialOutcome:
     state: TrialState
     reason: FailureReason | None
     values: tuple[float, ...]
-    """Of the objectives, in the order of the job, if it completed; not finite is allowed."""
+    """Values of the objectives, in the order of the job, if it completed; not finite is allowed."""
     curve: Sequence[tuple[int, float]]
     """The first objective by step."""
 

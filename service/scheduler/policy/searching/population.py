@@ -48,7 +48,7 @@ class _Member:
 @dataclass(slots=True)
 class _Population:
     costs: dict[int, dict[int, float]] = field(default_factory=dict)
-    """By ready step (counted in intervals), then by member: its objective, turned so that smaller is better."""
+    """Objectives by ready step (counted in intervals), then by member, turned so that smaller is better."""
     num_lost: int = 0
     """Members that ended otherwise than by completing; each leaves its place to a fork."""
     num_forks: int = 0

@@ -111,7 +111,7 @@ class MedianRule:
     """
 
     NUM_STARTUP = 5
-    """As many as Optuna's median pruner waits for."""
+    """Number of other trials that must have come as far: as many as Optuna's median pruner waits for."""
 
     def __init__(self, *, min_steps: int, direction: Direction) -> None:
         """Prepares the rule.

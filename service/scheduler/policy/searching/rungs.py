@@ -11,10 +11,10 @@ Curve: TypeAlias = Sequence[tuple[int, float]]
 """Steps, rising, and the values measured there."""
 
 SHARES = (0.15, 0.4)
-"""Of the training at which a trial is paused. A first rung at 5% or 10% cost less and told too little."""
+"""Shares of the training at which a trial is paused. A first rung at 5% or 10% cost less and told too little."""
 
 MIN_STEPS = 2
-"""Of the first rung: after a single step, little is to be seen."""
+"""Least step of the first rung: after a single step, little is to be seen."""
 
 
 class Rungs:

@@ -21,13 +21,14 @@ NUM_DESIGN = 6
 MAX_STARTS = 3
 """Known configs that are tried themselves."""
 WEIGHT = 4.0
-"""Of the logarithm of the density, over the number of measured trials."""
+"""Weight of the logarithm of the density, over the number of measured trials."""
 UNIFORM = 0.05
 """Share of the uniform density: the most that a proposal far from all known configs loses is its logarithm."""
 LR_SPREAD = (0.08, 0.02)
-"""Of the learning rate, as a share of its range on its scale: next to the model itself, and by octave of distance."""
+"""Spread of the learning rate, as a share of its range on its scale: next to the model itself, and by octave of
+distance."""
 OTHER_SPREAD = (0.25, 0.03)
-"""Of every other number."""
+"""Spread of every other number, likewise."""
 
 
 @dataclass(frozen=True, slots=True)

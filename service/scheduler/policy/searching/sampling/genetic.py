@@ -24,7 +24,7 @@ from service.scheduler.policy.searching.sampling.whole import Begun, GivenSample
 MAX_PARENTS = 50
 """Optuna's population size."""
 MIN_PARENTS = 8
-"""By judgement: of fewer, children are too much alike."""
+"""Fewest parents, by judgement: of fewer, children are too much alike."""
 MAX_TWINS = 10
 """Children that a genetic sampler draws before it suggests one that has been tried."""
 

@@ -16,7 +16,7 @@ from service.scheduler.policy.searching.sampling.whole import Begun, WholeSample
 GRID_POINTS = 3
 """Values of a parameter on a grid, evenly spaced on its scale; of a categorical one, all."""
 MAX_GRID = 100_000
-"""Beyond so many points a grid is a random part of the whole one."""
+"""Most points of a grid: a larger one is a random part of the whole one."""
 
 
 class ConditionalGridSampler(WholeSampler):
