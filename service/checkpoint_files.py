@@ -45,7 +45,7 @@ class CheckpointFile:
     name: str
     num_bytes: int
     sha256: str | None
-    """As its manifest says; None: it says nothing of it."""
+    """The digest in its manifest; None: it says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TypeAlias
 Clock: TypeAlias = Callable[[], datetime]
 
 SECONDS_PER_HOUR = 3600.0
-"""By definition. People count devices' time in hours, programs and the database in seconds."""
+"""Seconds of an hour. People count devices' time in hours, programs and the database in seconds."""
 
 
 def utc_now() -> datetime:

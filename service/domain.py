@@ -117,7 +117,7 @@ class Currency(StrEnum):
 
     STEPS = "steps"
     SECONDS = "seconds"
-    """Of training, without evaluation and checkpoints."""
+    """Seconds of training, without evaluation and checkpoints."""
     EXAMPLES = "examples"
     TOKENS = "tokens"
 
@@ -132,7 +132,7 @@ class Phase(StrEnum):
 
 
 Side: TypeAlias = str
-"""Those whose trials share a search space and a budget: `search`, or a baseline, by its optimizer's name."""
+"""A side of a job, whose trials share a search space and a budget: `search`, or a baseline, by its optimizer's name."""
 
 
 def side_of(phase: Phase, optimizer: str) -> Side:

@@ -12,7 +12,7 @@ THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 """Names that lead to the asking machine itself, whatever a name server says."""
 ANY_HOST = "*"
 DEFAULT_PORT = 8730
-"""By judgement: away from those that web frameworks take by default (3000, 5000, 8000, 8080)."""
+"""The service's port, by judgement: away from those that web frameworks take by default (3000, 5000, 8000, 8080)."""
 DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"
 """The address of a service that was started without options."""
 

@@ -21,7 +21,7 @@ from trainers.storage import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
 LONGEST_SECONDS = 1e9
-"""Of a setting: neither waits nor dates can be infinite."""
+"""Longest time that a setting may say: neither waits nor dates can be infinite."""
 
 
 def _secret(file: Path) -> str:
@@ -134,8 +134,9 @@ class Settings(BaseSettings):
     """A file with a token, as `shampoo-tuner token generate` prints it, that has every scope: the first one, from a
     secret of Docker or Kubernetes. Read when the service starts."""
     requests_per_second: float = Field(default=50.0, ge=0, allow_inf_nan=False)
-    """Of each token, and of each address without one, in each API process; four seconds' worth may come at once.
-    Further ones are refused with 429. 0: no limit; nor is there one where anybody on this machine alone is let in."""
+    """Requests of each token, and of each address without one, in each API process; four seconds' worth may come at
+    once. Further ones are refused with 429. 0: no limit; nor is there one where anybody on this machine alone is let
+    in."""
     warm_after_seconds: float | None = Field(default=None, ge=0, le=LONGEST_SECONDS)
     """So long after it first answers the API starts the process, with torch in its memory, whose copies answer dry runs
     and describe workloads of your own in a second; sooner if somebody looks at what jobs are made of, or asks it, who

@@ -12,7 +12,17 @@ ROOT = Path(__file__).parents[1]
 CODE = ("service", "trainers", "shampoo", "search_spaces")
 QUESTIONS = ("How", "When", "Where", "Whether", "Which", "Who", "Whose", "Why")
 RELATIONS = ("Of", "Those", "Whose", "As", "Beyond", "By", "That")
-PLAIN = ("search_spaces", "shampoo", "tests/benchmarks", "trainers", "service/scheduler")
+PLAIN = (
+    "search_spaces",
+    "shampoo",
+    "tests/benchmarks",
+    "trainers",
+    "service/api",
+    "service/evidence",
+    "service/scheduler",
+    "service/store",
+    "service/use_cases",
+)
 """Folders whose fields and constants are held to it, too."""
 
 

@@ -39,7 +39,7 @@ class Caller:
     """The one who asks for something."""
 
     name: str | None
-    """Of its token; None: nobody had to say who asks."""
+    """The name of its token; None: nobody had to say who asks."""
     project: str
     """In which its jobs are made."""
     scopes: frozenset[Scope]

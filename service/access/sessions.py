@@ -26,7 +26,7 @@ class Session:
     """The content of a session's cookie."""
 
     prefix: str
-    """Of the token that it stands for."""
+    """The prefix of the token that it stands for."""
     begun_at: datetime
 
 

@@ -31,13 +31,13 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"headers": ETAG},
     304: {"description": "It is as it was: `If-None-Match` names it.", "headers": ETAG},
 }
-"""Of an endpoint that gives one thing."""
+"""Responses of an endpoint that gives one thing."""
 
 UNCHANGEABLE: dict[int | str, dict[str, Any]] = {
     status: {**told, "headers": {"ETag": {"description": "For `If-None-Match`.", "schema": {"type": "string"}}}}
     for status, told in RESPONSES.items()
 }
-"""Of an endpoint that gives what nobody changes by a request."""
+"""Responses of an endpoint that gives what nobody changes by a request."""
 
 IfMatch = Annotated[
     str | None,
@@ -139,7 +139,7 @@ def refuse_if_trial_changed(
 
 
 IF_JOB_UNCHANGED = Depends(refuse_if_changed, scope="function")
-"""Of endpoints without a body that change a job: within the transaction of the change. Where there is a body, that is
-checked first, and the endpoint asks `refuse_if_changed` itself."""
+"""The check of endpoints without a body that change a job: within the transaction of the change. Where there is a body,
+that is checked first, and the endpoint asks `refuse_if_changed` itself."""
 IF_TRIAL_UNCHANGED = Depends(refuse_if_trial_changed, scope="function")
 """The same for a trial."""

@@ -23,9 +23,9 @@ DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 200
 """Items, by judgement: a page is read in one transaction and held in memory whole."""
 LARGEST_INT = 2**31 - 1
-"""That a column of PostgreSQL's type INTEGER holds."""
+"""Largest number that a column of PostgreSQL's type INTEGER holds."""
 LARGEST_BIGINT = 2**63 - 1
-"""That one of type BIGINT holds, as ids of events and of output are."""
+"""Largest number that one of type BIGINT holds, as ids of events and of output are."""
 
 PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE_SIZE, description="Items per page, at most.")]
 PageToken = Annotated[

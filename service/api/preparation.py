@@ -198,9 +198,9 @@ class Prepared:
     model: ModelOfJob | None
     """The model that it trains, for the configs of earlier ones that the job asks for; None: it asks for none."""
     memory: MemoryEstimate | None
-    """Of a dry run."""
+    """The memory that a trial needs, told by a dry run; None: this is none, or nobody knows."""
     price: Price | None
-    """Of a device-hour; None: nobody knows."""
+    """The price of a device-hour; None: nobody knows."""
 
 
 DryRun = Annotated[bool, Query(description="Check the job and say what it would cost at most; nothing is stored.")]

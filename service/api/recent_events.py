@@ -31,7 +31,7 @@ class Message:
 
     event: EventRead
     project: str | None
-    """Of its job; None: nobody asked."""
+    """The project of its job; None: nobody asked."""
     content: bytes
 
     @classmethod

@@ -43,7 +43,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     },
     **problems.documented(403, 408, 413, 415, 422, 503),
 }
-"""Of the endpoints that make jobs."""
+"""Responses of the endpoints that make jobs."""
 
 
 class JobSubmission:

@@ -12,7 +12,7 @@ import httpx
 from service.errors import ServiceError
 
 TRIES = 5
-"""Of one file, by judgement: each goes on where the one before broke off."""
+"""Tries for one file, by judgement: each goes on where the one before broke off."""
 
 
 class DamagedDownload(ServiceError):

@@ -21,7 +21,8 @@ from service.client.stream import StreamOver, sse_messages
 from service.hosts import DEFAULT_URL
 
 TIMEOUT_SECONDS = 30.0
-"""Of an ordinary request, by judgement: more than it may wait for its turn at the service (`capacity.WAIT_SECONDS`)."""
+"""Longest wait for the answer to an ordinary request, by judgement: more than it may wait for its turn at the service
+(`capacity.WAIT_SECONDS`)."""
 # Longer than the pause between the server's heartbeats: silence for so long is a dead connection.
 STREAM_TIMEOUT_SECONDS = 45.0
 GIVE_UP_SECONDS = 15.0

@@ -20,22 +20,22 @@ from pathlib import Path
 from typing import IO, cast
 
 MAX_SENT_BYTES = 10_000_000
-"""Of an archive, compressed."""
+"""Most bytes of an archive, compressed."""
 MAX_BYTES = 50_000_000
-"""Of all files together."""
+"""Most bytes of all files together."""
 MAX_FILES = 2000
-"""By judgement: far more than the code of one workload."""
+"""Most files, by judgement: far more than the code of one workload."""
 MAX_DEPTH = 16
 """Parts of a name."""
 MAX_NAME_BYTES = 255
-"""Of a name with its directories."""
+"""Most bytes of a name with its directories."""
 MEDIA_TYPE = "application/gzip"
 
 OWN_NAMES = frozenset({"search_spaces", "service", "shampoo", "trainers"})
 """The names of packages that the service itself imports, which code that is sent must not take."""
 
 _OVERHEAD_BYTES = MAX_FILES * 4096
-"""Of headers between the files."""
+"""Most bytes of headers between the files."""
 _IMPORTABLE = (".py", ".so")
 _EXECUTABLE, _ORDINARY = 0o755, 0o644
 
@@ -61,7 +61,7 @@ class CodeArchive:
     """The archive."""
     num_files: int
     num_bytes: int
-    """Of all files together, unpacked."""
+    """Bytes of all files together, unpacked."""
 
 
 def pack(files: Mapping[str, CodeFile]) -> CodeArchive:

@@ -28,7 +28,7 @@ class FinishedTrial:
     forked_from: int | None = None
     """The number of the trial from whose checkpoint this one began; None: it began from nothing."""
     forked_at_step: int | None = None
-    """That checkpoint's step."""
+    """The step of that checkpoint; None: there is none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """{parameter name: sampled value}"""
     remarks: str | None = None

@@ -238,7 +238,7 @@ class JobInsights:
     """Insights from the trials of a job, side by side."""
 
     metric: str
-    """Of the objective that counts first; the others are not looked at."""
+    """The objective that counts first; the others are not looked at."""
     direction: Direction
     """In which it is better."""
     num_ended: int

@@ -28,7 +28,7 @@ class FoundTrial:
     source: str
     number: int
     values: Mapping[str, Value]
-    """By the names that it had there."""
+    """Values by the names that they had there."""
     value: float
 
 
@@ -71,9 +71,9 @@ class Imported:
     pinned: Sequence[dict[str, Any]]
     """The best, to be trained first; what they do not say takes its default."""
     trials: Sequence[ImportedTrial]
-    """Those that say all of the space's parameters, the best first."""
+    """The trials that say all of the space's parameters, the best first."""
     num_unfit: int
-    """Of those found: they say nothing of the space, or values that it does not have."""
+    """Found trials that do not fit: they say nothing of the space, or values that it does not have."""
     unsaid: Sequence[str]
     """The space's parameters without a condition that none of those which fit says."""
 

@@ -26,7 +26,8 @@ PREFIX = "shampoo_tuner"
 KEPT_SECONDS = 5.0
 """Figures from rows are read again no sooner."""
 LARGEST_SHARE = 0.05
-"""Of the time that reading them may take, however often they are asked for: what took a second is kept for twenty."""
+"""Largest share of the time that reading them may take, however often they are asked for: what took a second is kept
+for twenty."""
 READ_SECONDS = 8.0
 """Whoever asks is answered after so long without figures that are still being read; Prometheus gives up after 10."""
 QUANTILES = (0.5, 0.9, 1.0)

@@ -32,7 +32,7 @@ class TrialParameters:
     values: dict[str, Scalar]
     distributions: dict[str, BaseDistribution]
     unknown: dict[str, Scalar]
-    """By our own names: those that the space does not have (any more), so that they have no distribution."""
+    """Values, by our own names, that the space does not have (any more), so that they have no distribution."""
 
 
 def dimensions_of(space: SearchSpace, assignments: Iterable[Mapping[str, Scalar]]) -> Distributions:

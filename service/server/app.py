@@ -66,11 +66,12 @@ TAGS = [
     {"name": "admin", "description": "For whoever looks after the service."},
     {"name": "health", "description": "Probes, which ask for no token."},
 ]
-"""Of the operations; a test holds them against those that operations have."""
+"""Tags of the operations; a test holds them against those that operations have."""
 SERVERS = [{"url": "/", "description": "This service."}]
 SWAGGER_PATH = "/vendor/swagger-ui"
 MAX_STREAMS = 500
-"""Of events at once, of an API process: half of the connections that it accepts. Each reads every event from SQL."""
+"""Streams of events at once, of an API process: half of the connections that it accepts. Each reads every event from
+SQL."""
 MAX_STREAMS_PER_ADDRESS = 100
 """A page has one. Behind a proxy that does not say for whom it asks, all come from its address."""
 

@@ -24,14 +24,14 @@ from service.server.body_limit import BODY_SECONDS, LARGER_BODIES
 HEADER_SECONDS = 15.0
 """From the moment a request may begin, that is from the connection on or the answer before, to its last header."""
 GRACE_SECONDS = 5.0
-"""Beyond the time of a body, which is answered; then the connection is closed, as that of an answered request whose
+"""Time beyond that of a body, which is answered; then the connection is closed, as that of an answered request whose
 body does not end."""
 UNREAD_SECONDS = 60.0
 """In which a client takes something of an answer that is waiting for it. The system takes more of an answer only once a
 part of its own buffer is free, so who reads a few bytes now and then takes nothing. An answer as such has no limit of
 time: one may be of gigabytes, on a slow line."""
 MOST_CONNECTIONS = 1000
-"""Of a process, by judgement: twice the streams that it takes."""
+"""Most connections of a process, by judgement: twice the streams that it takes."""
 FEW = 0.5
 """Share of the connections of whoever has most; by judgement: those of two that have about as many stay."""
 SPARE_FILES = 100

@@ -15,7 +15,7 @@ from service.faults import Faults
 from trainers.config import MAX_COUNT
 
 MAX_IMPORTED = 200
-"""By judgement; a job's specification holds them all."""
+"""Most imported trials of a job, by judgement; its specification holds them all."""
 LEARNING_SAMPLERS = ("tpe", "gp", "cmaes")
 """Built-in samplers that learn from what they did not ask for; `auto` learns from whole curves."""
 

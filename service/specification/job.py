@@ -25,9 +25,9 @@ MAX_SEEDS = 100
 MAX_PINNED = 100
 """Configs that are tried first, by judgement; the specification holds them all."""
 MAX_OBJECTIVES = 4
-"""By judgement: with more, most trials are on the front, and it tells little."""
+"""Most objectives, by judgement: with more, most trials are on the front, and it tells little."""
 MAX_BASELINES = 4
-"""By judgement: each takes its share of the trials."""
+"""Most baselines, by judgement: each takes its share of the trials."""
 
 
 class EarlierWinner(StrictModel):

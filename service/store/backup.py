@@ -32,7 +32,7 @@ class Backup:
     """A copy that was checked."""
 
     revision: str
-    """Of its schema."""
+    """The revision of its schema."""
     num_jobs: int
     num_bytes: int
 

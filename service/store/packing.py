@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterable, Sequence
 
 _BYTES = 8
-"""Of a double (IEEE 754)."""
+"""Bytes of a double (IEEE 754)."""
 
 
 def pack(values: Iterable[float | None]) -> bytes:

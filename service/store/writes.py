@@ -32,7 +32,7 @@ _OF_POSTGRESQL = {
     "08": _OUT_OF_REACH,  # the connection failed
     "57P": _OUT_OF_REACH,  # the server was stopped, or is starting
 }
-"""By the beginning of an error's SQLSTATE."""
+"""The words for each beginning of an error's SQLSTATE."""
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ class Spent:
     """Time in state running."""
     device_hours: float
     cost: float | None
-    """Of those, None: they have no price."""
+    """The cost of those; None: they have no price."""
 
 
 def running_seconds(job: Job, now: datetime) -> float:

@@ -32,7 +32,7 @@ class Device:
     name: str
     """`CPU`, or the GPU as CUDA calls it."""
     versions: Mapping[str, str]
-    """Of Python and of packages, by name."""
+    """Versions of Python and of packages, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,13 +42,13 @@ class RunningJob:
     job: Job
     progress: JobProgress
     host: str | None
-    """Of its worker; None: nobody has its lease."""
+    """The host of its worker; None: nobody has its lease."""
     is_lost: bool
     """True if its worker has fallen silent: another one takes it."""
     num_trials: int
-    """Of it that are in training now."""
+    """Its trials that are in training now."""
     num_ranks: int
-    """Of those; 0: others train its trials."""
+    """The ranks of those; 0: others train its trials."""
     device: Device | None
     """None: nothing of it was measured yet."""
     waiting: Waiting | None
@@ -60,9 +60,9 @@ class Others:
 
     num_jobs: int
     num_trials: int = 0
-    """Of them that are in training."""
+    """Their trials that are in training."""
     num_ranks: int = 0
-    """Of those."""
+    """The ranks of those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class WorkerSeen:
     worker: Worker
     is_alive: bool
     jobs: Sequence[Job]
-    """That the caller sees."""
+    """Its jobs that the caller sees."""
     num_others: int
     """Jobs of other projects that it has."""
     is_idle: bool
@@ -121,19 +121,19 @@ class ClusterState:
     """All of it, as one caller may see it."""
 
     num_workers: int
-    """That are alive."""
+    """Workers that are alive."""
     num_idle: int
     last_heard_of: datetime | None
     """A worker; None: there has never been one."""
     workers: Sequence[WorkerSeen]
-    """Those that are alive first."""
+    """The workers, those that are alive first."""
     running: Sequence[RunningJob]
     running_others: Others
     queue: Sequence[QueuePlace]
     num_queued: int
-    """Of all projects."""
+    """Queued jobs of all projects."""
     num_unlisted: int
-    """Of the caller's own jobs in the queue."""
+    """The caller's own queued jobs that are not listed."""
     shared: Sequence[SharedCluster]
 
 

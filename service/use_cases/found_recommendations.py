@@ -23,7 +23,7 @@ NamedField: TypeAlias = Literal["model", "workload", "fingerprint"]
 MAX_FINGERPRINTS = 5
 """Named to whoever asks for one that is not known."""
 MAX_VALUES = 20
-"""Of each filter, named to whoever asks for another."""
+"""Values of each filter, at most, that are named to whoever asks for another."""
 MAX_VERSIONS_ASKED = 10
 """Packages whose versions one question may name, by judgement."""
 _VERSION = re.compile(r"([^=\"\\\0]{1,100})=([^\0]{1,100})")

@@ -25,7 +25,7 @@ from service.use_cases.transitions import cancel_unfinished_trials, move_job, mo
 logger = logging.getLogger(__name__)
 
 MAX_FAILURE_LENGTH = 2000
-"""Of what is told of such rows: an error can repeat all that it has found."""
+"""Characters that are told of such rows, at most: an error can repeat all that it has found."""
 MAX_CRASHES = 3
 """Runs in a row that may die without getting any further before the job fails.
 

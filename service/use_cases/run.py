@@ -44,7 +44,7 @@ from service.use_cases.transitions import (
 from trainers.config import Measurement, TrialConfig
 
 MAX_REMARKS_LENGTH = 2000
-"""Of what measurements remark of a trial's data."""
+"""Most characters of what measurements remark of a trial's data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,15 +25,15 @@ from service.store.session import Session
 from service.use_cases.transitions import storable
 
 TEST_KIND = "webhook.test"
-"""Of a message that tells of no event."""
+"""The kind of a message that tells of no event."""
 MAX_WEBHOOKS = 20
-"""Of a project."""
+"""Most webhooks of a project."""
 MAX_WAITING = 1000
 """Messages to a webhook at once; further events wait to become some."""
 NUM_KEPT = 500
 """Ended messages of a webhook that are listed."""
 EVENTS_AT_ONCE = 100
-"""Of one webhook that become messages in one transaction, by judgement."""
+"""Events of one webhook that become messages in one transaction, by judgement."""
 WEBHOOKS_AT_ONCE = 20
 """In the same transaction, by judgement: it stays short."""
 LOST_SECONDS = 60.0

@@ -23,7 +23,7 @@ LOOK_SECONDS = 1.0
 SENT_AT_ONCE = 64
 """Messages, each to another webhook: so many servers have to hang until another webhook waits for one of them."""
 ENDING_SECONDS = 2.0
-"""That messages which are being sent when the worker ends have to be answered."""
+"""Time that messages which are being sent when the worker ends have to be answered."""
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import httpx
 from service.webhooks.addresses import ForbiddenAddress, WebhookUrl, read_url, resolve
 
 SENDING_SECONDS = 15.0
-"""Of a whole request, the search for its address included."""
+"""Longest time of a whole request, the search for its address included."""
 ANSWER_BYTES = 1000
 """Read of an answer."""
 

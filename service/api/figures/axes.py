@@ -14,7 +14,8 @@ MAX_LOG_TICKS = 12
 LOG_SPAN = 10.0
 """Positive values that are further apart than this factor are drawn on a logarithmic axis."""
 LEAST_SPAN = 1e-3
-"""Of the largest value, which the axis shows at least: below it values are told alike, with four digits."""
+"""Share of the largest value: values that span less are told alike, with four digits, and the axis shows more than
+them."""
 
 
 def layout_of(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:

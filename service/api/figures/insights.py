@@ -19,7 +19,7 @@ MAX_TRIALS = 1000
 MANY = 250
 """Trials of a map, beyond which they are drawn small: what lies under them is to be seen."""
 NUM_STRETCHES = 6
-"""Of a number's range, in the table behind its chart."""
+"""Stretches of a number's range, in the table behind its chart."""
 GOOD_GROUND = "rgba(47, 143, 74, 0.16)"
 BAD_GROUND = "rgba(220, 74, 65, 0.14)"
 PRUNED_MARKER: Figure = {"color": PRUNED_COLOUR, "size": 6, "symbol": "circle-open"}

@@ -17,7 +17,7 @@ CurveScale: TypeAlias = Literal["auto", "linear", "log"]
 
 AXIS_TITLES: dict[CurveAxis, str] = {"step": "step", "epoch": "epoch", "seconds": "seconds of training"}
 BAND_FILL = "rgba(217, 120, 15, 0.16)"
-"""Of the baseline's colour."""
+"""The baseline's colour, pale."""
 BEST_COLOUR = "#1f9d6b"
 LATE = 0.7
 """Share of the axis from which words have no room on the right, by judgement: a fifth of the width, more on a phone."""

@@ -16,11 +16,11 @@ from service.api.schemas.common import FieldError, Problem
 MEDIA_TYPE = "application/problem+json"
 TYPE_PREFIX = "urn:shampoo-tuner:problem:"
 RETRY_AFTER_SECONDS = 5
-"""Of a service that is busy or away, by judgement."""
+"""Time after which to ask again a service that is busy or away, by judgement."""
 MAX_ERRORS = 20
-"""Of one request that are told, by judgement: the first ones explain the rest."""
+"""Faults of one request that are told, at most, by judgement: the first ones explain the rest."""
 MAX_CHARACTERS = 2000
-"""Of a text in a problem: what was sent may be in it."""
+"""Characters of a text in a problem, at most: what was sent may be in it."""
 NOT_VALID = "The request is not valid"
 
 

@@ -21,7 +21,7 @@ from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
 from service.store.writes import is_damaged, why_it_fails
 
 METHODS = ("DELETE", "GET", "PATCH", "POST")
-"""Of all routes, beside HEAD, which is answered as GET is."""
+"""Methods of all routes, beside HEAD, which is answered as GET is."""
 
 logger = logging.getLogger(__name__)
 

@@ -37,7 +37,7 @@ EXPECTED: Mapping[str, JsonType] = {
     **dict.fromkeys(("bool_type", "bool_parsing"), "boolean"),
     "string_type": "string",
 }
-"""By the name that pydantic gives to a value of another kind, the kind that it wants."""
+"""The kind of value that is wanted, for each name that pydantic gives to one of another kind."""
 SAYS_WHAT_STANDS_THERE = ("missing", "value_error", *UNKNOWN_FIELD)
 """The names of errors whose messages need no value beside them: there is none, or it is the field's name."""
 

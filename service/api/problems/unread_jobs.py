@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from service.api.preparation import Preparations
 
 Names = tuple[str, ...]
-"""Those on the way to a place in a body."""
+"""Names and indices on the way to a place in a body."""
 
 
 async def further_errors(request: Request, body: object, errors: Sequence[FieldError]) -> list[FieldError]:

@@ -32,7 +32,7 @@ PATH = "/v1/code"
 UPLOADS_AT_ONCE = 2
 """Archives that are unpacked and checked at the same time: each is in memory for that."""
 IN_MEMORY_BYTES = 1_000_000
-"""Of an archive that comes; the rest goes to a file."""
+"""Bytes of an archive that are kept in memory as it comes; the rest goes to a file."""
 
 router = APIRouter(prefix=PATH, tags=["code"])
 

@@ -12,7 +12,7 @@ from service.api.schemas.common import Problem, ReadModel
 from service.domain import JobState
 
 MAX_JOBS_AT_ONCE = 100
-"""By judgement: all of them are changed in one request, job by job."""
+"""Most jobs in one request, by judgement: all of them are changed in it, job by job."""
 
 
 class JobIds(RequestModel):

@@ -31,7 +31,7 @@ from service.specification.external.messages import ExternalDecision, ExternalMe
 ENDING_SECONDS = 60.0
 """A command that was told to end may take so long to save a checkpoint."""
 KEEPS_PER_LEASE = 3
-"""By judgement: two in a row may be lost before the lease ends."""
+"""Signs of life in the time of a lease, by judgement: two in a row may be lost before it ends."""
 ASK_SECONDS = 30.0
 """Between two questions whether a trial goes on whose command prints nothing; less where the lease is short."""
 

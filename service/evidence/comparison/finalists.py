@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from service.domain import Direction
 
 Outcomes = Mapping[int, Mapping[int, float | None]]
-"""Of each config, by the number of the trial that found it: its objective by seed; None: it failed. A seed with which
-it has not been trained to the end is not there."""
+"""The objective of each config by seed, by the number of the trial that found the config; None: it failed. A seed with
+which it has not been trained to the end is not there."""
 
 
 def num_choosing(*, top_k: int, num_seeds: int, num_baselines: int = 1) -> int:

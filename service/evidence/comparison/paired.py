@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from service.evidence.comparison import student_t
 
 CONFIDENCE = 0.95
-"""Of the interval: the convention of most fields."""
+"""Confidence of the interval: the convention of most fields."""
 MIN_SEEDS = 2
 """With which a spread over seeds can be told."""
 SURE_SEEDS = 6

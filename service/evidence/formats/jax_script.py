@@ -14,7 +14,7 @@ _DECAYS = {
     "constant": "1.0",
     "wsd": "jnp.clip((NUM_SCHEDULE_STEPS - step) / NUM_DECAY_STEPS, 0.0, 1.0)",
 }
-"""As `snippet` has them, for a step that is an array."""
+"""The decays of `snippet`, for a step that is an array."""
 
 
 def jax_script(

@@ -77,9 +77,9 @@ class SearchedJob:
 
     direction: Direction
     outcomes: Sequence[SearchedTrial]
-    """Of the trials that have ended, in the order in which they did."""
+    """The trials that have ended, in the order in which they did."""
     evidence: Evidence | None = None
-    """Of its recommendation, once it has ended."""
+    """The evidence of its recommendation, once it has ended."""
     is_over: bool = True
     ended_by_budget: bool = True
     """False: it goes on, failed, or was cancelled."""
@@ -90,9 +90,9 @@ class SearchedJob:
     insights: SideInsights | None = None
     """Into the search's trials, as the job's run last found them."""
     training_seconds: float = 0.0
-    """Of all trials together."""
+    """Training time of all trials together."""
     elapsed_seconds: float = 0.0
-    """That the job ran."""
+    """Time that the job ran."""
     parallel_trials: int = 1
     """Trials that it was to train at once, at least."""
 

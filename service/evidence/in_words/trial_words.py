@@ -71,9 +71,9 @@ class Standing:
     value: float
     num_others: int
     num_better: int
-    """Of those."""
+    """Number of those that are better."""
     best: float | None
-    """Of the others; None: there are none."""
+    """The best value of the others; None: there are none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class RepeatedTrial:
     number: int
     metric: str
     found_value: float | None
-    """Of that trial."""
+    """The objective of that trial."""
     value: float | None
-    """Of this one."""
+    """The objective of this one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.luck.true_means import draw_means
 
 NUM_DRAWS = 1000
-"""Of the true values: a probability is off by a standard error of at most 0.016, below what is worth telling."""
+"""Draws of the true values: a probability is off by a standard error of at most 0.016, below what is worth telling."""
 
 
 def best_probabilities(side: SearchedSide, direction: Direction, *, num_draws: int = NUM_DRAWS) -> dict[int, float]:

@@ -28,7 +28,7 @@ from service.evidence.comparison import student_t
 from service.evidence.luck.searched_side import TriedTrial
 
 SLOPE_BEHIND = 1.0
-"""Of the ends over the values before, without any evidence, where a trial was worse than the completed ones."""
+"""Slope of the ends over the values before, without any evidence, where a trial was worse than the completed ones."""
 SLOPE_AHEAD = 0.5
 """The same where it was better. With more, trials that were stopped are too often said to be the best."""
 SLOPE_DOUBT = 0.3
@@ -36,8 +36,8 @@ SLOPE_DOUBT = 0.3
 that do are believed too much."""
 
 ODDS_OF_BEST = 1 / 6
-"""Of an end that is better than the best completed one, over those by Student's t alone. Chosen by the score of the
-probabilities on all landscapes of the benchmark; without any one of them, 0.16 to 0.18 would have been."""
+"""Odds of an end that is better than the best completed one, over those by Student's t alone. Chosen by the score of
+the probabilities on all landscapes of the benchmark; without any one of them, 0.16 to 0.18 would have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ExpectedEnd:
     doubt: float
     """The scale of Student's t around it; 0 of a trial that completed, and of its twins."""
     degrees: int = 1
-    """Of freedom of Student's t."""
+    """Degrees of freedom of Student's t."""
 
     def drawn(self, best: float, direction: Direction, rng: random.Random) -> float:
         """A draw of it, given the best end of a completed trial."""
@@ -105,9 +105,9 @@ class _Line:
     slope: float
     slope_variance: float
     variance: float
-    """Of an end around the line, and of the line at the mean."""
+    """The variance of an end around the line, and of the line at the mean."""
     degrees: int
-    """Of freedom of that variance."""
+    """Degrees of freedom of that variance."""
 
     def at(self, value: float) -> ExpectedEnd:
         away = value - self.value

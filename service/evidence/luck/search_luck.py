@@ -30,9 +30,9 @@ from service.evidence.luck.searched_side import SearchedSide, typical_distance
 from service.evidence.luck.true_means import Draw, draw_means
 
 CONFIDENCE = 0.95
-"""Of the interval: the convention, and that of a comparison over seeds."""
+"""Confidence of the interval: the convention, and that of a comparison over seeds."""
 NUM_DRAWS = 600
-"""Of both searches, by judgement: fifteen of them lie beyond each end of the interval."""
+"""Draws of both searches, by judgement: fifteen of them lie beyond each end of the interval."""
 NEAR = 0.4
 """Share of the typical distance of two random configs within which they are of one region. With less, the interval of
 searches that learn is too short; with more, all are longer than need be."""
@@ -47,7 +47,7 @@ class _Regions:
     heads: Sequence[int]
     """The number of the best trial of each, those without any value left out."""
     count: int
-    """Of all, of failed trials too."""
+    """Number of all regions, those of failed trials too."""
 
 
 def interval_of_searches(

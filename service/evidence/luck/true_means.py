@@ -20,7 +20,7 @@ from service.evidence.luck.searched_side import SearchedSide
 MAX_RANKS = 48
 """Trials that are drawn, the best ones by value: what a search recommends is among them."""
 HALF_VARIANCE = 1.0 - 2.0 / math.pi
-"""Of the better half of a normal sample, as a share of the variance of the whole."""
+"""Variance of the better half of a normal sample, as a share of the variance of the whole."""
 
 MIN_KEPT = 0.1
 """Share of the spread of values that at least is none of the seeds': with few trials it is not known well."""
@@ -47,7 +47,7 @@ class _Model:
     numbers: Sequence[int]
     found: Sequence[float]
     repeats: Mapping[int, Sequence[float]]
-    """By rank."""
+    """Values with new seeds, by rank."""
     spread: float
     """The variance of a normal sample whose better half is the search's."""
 

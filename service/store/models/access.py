@@ -19,13 +19,15 @@ class Project(Base):
     name: Mapped[str] = mapped_column(String(64), primary_key=True)
     created_at: Mapped[datetime]
     max_running_jobs: Mapped[int | None]
-    """That run at once; further ones wait in the queue."""
+    """Jobs that run at once, at most; further ones wait in the queue."""
     max_queued_jobs: Mapped[int | None]
-    """That wait at once; further ones are refused."""
+    """Jobs that wait at once, at most; further ones are refused."""
     max_device_hours: Mapped[float | None]
-    """Of all trials of all its jobs, ever. Once they are spent, no job is taken or begun, and those that run end."""
+    """Device-hours of all trials of all its jobs, ever, at most. Once they are spent, no job is taken or begun, and
+    those that run end."""
     max_stored_bytes: Mapped[int | None] = mapped_column(BigInteger)
-    """Of checkpoints, temporary files and logs of all its jobs. Beyond them, no job is taken."""
+    """Bytes of checkpoints, temporary files and logs of all its jobs, at most. Once they are reached, no job is
+    taken."""
 
 
 class Token(Base):
@@ -84,7 +86,7 @@ class AuditEntry(Base):
     token: Mapped[str | None] = mapped_column(String(16))
     """Its prefix."""
     project: Mapped[str] = mapped_column(String(64))
-    """Of the actor."""
+    """The actor's project."""
     action: Mapped[str] = mapped_column(String(60))
     """E.g. `cancel_job`."""
     target: Mapped[str] = mapped_column(String(200))

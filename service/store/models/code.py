@@ -21,10 +21,10 @@ class Code(Base):
     archive: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
     """The files, as `service.code.archive` packs them."""
     stored_bytes: Mapped[int] = mapped_column(BigInteger)
-    """Of the archive."""
+    """Bytes of the archive."""
     num_files: Mapped[int]
     num_bytes: Mapped[int] = mapped_column(BigInteger)
-    """Of all files, unpacked."""
+    """Bytes of all files, unpacked."""
     owner: Mapped[str | None] = mapped_column(String(100))
     """The name of the token that sent it first."""
     created_at: Mapped[datetime]

@@ -37,7 +37,7 @@ class Webhook(Base):
     """None: all jobs of the project."""
     url: Mapped[str] = mapped_column(String(2000))
     kinds: Mapped[list[Any]]
-    """Of the events that it is told."""
+    """The kinds of events that it is told."""
     secret: Mapped[str] = mapped_column(String(100))
     """With which each message is signed; whoever has it can forge one."""
     owner: Mapped[str | None] = mapped_column(String(100))
@@ -65,7 +65,7 @@ class Delivery(Base):
     event_id: Mapped[int] = mapped_column(BigInteger)
     kind: Mapped[str] = mapped_column(String(40))
     body: Mapped[str] = mapped_column(Text)
-    """As it is sent."""
+    """The body that is sent."""
     state: Mapped[DeliveryState] = mapped_column(
         Enum(
             DeliveryState,
@@ -80,10 +80,10 @@ class Delivery(Base):
     next_attempt_at: Mapped[datetime]
     """While it waits: when it is sent; while it is sent: when it is taken for lost and sent again."""
     status: Mapped[int | None]
-    """Of the last answer."""
+    """The status of the last answer."""
     answer: Mapped[str | None] = mapped_column(Text)
     """The beginning of the last answer, or why there was none."""
     seconds: Mapped[float | None]
-    """That the last request took."""
+    """Time that the last request took."""
     created_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]

@@ -34,18 +34,18 @@ class ExternalRequest(Base):
     kind: Mapped[str] = mapped_column(String(20))
     """A `RequestKind`."""
     number: Mapped[int | None]
-    """Of the trial; None: it asks for one."""
+    """The trial's number; None: it asks for one."""
     idempotency_key: Mapped[str] = mapped_column(String(255))
     """The client's, or one made up for it."""
     request_digest: Mapped[str] = mapped_column(String(64))
     stored_content: Mapped[dict[str, Any]] = mapped_column("content")
-    """As JSON: the `Suggest`, `Report` or `End`."""
+    """The `Suggest`, `Report` or `End`, as JSON."""
     created_at: Mapped[datetime]
     asked_at: Mapped[datetime]
     """The time at which its client last asked for the answer."""
     answered_at: Mapped[datetime | None]
     stored_answer: Mapped[dict[str, Any] | None] = mapped_column("answer")
-    """As JSON."""
+    """The run's answer, as JSON; None: there is none yet."""
 
     @property
     def content(self) -> Suggest | Report | End:
@@ -72,12 +72,12 @@ class TrialLease(Base):
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     number: Mapped[int] = mapped_column(primary_key=True)
     name: Mapped[str] = mapped_column(String(40))
-    """That its client knows, and no other one."""
+    """The lease's name, which its client knows, and no other one."""
     client: Mapped[str | None] = mapped_column(String(200))
     """The client that has it, for people."""
     begun_at: Mapped[datetime]
     begun_seconds: Mapped[float]
-    """Of training, by clients before this one."""
+    """Training time by clients before this one."""
     is_released: Mapped[bool] = mapped_column(default=False, server_default=false())
     """True if its client was told to go because the job is paused: no loss."""
     expires_at: Mapped[datetime]

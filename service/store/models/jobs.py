@@ -30,7 +30,7 @@ from service.store.packing import unpack
 from trainers.stored_config import StoredConfig
 
 MAX_REMEMBERED_BYTES = 20_000
-"""Of a specification that is kept parsed: most have about a thousand."""
+"""Most bytes of a specification that is kept parsed: most have about a thousand."""
 _WITHOUT_REFERENCES = 2
 """The version of `marshal` that gives equal bytes for equal content; it takes a fifth of the time that JSON takes."""
 
@@ -96,13 +96,13 @@ class Job(Base):
     cut_off: Mapped[str | None]
     """The reason why it ended before its trials had, for a person; None: it did not."""
     stored_specification: Mapped[dict[str, Any]] = mapped_column("specification")
-    """As JSON; `specification` is what it says."""
+    """The specification as JSON; `specification` is what it says."""
     workload: Mapped[str] = mapped_column(String(200), index=True)
     """Its name."""
     model: Mapped[str | None] = mapped_column(String(200), index=True)
     """The user's own name of the model."""
     stored_objectives: Mapped[list[Any]] = mapped_column("objectives", server_default="[]")
-    """As JSON; `objectives` is what it says."""
+    """The objectives as JSON; `objectives` is what it says."""
     parameter_groups: Mapped[list[Any] | None]
     """Each `trainers.workload.description.ParameterGroup` of the workload; None: the job is older than this column."""
     num_trials: Mapped[int]
@@ -127,7 +127,7 @@ class Job(Base):
     is_external: Mapped[bool] = mapped_column(default=False, server_default=false())
     """True if others train its trials: its run holds no device."""
     code_sha256: Mapped[str | None] = mapped_column(String(64))
-    """Of the code that it came with, which is kept while it is there; None: it has none."""
+    """The digest of the code that it came with, which is kept while it is there; None: it has none."""
     requested: Mapped[JobRequest | None]
     """While it runs: what its run is asked to end for."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))
@@ -143,9 +143,9 @@ class Job(Base):
     waiting_for: Mapped[str | None]
     """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
     device_hour_price: Mapped[float | None]
-    """Of each rank, when the job was submitted; None: there was none."""
+    """The price of each rank's hour, when the job was submitted; None: there was none."""
     currency: Mapped[str | None] = mapped_column(String(3))
-    """Of that price."""
+    """The currency of that price."""
     trial_ends: Mapped[int] = mapped_column(server_default="0", default=0)
     """The number of times that a trial of it has ended, or has gone on after its end: what was counted of those that
     have ended holds until this changes."""
@@ -239,11 +239,11 @@ class Trial(Base):
     forked_from: Mapped[int | None]
     """The number of the trial from whose checkpoint it begins; None: it begins from nothing."""
     forked_at_step: Mapped[int | None]
-    """That checkpoint's step."""
+    """The step of that checkpoint; None: there is none."""
     proposed: Mapped[bool] = mapped_column(default=False)
     """True if a user proposed it, not the search."""
     idempotency_key: Mapped[str | None] = mapped_column(String(255))
-    """Of the request that proposed it."""
+    """The key of the request that proposed it."""
     request_digest: Mapped[str | None] = mapped_column(String(64))
     runs: Mapped[int] = mapped_column(default=0)
     """Times it was started: more than 1 after a loss."""
@@ -263,9 +263,10 @@ class Trial(Base):
     value: Mapped[float | None]
     """The objective's metric at `step`."""
     fingerprint: Mapped[str | None] = mapped_column(String(64))
-    """Of its model (`service.specification.identity`); None: it was never measured, or is older than this column."""
+    """The fingerprint of its model (`service.specification.identity`); None: it was never measured, or is older than
+    this column."""
     data_digest: Mapped[str | None] = mapped_column(String(64))
-    """Of its data; None: there is no telling either."""
+    """The digest of its data; None: there is no telling either."""
     environment: Mapped[dict[str, Any] | None]
     """The `trainers.identity.values.Environment` of its last run as JSON."""
     places: Mapped[dict[str, Any] | None]
@@ -313,7 +314,7 @@ class MeasurementRow(Base):
     seconds: Mapped[float]
     metric_set_id: Mapped[int] = mapped_column(ForeignKey("metric_sets.id"))
     packed_values: Mapped[bytes]
-    """Of the metrics of its set, by `service.store.packing`."""
+    """The values of the metrics of its set, by `service.store.packing`."""
     recorded_at: Mapped[datetime]
 
     trial: Mapped[Trial] = relationship(back_populates="measurements", lazy="raise")

@@ -21,7 +21,7 @@ class RankOutput(Base):
     trial_id: Mapped[str] = mapped_column(ForeignKey("trials.id", ondelete="CASCADE"))
     rank: Mapped[int]
     stored_bytes: Mapped[int] = mapped_column(BigInteger, default=0)
-    """Of the chunks that are kept."""
+    """Bytes of the chunks that are kept."""
 
 
 class OutputChunk(Base):

@@ -31,11 +31,11 @@ class RecommendationRow(Base):
     optimizer: Mapped[str] = mapped_column(String(40))
     status: Mapped[EvidenceStatus]
     fingerprint: Mapped[str | None] = mapped_column(String(64), index=True)
-    """Of the model of the recommended trial."""
+    """The fingerprint of the recommended trial's model."""
     data_digest: Mapped[str | None] = mapped_column(String(64))
     batch_size: Mapped[int | None]
     num_steps: Mapped[int | None]
-    """Of a full trial."""
+    """Steps of a full trial."""
     precision: Mapped[str | None] = mapped_column(String(20))
     objective: Mapped[str] = mapped_column(String(200))
     """The metric that decided."""
@@ -67,6 +67,6 @@ class ModelShapeRow(Base):
     __tablename__ = "model_shapes"
 
     fingerprint: Mapped[str] = mapped_column(String(64), primary_key=True)
-    """Of the model (`service.specification.identity`)."""
+    """The fingerprint of the model (`service.specification.identity`)."""
     content: Mapped[dict[str, Any]]
     """`parameters`: a `trainers.identity.values.ModelShape` as JSON."""

@@ -30,7 +30,7 @@ class ClusterShare(Base):
 
     job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
     attempt: Mapped[int]
-    """Of the job, when this was written: what an earlier run had means nothing."""
+    """The attempt of the job when this was written: what an earlier run had means nothing."""
     cluster: Mapped[str] = mapped_column(String(255))
     num_groups: Mapped[int]
     group_share: Mapped[float]

@@ -37,7 +37,7 @@ class EndedTrialRow:
     environment: dict[str, Any] | None
     """A `trainers.identity.values.Environment` as JSON."""
     state_bytes: float | None
-    """Of the optimizer, on the rank with most."""
+    """Memory of the optimizer's state, on the rank with most."""
 
 
 class InsightsRepository:

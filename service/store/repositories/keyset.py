@@ -33,7 +33,7 @@ class Keyset:
     nullable: bool = False
     """True if `column` may be null."""
     value_type: TypeEngine[Any] | None = None
-    """Of `column`, where a value of Python does not tell it, as true and false of JSON."""
+    """The type of `column`, where a value of Python does not tell it, as true and false of JSON."""
 
     @property
     def order_by(self) -> list[SQLColumnExpression[Any]]:

@@ -18,7 +18,7 @@ from trainers.identity.values import ModelShape
 KEY = ("fingerprint", "data_digest", "batch_size", "num_steps", "precision", "objective")
 """The columns that say what a recommendation holds for. Of two with the same, the newer one takes the other's place."""
 WISHES = ("data_digest", "batch_size", "num_steps", "precision")
-"""Those of the key that may differ where the nearest is asked for: never the model, or what counted as good."""
+"""The columns of the key that may differ where the nearest is asked for: never the model, or what counted as good."""
 _RANKS = {EvidenceStatus.CONFIRMED: 0, EvidenceStatus.PROVISIONAL: 1, EvidenceStatus.REFUTED: 2}
 
 

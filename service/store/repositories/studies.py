@@ -23,7 +23,7 @@ class StudyJob:
     """A job without its specification."""
 
     number: int
-    """That of its first event: whole, unique, never given again, and higher for later jobs."""
+    """The number of its first event: whole, unique, never given again, and higher for later jobs."""
     id: str
     name: str
     workload: str
@@ -31,7 +31,7 @@ class StudyJob:
     state: JobState
     objectives: tuple[Objective, ...]
     fingerprint: str | None
-    """Of its model, once it is known."""
+    """The fingerprint of its model, once it is known."""
     is_confirming: bool
     """True if it has trials of its confirmation."""
 

@@ -162,7 +162,7 @@ class _Speed:
     side_step_seconds: Mapping[Side, float]
     """Likewise of the slowest trial with the optimizer of each side; where there is none, of the slowest of all."""
     unmeasured_sides: Sequence[Side]
-    """Those of which there is none."""
+    """Sides without any such trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +172,9 @@ class _MeasuredJob:
     job: Job
     batch_size: int
     trials: Sequence[Trial]
-    """Those with that batch size."""
+    """Its trials with that batch size."""
     all_trials: Sequence[Trial]
-    """Those of all batch sizes."""
+    """Its trials with any batch size."""
 
     def scaled(self, step_seconds: float, optimizer_share: float, plan: JobPlan) -> float:
         """A step of these trials as one of the smallest batch of `plan` on its ranks.

@@ -29,7 +29,7 @@ from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Session
 
 SHARES = sorted({*(k / 20 for k in range(1, 20)), *(2.0**-k for k in range(1, 7)), *(3.0**-k for k in range(1, 5))})
-"""Of a whole training: the first measurement at or beyond each is kept."""
+"""Shares of a whole training: the first measurement at or beyond each is kept."""
 TRIALS_AT_ONCE = 20
 EVENTS_AT_ONCE = 2000
 OUTPUTS_AT_ONCE = 20

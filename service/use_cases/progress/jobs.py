@@ -34,9 +34,9 @@ class JobProgress:
 
     trials: dict[TrialState, int]
     num_paused: int
-    """Those of the queued ones that were measured, and wait to go on."""
+    """Queued trials that were measured, and wait to go on."""
     phases: dict[Phase, PhaseProgress]
-    """Those that the job has, in their order."""
+    """The phases that the job has, in their order."""
     num_trials: int
     """At most so many, until the job has ended: of each phase those of the plan, or those begun if they are more."""
     num_steps: int
@@ -45,10 +45,10 @@ class JobProgress:
     """The same when the job has ended, if no trial that has not ended is pruned; where batch sizes are searched, those
     yet to begin count as the longest."""
     best: BestTrial | None
-    """Of the search: once the job has ended, as its recommendation has it."""
+    """The best trial of the search: once the job has ended, as its recommendation has it."""
     baseline_best: BestTrial | None
     baseline_optimizer: str | None
-    """That trial's."""
+    """The optimizer of that trial."""
     seconds_elapsed: float | None
     """Time that the job has been running, without time in the queue or paused; None before it first ran."""
     seconds_left: float | None
@@ -57,9 +57,9 @@ class JobProgress:
     device_hours: float
     """Training time of all trials so far, times the ranks of each."""
     cost: float | None
-    """Of those device-hours, in the job's currency; None: they have no price."""
+    """The cost of those device-hours, in the job's currency; None: they have no price."""
     training_seconds: float = 0.0
-    """Of all trials so far, each counted once, however many ranks it has."""
+    """Training time of all trials so far, each counted once, however many ranks it has."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
     finding: Finding | None = None

@@ -43,7 +43,7 @@ class PhaseCount:
     num_steps: int = 0
     finished_steps: int = 0
     unfinished_max_steps: int = 0
-    """Of the trials that have begun and not ended, each trained to its end."""
+    """Steps of the trials that have begun and not ended, each trained to its end."""
     unfinished_work: float = 0.0
     trained: int = 0
     """Trials that went as far as they were meant to: completed or pruned."""
@@ -87,10 +87,10 @@ class JobTrials:
     """The queued ones that were measured."""
     spent_seconds: float = 0.0
     best: BestTrial | None = None
-    """Of the search: where the job has ended with a recommendation, as that has it."""
+    """The best trial of the search: where the job has ended with a recommendation, as that has it."""
     baseline_best: BestTrial | None = None
     baseline_optimizer: str | None = None
-    """That trial's."""
+    """The optimizer of that trial."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: what no other completed trial betters in all of them, sorted by the first."""
     finding: Finding | None = None

@@ -41,9 +41,9 @@ class BaselineBand:
     optimizer: str
     points: Sequence[BandPoint]
     num_trials: int
-    """That it is made of."""
+    """The trials that it is made of."""
     num_completed: int
-    """That there are."""
+    """The trials that there are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class TrialCurve:
     band: BaselineBand | None
     """None: no baseline trial has completed, or none measures it."""
     best_number: int | None
-    """Of the trial with the best objective of its side; None: there is none, or it is this one."""
+    """The number of the trial with the best objective of its side; None: there is none, or it is this one."""
     best_points: Sequence[CurvePoint]
 
 

@@ -22,7 +22,7 @@ from service.store.repositories import MeasurementRepository, TrialRepository
 from service.store.repositories.of_trials.measurements import StoredMeasurement
 
 MAX_MEASUREMENTS = 10_000
-"""Of a page, or points of a curve, by judgement: more than any chart shows."""
+"""Measurements of a page, or points of a curve, at most; by judgement: more than any chart shows."""
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/trials", tags=["trials"], route_class=OneThreadRoute)
 

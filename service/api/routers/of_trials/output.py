@@ -27,7 +27,7 @@ from service.store.repositories.of_trials.outputs import OutputRepository, Store
 from service.store.session import DATABASE_ERRORS, Session
 
 CHUNKS_PER_PAGE = 50
-"""Of at most 32 KiB each."""
+"""Chunks of a page, of at most 32 KiB each."""
 MAX_TAIL = 2000
 """Lines, by judgement: they come in one answer, not in pages."""
 LINGERING_SECONDS = 3.0

@@ -72,9 +72,9 @@ class LaneTrial:
     started_at: datetime | None
     finished_at: datetime | None
     device_name: str | None
-    """Of its last run; None: the CPU, or it was never measured."""
+    """The device of its last run; None: the CPU, or it was never measured."""
     places: dict[str, Any] | None
-    """Of its runs, as `Trial.places`."""
+    """The places of its runs, as `Trial.places`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from service.store.models import OutputChunk, RankOutput, Trial
 from service.store.session import MAX_IDS
 
 CHUNK_BYTES = 100
-"""Of a stored chunk beside its lines."""
+"""Bytes of a stored chunk beside its lines."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,7 +91,7 @@ class TrialQuery:
     states: Sequence[TrialState] = ()
     phase: Phase | None = None
     value: NumberRange | None = None
-    """Of the first objective."""
+    """Bounds of the first objective."""
     parameters: Sequence[ParameterFilter] = ()
 
 
@@ -101,7 +101,7 @@ class TrialOfList:
 
     trial: Trial
     num_steps: int
-    """That its config says."""
+    """Steps that its config says."""
     place: Place
     """In the order of the list."""
 
@@ -112,7 +112,7 @@ class FoundNumbers:
 
     numbers: list[int]
     total: int
-    """Of all that the list has."""
+    """Number of trials that the list has in all."""
 
 
 BY_NUMBER = TrialSorting()

@@ -44,7 +44,7 @@ class PlaceAmongOthers:
     num_others: int
     num_better: int
     best: float | None
-    """Of the others; None: there are none."""
+    """The best value of the others; None: there are none."""
 
 
 class TrialRelationRepository:

@@ -37,9 +37,9 @@ class TrialSummary:
     count: int
     spent_seconds: float
     num_steps: int
-    """Of all of them together, as measured; a fork's are counted from its parent's beginning."""
+    """Steps of all of them together, as measured; a fork's are counted from its parent's beginning."""
     num_measured: int
-    """Those of them that were measured."""
+    """Number of them that were measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,10 @@ class TrialLengths:
     phase: Phase
     state: TrialState
     num_trainings: float
-    """As measured, of all of them together: the share of its own steps that each has come, added up."""
+    """Whole trainings, as measured, of all of them together: the share of its own steps that each has come, added
+    up."""
     whole_steps: int
-    """Of all of them together, each trained to its end."""
+    """Steps of all of them together, each trained to its end."""
 
 
 @dataclass(frozen=True, slots=True)
