@@ -63,7 +63,7 @@ class JobFile:
     """A job's file as it was read, once: standard input cannot be read again."""
 
     name: str
-    """As it is told to people."""
+    """The name by which people are told of it."""
     content: dict[str, Any]
     _text: str
 

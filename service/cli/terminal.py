@@ -29,7 +29,7 @@ from service.evidence.in_words.words import described
 from service.inert import inert, one_line
 
 WIDE_COLUMNS = 110
-"""Of a terminal that has room for the times and reasons of jobs beside the rest, by judgement."""
+"""Columns of a terminal that has room for the times and reasons of jobs beside the rest, by judgement."""
 COLUMN_GAP = 2
 """Columns between two of a table, by judgement."""
 FEWEST_OF_NAME = 10

@@ -19,7 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 _BEGINNING = re.compile(r"var Plotly=\(\(\)=>\{")
 _INNER_MODULE = re.compile(r"(?<![\w$])([\w$]+)=[\w$]+\(\(\)=>\{")
-"""Of ECMAScript's kind: with its declarations it stands behind another module, and what needs it calls its name."""
+"""A module of ECMAScript's kind: with its declarations it stands behind another module, and what needs it calls its
+name."""
 _CALL = re.compile(r"(?<![\w$])([\w$]+)\(\)")
 _LAST_MODULE = re.compile(
     r"var [\w$]+=(?P<helper>[\w$]+)\(\([\w$,]*\)=>\{"

@@ -52,7 +52,7 @@ class Source:
     metric: str | None = None
     """The objective that decided."""
     value: float | None = None
-    """Of the objective, for the model that it was tuned for: never to be expected of another one."""
+    """The objective for the model that it was tuned for: never to be expected of another one."""
     num_trials: int | None = None
     """Trials that the search had."""
 
@@ -80,7 +80,7 @@ class ShippedTrial:
     value: float | None
     """Its objective; None: it diverged."""
     parameters: Mapping[str, Any]
-    """Of the preset."""
+    """Parameters of the preset."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,9 +26,9 @@ print how often the interval holds."""
 DECAY_SPREAD = (2.0, 0.3)
 """The same of the weight decay, which short trainings hardly tell."""
 CONFIDENCE = 0.8
-"""Of the intervals, by judgement: they are ranges to search in, and rules are rough."""
+"""Confidence of the intervals, by judgement: they are ranges to search in, and rules are rough."""
 _DEVIATIONS = 1.2816
-"""Of the normal distribution, to either side, at that confidence."""
+"""Standard deviations of the normal distribution, to either side, at that confidence."""
 VARIATIONS = (0.5, 2.0)
 """Factors of the learning rate that are tried around the nearest config, as the rule has it."""
 ON_PURPOSE = "tried beside what the rules say, as the best may lie there"
@@ -51,7 +51,7 @@ class Transferred:
 
     config: TunedConfig
     origin: TransferCandidate
-    """As it was tuned."""
+    """The config as it was tuned."""
     distance: Distance | None
     """None: it was tuned for no one model."""
     changes: Sequence[Change]
@@ -59,7 +59,7 @@ class Transferred:
     intervals: Sequence[ParameterInterval]
     """Empty: nobody knows."""
     lr_factor: float = 1.0
-    """Of the learning rate, on purpose, around what the rules say."""
+    """Factor of the learning rate, on purpose, around what the rules say."""
 
 
 def rank(target: Situation, stored: Sequence[TransferCandidate], *, num_configs: int) -> list[Transferred]:

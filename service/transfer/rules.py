@@ -27,15 +27,15 @@ DEPTH = "Tensor Programs VI (arXiv:2310.02244), depth-muP for Adam"
 DERIVED = "derived from the spectral condition (arXiv:2310.17813): a step's spectral norm stays that of its layer"
 
 MAX_BATCH_FACTOR = 4.0
-"""Of the learning rate by the batch, either way: beyond, the critical batch may be passed."""
+"""Largest change of the learning rate by the batch, either way: beyond, the critical batch may be passed."""
 HORIZON_EXPONENT = -0.32
-"""Of E, where steps have the length of Adam's: at equal batch, and so beside √B, which is for equally many examples.
-Of the shipped workloads the digits, which overfit, have an optimum that falls faster, and `stdlib-gpt` one that does
-not fall from 60 to 240 steps (`tests.benchmarks.training.starting_values`)."""
+"""Exponent of E, where steps have the length of Adam's: at equal batch, and so beside √B, which is for equally many
+examples. Of the shipped workloads the digits, which overfit, have an optimum that falls faster, and `stdlib-gpt` one
+that does not fall from 60 to 240 steps (`tests.benchmarks.training.starting_values`)."""
 AVERAGE_RANGE = (1e-3, 0.2)
-"""Of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
+"""Range of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
 MIN_WARMUP_STEPS = 50
-"""Of a shorter training, where the tuned one had as many; by judgement."""
+"""Steps of warm-up of a shorter training, where the tuned one had as many; by judgement."""
 MAX_WARMUP_FRACTION = 0.1
 """Up to which short trainings warm up longer to have so many steps of it."""
 
@@ -61,7 +61,7 @@ class TunedConfig:
 
     optimizer: str
     arguments: Mapping[str, Any]
-    """Of the optimizer's constructor."""
+    """Arguments of the optimizer's constructor."""
     schedule: Mapping[str, Any]
     """Fields of the schedule."""
 
@@ -71,7 +71,7 @@ class Change:
     """A value that a rule moved."""
 
     name: str
-    """Of the parameter, e.g. `lr`, `betas[1]`, `schedule.warmup_fraction`."""
+    """Name of the parameter, e.g. `lr`, `betas[1]`, `schedule.warmup_fraction`."""
     before: float
     after: float
     reason: str

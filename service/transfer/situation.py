@@ -22,7 +22,7 @@ class Features:
     num_parameters: int
     """Their elements together."""
     shares: dict[ParameterKind, float]
-    """Of the elements, by kind; they sum to 1."""
+    """Share of the elements, by kind; they sum to 1."""
 
     @property
     def has_adapters(self) -> bool:
@@ -91,7 +91,7 @@ class Situation:
     batch_size: int
     """Examples in a step, of all ranks."""
     num_steps: int
-    """Of a whole training."""
+    """Steps of a whole training."""
     workload: str | None = None
     """None: it is no workload's."""
     digest: str | None = None
@@ -139,8 +139,8 @@ class Distance:
     batch_size: float
     num_steps: float
     kinds: float
-    """Of parameters: how much of the models is of other kinds; all of it where low-rank adapters are trained of one
-    alone."""
+    """Difference in kinds of parameters: how much of the models is of other kinds; all of it where low-rank adapters
+    are trained of one alone."""
     workload: float
     """Other data and loss."""
 

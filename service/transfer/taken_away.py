@@ -18,7 +18,7 @@ from trainers.config import InvalidConfig, TrialConfig
 from trainers.workload.user_workload import is_reference
 
 NUM_MEASUREMENTS = 10
-"""Of a trial, as of a job that says nothing of them."""
+"""Measurements of a trial, as of a job that says nothing of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class AskedModel:
     workload: str | None
     """The name of the workload that builds it; None: none does."""
     options: Mapping[str, Any] | None
-    """Of the workload; None: they are not known."""
+    """Options of the workload; None: they are not known."""
 
 
 def taken_away(

@@ -15,11 +15,11 @@ from service.client import Client
 from service.domain import TrialState
 
 MAX_TRIALS = 8
-"""That are shown, by judgement: they leave a terminal of 24 lines room for the job."""
+"""Trials that are shown, at most, by judgement: they leave a terminal of 24 lines room for the job."""
 LOOK_SECONDS = 2.0
 """Between two looks at them, by judgement: each is several requests."""
 MAX_POINTS = 200
-"""Of a curve that is seen for the first time."""
+"""Points of a curve that is seen for the first time."""
 
 
 class LiveTrials:

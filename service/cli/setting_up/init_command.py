@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 COLUMNS = 100
-"""Of a comment line in the file, by judgement: it fits most editors beside another file."""
+"""Columns of a comment line in the file, by judgement: it fits most editors beside another file."""
 
 app = typer.Typer()
 

@@ -12,7 +12,7 @@ from service.domain import Direction, Phase, Side, TrialState
 from service.store.repositories.of_trials.chart_rows import ChartTrial
 
 MAX_DOTS = 300
-"""Of one side."""
+"""Most dots of one side."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,12 @@ from service.api.min_max import MinMax
 from service.store.repositories.of_trials.measurements import CurvePoint
 
 MAX_POINTS = 300
-"""Of one curve."""
+"""Most points of one curve."""
 MAX_POINTS_TOGETHER = 6000
-"""Of all curves of a chart: a browser is busy for as long as there are many, and nobody can tell them apart."""
+"""Most points of all curves of a chart: a browser is busy for as long as there are many, and nobody can tell them
+apart."""
 FEWEST_POINTS = 40
-"""Of one curve, however many there are."""
+"""Points of one curve at least, however many curves there are."""
 
 
 def points_of_each(num_curves: int) -> int:

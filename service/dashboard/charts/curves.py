@@ -28,10 +28,11 @@ class ChosenCurves:
     """The curves that are drawn, of those that there are."""
 
     drawn: list[ChartTrial]
-    """By number."""
+    """The trials that are drawn, by number."""
     num_measured: int
     num_best: int
-    """Of those drawn, the best; the others are an even choice and those that train now. All, if all are drawn."""
+    """Number of those drawn that are the best; the others are an even choice and those that train now. All, if all are
+    drawn."""
     num_training: int
     """Drawn because they train now."""
 

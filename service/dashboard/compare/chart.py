@@ -19,9 +19,9 @@ TITLES: dict[Axis, str] = {
     "device-seconds": "device-seconds that each side trained",
 }
 COLOURS = ("#3b82d6", "#d9780f", "#1f9d6b", "#9a6ee0", "#dc4a41", "#8a7a1d")
-"""Of the jobs; the page's letters have the same. They hold on light and dark grounds."""
+"""Colours of the jobs; the page's letters have the same. They hold on light and dark grounds."""
 SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x")
-"""Of the jobs, for whom colours do not tell them apart."""
+"""Symbols of the jobs, for whom colours do not tell them apart."""
 SIDES = ((Phase.SEARCH, "solid", ""), (Phase.BASELINE, "dot", ", baseline"))
 
 
@@ -32,9 +32,9 @@ class DrawnJob:
     letter: str
     started_at: datetime | None
     num_ranks: int
-    """Of a trial."""
+    """Ranks of a trial."""
     optimizer: str
-    """That the search tunes, as people call it."""
+    """The optimizer that the search tunes, as people call it."""
     trials: Sequence[TrialSpending]
     """In the order in which they ended."""
 

@@ -20,7 +20,7 @@ class Row:
     name: str
     """Its path, as `training.num_steps`."""
     values: list[str]
-    """As people read them; a dash where a job has no such setting."""
+    """Values as people read them; a dash where a job has no such setting."""
     differs: bool
 
 

@@ -25,7 +25,7 @@ from service.store.models import Job
 from service.use_cases.progress import JobProgress
 
 LETTERS = "ABCDEF"
-"""By which the jobs are told apart: no more are compared at once."""
+"""Letters that tell the jobs apart: no more are compared at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Compared:
     evidence: Evidence | None
     recommendation_id: str | None
     data_digest: str | None
-    """Of the data that its recommended config was trained on; None: not known."""
+    """The digest of the data that its recommended config was trained on; None: not known."""
     config: Mapping[str, Any]
-    """Of its best trial; empty: there is none."""
+    """The config of its best trial; empty: there is none."""
 
     @property
     def interval(self) -> tuple[float, float] | None:

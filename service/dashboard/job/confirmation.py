@@ -19,7 +19,7 @@ from service.store.repositories import ListedTrial
 Role: TypeAlias = Literal["compares", "chose", "aside", "found"]
 """The role of a value: of a seed that compares, that chose or that takes no part, or of the search."""
 HEIGHT = 44.0
-"""Of a lane, in pixels."""
+"""Height of a lane, in pixels."""
 EDGE = 9.0
 """Pixels above and below the marks of a lane."""
 FURTHEST = 1.0
@@ -41,7 +41,7 @@ class SeedRow:
     mean: float | None
     standard_deviation: float | None
     chance_best: str | None
-    """That it is in truth the best of its side, in words."""
+    """The probability, in words, that it is in truth the best of its side."""
     results: list[SeedResult | None]
     """For each of the table's seeds; None: not trained."""
 
@@ -52,7 +52,7 @@ class SeedTable:
 
     seeds: list[int]
     choosing: list[int]
-    """Those of the seeds that chose the configs, and do not compare them."""
+    """The seeds that chose the configs, and do not compare them."""
     rows: list[SeedRow]
 
     @property
@@ -137,7 +137,7 @@ class ConfirmationView:
     metric: str
     direction: Direction
     confidence: float
-    """Of all intervals."""
+    """The confidence of all intervals."""
     table: SeedTable
     lanes: list[ConfigLane]
     ticks: list[Tick]

@@ -72,10 +72,10 @@ class Columns:
     numbers: list[int]
     phases: list[str]
     states: list[str]
-    """Of a trial that diverged: `diverged`."""
+    """State of each trial; `diverged` for one that diverged."""
     values: list[float | None]
     parameters: list[list[Scalar]]
-    """Of each axis; None: the trial does not have it."""
+    """Values by axis; None: the trial does not have the parameter."""
 
     def json(self, *, metric: str, num_unfinished_before: int) -> str:
         """The JSON that the page's script reads.

@@ -20,7 +20,7 @@ from service.store.repositories import (
 )
 
 TRIALS_PER_PAGE = 50
-"""By judgement: some screens full."""
+"""Trials of a page, by judgement: some screens full."""
 NEWEST_FIRST = TrialSorting(TrialKey.NUMBER, is_descending=True)
 FILTERS = ("state", "phase", "value", "parameter")
 """Names in an address that leave trials out; the API's list and its export take the same."""
@@ -86,7 +86,7 @@ class Filter:
     """Something by which trials are left out, as its button says it."""
 
     name: str
-    """Of the address's parameter."""
+    """The name of the address's parameter."""
     value: str
     """The one of several filters with that name: a state, the name of a parameter; else empty."""
     words: str
@@ -135,7 +135,7 @@ class TrialTable:
     num_found: int
     """On all pages."""
     num_trials: int
-    """Of the job."""
+    """Trials of the job."""
     page: int
     """From 1 on."""
     order: TrialSorting

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 PLACES = ("after", "before")
-"""Of the query: where a page begins, or ends."""
+"""Parameters of the query that say where a page begins, or ends."""
 OWN_FIELDS = ("text", "archived", "tag", "model", "owner", "order_by")
-"""Of the query: what the search form has fields for."""
+"""Parameters of the query that the search form has fields for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ from service.use_cases.progress import progress_of
 from service.use_cases.waiting import waiting_of
 
 JOBS_PER_PAGE = 25
-"""By judgement: about a screen full."""
+"""Jobs of a page, by judgement: about a screen full."""
 
 router = APIRouter(route_class=OneThreadRoute)
 

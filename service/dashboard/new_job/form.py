@@ -53,7 +53,7 @@ class FormRows:
     default: Sequence[JsonValue]
     max_rows: int
     fields: Sequence[FormField]
-    """Of a row; `ROW` in their pointers is its index."""
+    """Fields of a row; `ROW` in their pointers is its index."""
 
     @property
     def id(self) -> str:

@@ -35,7 +35,7 @@ FREE_OPTIONS = FormField(
     kind="json",
     default={},
 )
-"""Of a workload that does not describe its options here."""
+"""The options of a workload that does not describe them here."""
 
 router = APIRouter()
 

@@ -33,7 +33,7 @@ from service.use_cases.found_recommendations import MAX_VALUES, field_named, fin
 PER_PAGE = 20
 """Recommendations, by judgement: about a screen full."""
 MAX_PAGE = 100_000
-"""By judgement, beyond any: the database is asked to skip no more."""
+"""Largest number of a page, by judgement beyond any: the database is asked to skip no more."""
 MAX_HISTORY = 50
 """Recommendations of one key that are shown, the newest first."""
 

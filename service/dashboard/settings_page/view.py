@@ -67,7 +67,7 @@ class Taken:
     limit: str | None
     """None: there is no limit."""
     share: float
-    """Of the limit, at most 1; 0: there is none."""
+    """Share of the limit, at most 1; 0: there is none."""
 
     @property
     def is_spent(self) -> bool:

@@ -12,9 +12,9 @@ from service.evidence.in_words.wording import measured_words
 from service.store.repositories.of_trials.measurements import StoredMeasurement
 
 WIDTH, HEIGHT = 120.0, 32.0
-"""Of a small chart, in units of its own."""
+"""Size of a small chart, in units of its own."""
 MAX_POINTS = 80
-"""Of a small chart's line."""
+"""Most points of a small chart's line."""
 
 
 class MetricGroup(StrEnum):

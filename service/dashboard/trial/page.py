@@ -37,11 +37,11 @@ from service.use_cases.trials.trial_curves import Origin, best_of_baselines, bes
 from service.use_cases.trials.trial_pasting import config_to_paste
 
 LINES_SHOWN = 100
-"""Of what its ranks print; the page of its output has more."""
+"""Lines that its ranks printed last; the page of its output has more."""
 ROWS_SHOWN = 100
-"""Of the table behind the chart."""
+"""Rows of the table behind the chart."""
 MAX_MEASUREMENTS = 200
-"""That the small charts are drawn from."""
+"""Measurements that the small charts are drawn from, at most."""
 TYPICAL_OF = 100
 """Trials whose memory and step time a trial's are compared with."""
 
