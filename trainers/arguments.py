@@ -41,7 +41,7 @@ def set_at(content: Any, path: str, value: Any) -> None:
             if not isinstance(node, list) or step >= len(node):
                 raise InvalidConfig(path, f"cannot be set to {value!r:.100}: there is no element [{step}]")
         elif not isinstance(node, dict):
-            raise InvalidConfig(path, f"cannot be set to {value!r:.100}: it is in no object")
+            raise InvalidConfig(path, f"cannot be set to {value!r:.100}: there is no object that could hold {step!r}")
         elif not is_last and node.get(step) is None:
             node[step] = {}
         if is_last:

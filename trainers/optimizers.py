@@ -75,7 +75,8 @@ def parameter_groups(workload: Workload, model: nn.Module, config: OptimizerConf
         name for name, parameter in model.named_parameters() if parameter.requires_grad and counts[id(parameter)] != 1
     ]
     if wrong or len(counts) != len(trained):
-        raise ValueError(f"parameter_groups must hold each trained parameter of the model once; wrong: {wrong}")
+        told = ", ".join(wrong) if wrong else "parameters that the model does not have"
+        raise ValueError(f"parameter_groups must hold each trained parameter of the model once; wrong: {told}")
     return [group for group in groups if group["params"]]
 
 

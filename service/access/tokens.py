@@ -98,11 +98,11 @@ def create_token(
     if not _NAME.fullmatch(name):
         raise InvalidInput("name", f"{name!r} must be letters, digits and . _ @ -, at most 100, not a sign first")
     if not scopes:
-        raise InvalidInput("scopes", f"must be at least one of {', '.join(Scope)}")
+        raise InvalidInput("scopes", f"must name at least one of {', '.join(Scope)}")
     if Scope.CODE in scopes and not {Scope.SUBMIT, Scope.ADMIN} & set(scopes):
         raise InvalidInput("scopes", f"{Scope.CODE.value!r} adds to {Scope.SUBMIT.value!r}: alone it allows nothing")
     if expires_at is not None and expires_at <= now:
-        raise InvalidInput("expires_at", "must lie in the future")
+        raise InvalidInput("expires_at", f"must lie in the future, got {expires_at.isoformat()}")
     projects, tokens = ProjectRepository(session), TokenRepository(session)
     projects.lock_names()
     if projects.find(project) is None:

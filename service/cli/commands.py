@@ -280,7 +280,7 @@ def demo(
     settings = read_settings()
     keep_files_private(settings)
     if seeds == 1:
-        raise typer.BadParameter("1 says nothing about the spread; 2 or more, or 0", param_hint="--seeds")
+        raise typer.BadParameter("1 seed says nothing about the spread: give 0, or 2 or more", param_hint="--seeds")
     succeeded = run_demo(
         workload=workload,
         num_trials=trials,

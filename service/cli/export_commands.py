@@ -94,4 +94,4 @@ def report(
 def _check_free_for_json(output: Path | None, *, as_json: bool) -> None:
     """Raises: typer.BadParameter: the file and the JSON would both go to standard output."""
     if as_json and output == STDOUT:
-        raise typer.BadParameter("-: standard output is the JSON's; give a file", param_hint="--output")
+        raise typer.BadParameter("- and --json would both print to standard output: give a file", param_hint="--output")

@@ -169,7 +169,7 @@ def read_values(settings: Sequence[str]) -> dict[str, Any]:
 
 def _read_stdin() -> str:
     if sys.stdin is None:
-        raise InvalidInput(_STDIN, "is closed")
+        raise InvalidInput(_STDIN, "is closed: give the path of a file")
     return _text(_STDIN, sys.stdin.buffer.read)
 
 

@@ -239,7 +239,7 @@ def try_(
     from service.domain import Phase
 
     if phase not in (Phase.SEARCH, Phase.BASELINE):
-        raise typer.BadParameter(f"{phase!r}; known: search, baseline", param_hint="--phase")
+        raise typer.BadParameter(f"must be search or baseline, got {phase!r}", param_hint="--phase")
     parameters = read_values(setting or [])
     with client_at(url, token) as client:
         trial = client.propose_trial(

@@ -42,7 +42,9 @@ def new(
     # Read, not imported: it needs torch.
     template = (Path(trainers.__file__).parent / _TEMPLATE).read_text()
     if re.search(rf"\b{class_name}\b", template) or keyword.iskeyword(class_name) or _is_taken(module_name):
-        raise typer.BadParameter(f"{name!r}: is the name of something else already", param_hint="NAME")
+        raise typer.BadParameter(
+            f"{name!r} is the name of something else in Python or the environment: choose another", param_hint="NAME"
+        )
     source = template.replace(_TEMPLATE_CLASS, class_name)
     file, workload = f"{module_name}.py", f"{module_name}:{class_name}"
     if as_json:

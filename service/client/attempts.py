@@ -94,7 +94,9 @@ def read_answer(call: Call[Any], response: httpx.Response, base_url: str) -> Any
     try:
         return call.read(response.content)
     except ValidationError as error:
-        raise ServiceUnreachable(base_url, f"its answer is not ours: {error.errors()[0]['msg']}") from error
+        raise ServiceUnreachable(
+            base_url, f"what answers is another program, or another version: {error.errors()[0]['msg']}"
+        ) from error
 
 
 def failure(error: httpx.TransportError, base_url: str, *, timeout_seconds: float) -> ServiceUnreachable:

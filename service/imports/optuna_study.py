@@ -104,7 +104,9 @@ def _trials(opened: BaseStorage, study_name: str | None, *, shown: str, place: s
     except KeyError as error:
         raise InvalidInput("--study", f"there is no study {study_name!r}") from error
     if len(study.directions) > 1:
-        raise InvalidInput("--study", f"{names[0]!r} has {len(study.directions)} objectives")
+        raise InvalidInput(
+            "--study", f"{names[0]!r} has {len(study.directions)} objectives: one with one can be imported"
+        )
     found = Found(f"the study {names[0]!r}", _DIRECTIONS.get(study.direction))
     source = f"{place}: {names[0]}"[:MAX_SOURCE_LENGTH]
     for trial in study.get_trials(deepcopy=False):

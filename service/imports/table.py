@@ -36,7 +36,7 @@ def trials_of_csv(path: Path, *, value_column: str, optimizer: str, of_parameter
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = csv.DictReader(file)
             if rows.fieldnames is None:
-                raise InvalidInput(str(path), "is empty")
+                raise InvalidInput(str(path), "is empty: its first line must name the columns")
             if value_column not in rows.fieldnames:
                 known = ", ".join(rows.fieldnames[:40])
                 hint = did_you_mean(value_column, rows.fieldnames) or ": --value names the one with the objective"

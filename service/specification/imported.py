@@ -50,7 +50,11 @@ def known_points(
         InvalidInput: one does not fit the space, or the job has several objectives.
     """
     if imported and len(objectives) > 1:
-        raise InvalidInput("imported", "has one value for each trial, and the job has several objectives")
+        raise InvalidInput(
+            "imported",
+            f"gives one value for each trial, and the job has {len(objectives)} objectives: leave it out, or tune for "
+            "one of them",
+        )
     found: list[KnownPoint] = []
     faults = Faults()
     for index, trial in enumerate(imported):

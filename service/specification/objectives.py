@@ -41,7 +41,9 @@ def _direction(field: str, metric: str, workload: WorkloadDescription, *, has_ta
     if metric.startswith(SUMMARY_PREFIXES) and metric not in (*measured, *SUMMARY_PREFIXES):
         summarised = split_summary(metric)[1]
         if summarised in TARGET_METRICS and summarised not in workload.metrics:
-            raise InvalidInput(field, f"{metric!r}: {summarised} is of the whole curve already")
+            raise InvalidInput(
+                field, f"{summarised} is of the whole curve already: give it without the prefix, got {metric!r}"
+            )
     if summarised not in measured:
         known = [*sorted(measured), *(f"{prefix}<metric>" for prefix in SUMMARY_PREFIXES)]
         raise InvalidInput(field, _no_such_metric(workload, metric, known))
@@ -60,7 +62,7 @@ def check_constraint(field: str, constraint: Constraint, workload: WorkloadDescr
     if constraint.metric in TARGET_METRICS and constraint.metric not in workload.metrics and not has_target:
         raise InvalidInput("target", f"is required by the metric {constraint.metric!r}")
     if constraint.min is None and constraint.max is None:
-        raise InvalidInput(field, "needs a min or a max")
+        raise InvalidInput(field, "must have a min, a max or both")
     if constraint.min is not None and constraint.max is not None and constraint.min > constraint.max:
         raise InvalidInput(f"{field}.min", f"{constraint.min:g} exceeds the max, {constraint.max:g}")
 

@@ -198,7 +198,10 @@ def _allotted(num_trials: int, given: tuple[float | None, ...]) -> tuple[int, ..
     )
     if left <= 0:
         index = max(index for index, share in enumerate(given) if share is not None)
-        raise InvalidInput(f"baselines[{index}].budget_share", "leaves nothing to the search: they add up to 1 or more")
+        raise InvalidInput(
+            f"baselines[{index}].budget_share",
+            f"leaves nothing to the search: the shares must add up to less than 1, got {float(1 - left):g}",
+        )
     if num_trials < 1 + len(given):
         of = "a baseline" if len(given) == 1 else f"{len(given)} baselines"
         raise InvalidInput(
@@ -327,5 +330,7 @@ def _assignments(field: str, entry: PinnedEntry, space: SearchSpace) -> Sequence
         names_one = error.field in {parameter.name for parameter in space.parameters}
         raise InvalidInput(f"{where}.{error.field}" if names_one else where, error.message) from error
     if not points:
-        raise InvalidInput(field, f"'algoperf': no point is of {space.optimizer!r} in this space")
+        raise InvalidInput(
+            field, f"'algoperf' has no point of {space.optimizer!r} that lies in this space: leave it out"
+        )
     return points

@@ -64,7 +64,8 @@ class Resources(StrictModel):
             faults.note(InvalidInput("resources.beyond_memory", f"has no effect beside {other}"))
         if len(self.custom_resources) > MAX_CUSTOM_RESOURCES:
             raise InvalidInput(
-                "resources.custom_resources", f"at most {MAX_CUSTOM_RESOURCES}, got {len(self.custom_resources)}"
+                "resources.custom_resources",
+                f"must be at most {MAX_CUSTOM_RESOURCES}, got {len(self.custom_resources)}",
             )
         for name, amount in self.custom_resources.items():
             with faults.noted():
@@ -74,7 +75,7 @@ class Resources(StrictModel):
     def _check_gpus(self) -> None:
         gpus, workers = self.gpus_per_worker, self.workers_per_trial
         if 0 < gpus < MIN_SHARE:
-            raise InvalidInput("resources.gpus_per_worker", f"a part of a GPU is at least {MIN_SHARE:g}, got {gpus:g}")
+            raise InvalidInput("resources.gpus_per_worker", f"must be 0 or at least {MIN_SHARE:g}, got {gpus:g}")
         if gpus % 1 and workers > 1:
             raise InvalidInput(
                 "resources.gpus_per_worker",

@@ -109,7 +109,7 @@ def send_test(session: Session, webhook: Webhook, *, now: datetime) -> Delivery:
         raise Conflict(f"webhook {webhook.id!r} is disabled: enable it first")
     deliveries = DeliveryRepository(session)
     if deliveries.num_waiting(webhook.id) >= MAX_WAITING:
-        raise Conflict(f"{MAX_WAITING} messages to webhook {webhook.id!r} wait already")
+        raise Conflict(f"{MAX_WAITING} messages wait for webhook {webhook.id!r} already: try again when some are sent")
     delivery = _message(webhook, TEST_KIND, {"webhook_id": webhook.id}, event_id=0, happened_at=now, now=now)
     deliveries.add_all([delivery])
     return delivery
@@ -118,7 +118,7 @@ def send_test(session: Session, webhook: Webhook, *, now: datetime) -> Delivery:
 def redeliver(session: Session, delivery: Delivery, *, now: datetime) -> None:
     """Sends a message again, as soon as may be. Raises: Conflict: it waits to be sent anyway."""
     if delivery.state is DeliveryState.WAITING:
-        raise Conflict(f"message {delivery.id!r} waits to be sent")
+        raise Conflict(f"message {delivery.id!r} waits to be sent already")
     delivery.state, delivery.attempts = DeliveryState.WAITING, 0
     delivery.next_attempt_at, delivery.finished_at = now, None
     session.flush()

@@ -74,5 +74,6 @@ def _require_same_but_in_flight(where: str, *, written: Mapping[str, Any], confi
     ]
     if different:
         raise CheckpointMismatch(
-            f"{where} cannot be gone on with: what differs may not change in training: {'; '.join(different)}"
+            f"{where} cannot be continued by this trial, whose config differs in what may not change in training: "
+            f"{'; '.join(different)}"
         )

@@ -44,7 +44,10 @@ def activation_bytes(config: TrialConfig, workload: Workload, *, model_bytes: in
         TooLarge: it is not measured here.
     """
     if model_bytes > MAX_BYTES:
-        raise TooLarge(f"a model of {model_bytes / 2**20:,.0f} MiB is not built only to be measured")
+        raise TooLarge(
+            f"activations are measured of models up to {MAX_BYTES / 2**20:,.0f} MiB, this one has "
+            f"{model_bytes / 2**20:,.0f} MiB"
+        )
     num_wanted = config.batch_size // (world_size * config.accumulation_steps)
     with torch.random.fork_rng(devices=[]):
         model = workload.build_model()
@@ -84,7 +87,7 @@ def kept_bytes(model: nn.Module, workload: Workload, batch: object) -> int:
             known.add(address)
             total += storage.nbytes()
             if total > MAX_BYTES:
-                raise TooLarge(f"very few examples keep more than {MAX_BYTES / 2**20:,.0f} MiB")
+                raise TooLarge(f"activations of a few examples take more than {MAX_BYTES / 2**20:,.0f} MiB")
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):

@@ -281,7 +281,9 @@ def audit(
 def _duration(text: str) -> timedelta:
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise typer.BadParameter(f"{text!r}; e.g. 30m, 12h, 90d, 4w or never", param_hint="--expires")
+        raise typer.BadParameter(
+            f"must be a time such as 30m, 12h, 90d or 4w, or never, got {text!r}", param_hint="--expires"
+        )
     return int(found["count"]) * _UNITS[found["unit"]]
 
 
@@ -293,7 +295,7 @@ def _number(option: str, text: str | None, read: Callable[[str], Number]) -> Num
     except ValueError:
         raise typer.BadParameter(f"{text!r} is neither a number nor {NO_LIMIT!r}", param_hint=option) from None
     if not 0 <= value < 2**63:  # nor NaN
-        raise typer.BadParameter(f"{text!r} is out of range", param_hint=option)
+        raise typer.BadParameter(f"must be from 0 to {2**63 - 1}, got {text!r}", param_hint=option)
     return value
 
 

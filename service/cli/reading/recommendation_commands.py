@@ -90,7 +90,7 @@ def recommend(
         told = f"{output!r}; known: {', '.join(known)}{did_you_mean(output, known)}"
         raise typer.BadParameter(told, param_hint="--format")
     if trial is not None and output not in (Format.PYTHON, Format.JSON, Format.YAML):
-        raise typer.BadParameter(f"{output}: with --trial python, json or yaml", param_hint="--format")
+        raise typer.BadParameter(f"must be python, json or yaml with --trial, got {output}", param_hint="--format")
     if trial is not None and job is None:
         raise typer.BadParameter("needs --job", param_hint="--trial")
     path = None if fingerprint is None else Path(fingerprint)
@@ -121,7 +121,7 @@ def recommend(
         say_list(answer)
         number = 1 if place is None else place
         if number > len(answer.items):
-            raise ServiceError(f"--place {number}: there are {len(answer.items)} configs")
+            raise ServiceError(f"--place {number}: the answer has {len(answer.items)} configs")
         one = answer.items[number - 1]
         if is_other:
             _say_written(one.formats[0])
@@ -201,7 +201,7 @@ def _say_written(found: Written) -> None:
         ServiceError: nothing of it can.
     """
     if found.text is None:
-        raise ServiceError(f"it cannot be said as {found.format}: {'; '.join(found.cannot_say)}")
+        raise ServiceError(f"the config cannot be written as {found.format}: {'; '.join(found.cannot_say)}")
     for sentence in found.cannot_say:
         say(f"cannot be said there: {sentence}", err=True)
     typer.echo(inert(found.text))

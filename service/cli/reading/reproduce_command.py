@@ -43,7 +43,10 @@ def reproduce(
         is_job = recommendation.startswith("job_")
         found = client.recommendation(recommendation) if is_job else client.one_recommendation(recommendation)
     if found.torchrun is None:
-        raise ServiceError("it cannot be trained again: it is older than its ranks are kept, or its trial was a fork")
+        raise ServiceError(
+            f"{recommendation} cannot be trained again: its trial began from another one's checkpoint, or an older "
+            "version found it, which did not keep the number of ranks"
+        )
     for sentence in _differences(found):
         say(f"not as it was: {sentence}", err=True)
     done: list[Repeated] = []

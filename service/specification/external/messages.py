@@ -80,7 +80,7 @@ class Report(StrictModel):
     def _check_order(self) -> Report:
         steps = [measurement.step for measurement in self.measurements]
         if steps != sorted(set(steps)):
-            raise ValueError("measurements must be in the order of their steps, each once")
+            raise ValueError(f"measurements must be in the order of their steps, each once, got the steps {steps[:20]}")
         return self
 
 

@@ -134,7 +134,7 @@ class MemoryPredictor:
 
     def _ask(self, asked: dict[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
         if self._is_closed:
-            raise NotPredictable("its process has ended")
+            raise NotPredictable("the process that predicts has ended")
         asked = {**asked, "world_size": self._world_size, "device_type": self._device_type}
         if self._data_roots is not None:
             asked["data_roots"] = self._data_roots
@@ -144,7 +144,7 @@ class MemoryPredictor:
             answer: dict[str, Any] = json.loads(self._line(deadline))
         except (OSError, EOFError, ValueError) as error:
             self.close()  # an answer that comes later would be taken for another one's
-            raise NotPredictable(f"its process failed: {error}") from error
+            raise NotPredictable(f"the process that predicts failed: {error}") from error
         if "problem" in answer:
             section, _, option = str(answer.get("field", "")).partition(".")
             if section == "workload_options":
@@ -172,7 +172,7 @@ class MemoryPredictor:
                 raise TimeoutError("to build the model, or to run a step of it, takes too long")
             chunk = os.read(self._answers, 65536)
             if not chunk:
-                raise EOFError("it ended")
+                raise EOFError("it ended without an answer")
             self._buffer += chunk
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line

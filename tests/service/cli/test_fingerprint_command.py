@@ -116,10 +116,10 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
     assert "Never tried on this model." in theirs.stdout
     assert "cannot be said there: " in theirs.stderr
     assert (muon.exit_code, muon.stdout) == (1, "")
-    assert "it cannot be said as torch-muon: torch.optim.Muon orthogonalises" in muon.stderr
+    assert "the config cannot be written as torch-muon: torch.optim.Muon orthogonalises" in muon.stderr
     assert second.stdout.rstrip() == items[1]["python"].rstrip()
     assert sixth.exit_code == 1
-    assert "--place 6: there are 5 configs" in sixth.stderr
+    assert "--place 6: the answer has 5 configs" in sixth.stderr
     assert of_proxy.exit_code == 1
     assert "no job 'job_none' has a recommendation" in of_proxy.stderr
     assert "holds no fingerprint" in empty.stderr

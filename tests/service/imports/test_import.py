@@ -100,7 +100,7 @@ def test_the_best_of_one_objective_are_pinned_in_a_job_of_several(tmp_path: Path
     ("source", "options", "told"),
     [
         ("none.csv", (), "none.csv: No such file or directory"),
-        ("empty.csv", (), "empty.csv: is empty"),
+        ("empty.csv", (), "empty.csv: is empty: its first line must name the columns"),
         ("table.csv", ("--value", "los"), "(it has: lr, loss): did you mean 'loss'?"),
         ("table.csv", ("--value", "loss", "--rename", "lrr=lr"), "'lrr' is no parameter of the search space"),
         ("table.csv", ("--value", "loss", "-o", "none/new.json"), "cannot write none/new.json: No such file"),
@@ -160,7 +160,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         plan_job(JobSpecification.model_validate({**JOB, "imported": wrong}))
     several = [{"metric": "validation_loss"}, {"metric": "step_seconds"}]
     fitting = [{**wrong[0], "parameters": {"lr": 0.1, "weight_decay": 0.1}}]
-    with pytest.raises(InvalidInput, match="several objectives"):
+    with pytest.raises(InvalidInput, match="the job has 2 objectives: leave it out"):
         plan_job(JobSpecification.model_validate({**JOB, "imported": fitting, "objectives": several}))
 
 

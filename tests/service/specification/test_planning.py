@@ -114,7 +114,7 @@ def test_search_and_baselines_share_the_budget_evenly_but_for_the_shares_given(
     ("baselines", "field", "said"),
     [
         ([("adamw", None), ("adamw", None)], "baselines[1].search_space", "'adamw', as baselines[0].search_space"),
-        ([("adamw", 0.5), ("muon", 0.5)], "baselines[1].budget_share", "leaves nothing to the search"),
+        ([("adamw", 0.5), ("muon", 0.5)], "baselines[1].budget_share", "must add up to less than 1, got 1"),
         ([("adamw", None), ("muon", None), ("sgd", None)], "budget.num_trials", "with 3 baselines needs at least 4"),
     ],
 )

@@ -49,7 +49,11 @@ WITH_DROPOUT = {"workload": {"name": "digits-mlp", "options": {"dropout": 0.25}}
         (averaging(update_frequency=0.5), "training.averaging.arguments.update_frequency", "an integer, got 0.5"),
         (averaging(decay={"a": 1}), "training.averaging.arguments.decay", "got {'a': 1}"),
         ({"objectives": [{"metric": "best_bleu"}]}, "objectives[0].metric", "best_<metric>, mean_of_last_<metric>)"),
-        ({"objectives": [{"metric": "best_steps_to_target"}]}, "objectives[0].metric", "is of the whole curve already"),
+        (
+            {"objectives": [{"metric": "best_steps_to_target"}]},
+            "objectives[0].metric",
+            "already: give it without the prefix",
+        ),
         ({"objectives": [{"metric": "steps_to_target"}]}, "target", "'steps_to_target'"),
         (
             {"objectives": [{"metric": "validation_loss"}], "target": {"metric": "bleu", "value": 1.0}},

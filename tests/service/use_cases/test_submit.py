@@ -76,7 +76,7 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
         ({"pruner": {"min_steps": 1000}}, "pruner.min_steps", "1000"),
         ({"sampler": {"name": "auto"}, "pruner": {"name": "asha"}}, "pruner.name", "'asha' does not go with"),
         ({"constraints": [{"metric": "bleu", "max": 1}]}, "constraints[0].metric", "'bleu'"),
-        ({"constraints": [{"metric": "step_seconds"}]}, "constraints[0]", "needs a min or a max"),
+        ({"constraints": [{"metric": "step_seconds"}]}, "constraints[0]", "must have a min, a max or both"),
         ({"constraints": [{"metric": "step_seconds", "min": 2, "max": 1}]}, "constraints[0].min", "2 exceeds"),
         ({"constraints": [{"metric": "steps_to_target", "max": 9}]}, "target", "'steps_to_target'"),
         ({"pinned": [{"lr": 1e-3}, {"lr": 5.0}]}, "pinned[1].lr", "5.0"),

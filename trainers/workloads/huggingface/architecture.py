@@ -121,7 +121,7 @@ class Architecture:
                 f"either architecture or model_path must be given, got {architecture!r} and {model_path!r}"
             )
         if weights == "pretrained" and model_path is None:
-            raise ValueError(f"weights {weights!r} need a model_path, got None")
+            raise ValueError(f"model_path must be given with weights {weights!r}, got None")
         self.task = task
         self._weights = weights
         self._directory = (
@@ -379,4 +379,7 @@ def _check_causal(model: nn.Module, name: str) -> None:
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         before, after = (cast("Tensor", model(input_ids=ids).logits)[0, :-1] for ids in (tokens, changed))
     if (before - after).abs().max() > _PROBE_TOLERANCE * before.abs().max():
-        raise ValueError(f"architecture {name} sees the tokens that a language model predicts; its loss says nothing")
+        raise ValueError(
+            f"architecture {name} sees the tokens that a language model is to predict, so that its loss says nothing: "
+            "choose a decoder, such as gpt2"
+        )

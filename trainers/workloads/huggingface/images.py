@@ -226,6 +226,6 @@ def input_shape(config: Any, image_size: int | None) -> tuple[int, int]:
     side = image_size or getattr(config, "image_size", None) or DEFAULT_IMAGE_SIZE
     if isinstance(side, list | tuple):
         if len(set(side)) != 1:
-            raise ValueError(f"config.image_size must be of square images, got {side!r}")
+            raise ValueError(f"config.image_size must be one number, or the same one twice, got {side!r}")
         side = side[0]
     return getattr(config, "num_channels", 3), side

@@ -91,7 +91,10 @@ class WorkloadInMemory(ArchitectureWorkload, ABC):
         limit = max_validation_examples
         limit = DEFAULT_VALIDATION_EXAMPLES if limit is None else integer("max_validation_examples", limit)
         if not len(train) or not len(validation):
-            raise ValueError(f"the data give {len(train)} examples to train on and {len(validation)} held out")
+            raise ValueError(
+                f"the data must give examples to train on and others that are held out, got {len(train)} and "
+                f"{len(validation)}"
+            )
         self._train = train
         self._num_at_once = num_examples_at_once
         self._validation = validation

@@ -202,7 +202,10 @@ class SequenceClassification(WorkloadInMemory):
             num_tokens=reader.num_tokens,
         )
         if built.config.is_encoder_decoder:
-            raise ValueError(f"architecture {built.config.model_type} classifies by a token of its own tokenizer's")
+            raise ValueError(
+                f"architecture {built.config.model_type} classifies by a token of its own tokenizer's, which texts "
+                "here do not have: choose an encoder or a decoder alone"
+            )
         self.class_names = corpus.class_names
         self.context_length = _context_length(built.config, context_length)
         padding = built.config.pad_token_id

@@ -168,7 +168,7 @@ class ArrowChunks:
         num_bytes = sum(batch.nbytes for batch in self._batches)
         if allocated > num_bytes / 2 and num_bytes > MAX_KEPT_BYTES:
             raise ValueError(
-                f"{path} is a compressed Arrow stream, which cannot be mapped into memory: write it without"
+                f"{path} is a compressed Arrow stream, which cannot be mapped into memory: write it uncompressed"
             )
 
     def num_rows(self) -> list[int]:
@@ -233,7 +233,8 @@ def read_columns(paths: Sequence[Path], image_column: str, label_column: str) ->
         )
     if len({type(label) for label in labels}) > 1:
         raise ValueError(
-            f"column {label_column!r} holds integers in some files and strings in others, of {paths[0]} ..."
+            f"column {label_column!r} must hold the same type in all files, got integers in some and strings in "
+            f"others, the first of them {paths[0]}"
         )
     if not labels:
         raise ValueError(f"there are no rows in {', '.join(str(path) for path in paths[:5])}")
@@ -277,7 +278,10 @@ def _labels(column: Any, path: Path, label_column: str) -> list[Label]:
         raise ValueError(f"column {label_column!r} of {path} has a label that is no UTF-8: {error}") from error
     for row, value in enumerate(values):
         if isinstance(value, int) and value < 0:
-            raise ValueError(f"column {label_column!r} of {path} has {value} in row {row}: are these without labels?")
+            raise ValueError(
+                f"column {label_column!r} of {path} must not hold negative labels, got {value} in row {row}: some data "
+                "sets mark images without a label so"
+            )
     return values
 
 

@@ -133,7 +133,7 @@ def read_logs(
     begins with all that is kept, or with the last lines, or after `after` or `Last-Event-ID`.
     """
     if tail is not None and after is not None:
-        raise InvalidInput("tail", "is of all there is: it does not go with after")
+        raise InvalidInput("tail", "counts back from the end, and after says where to begin: give one of them")
     trial = TrialRepository(session).get(job_id, number)
     wanted = Wanted(trial.id, rank, stream, since, contains)
     start = last_event_id if last_event_id is not None else after or 0

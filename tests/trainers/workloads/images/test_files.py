@@ -383,7 +383,11 @@ def test_labels_that_are_no_utf_8(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"), [([0, 1, None, 0, 1, 0], "has no value in row 2"), ([0, 1, 1, 0, -1, 0], "has -1 in row 4")]
+    ("labels", "message"),
+    [
+        ([0, 1, None, 0, 1, 0], "has no value in row 2"),
+        ([0, 1, 1, 0, -1, 0], "must not hold negative labels, got -1 in row 4"),
+    ],
 )
 def test_rows_without_a_label(tmp_path: Path, labels: list[int | None], message: str) -> None:
     path = write_parquet(tmp_path / "data.parquet", table(3).set_column(1, "label", pa.array(labels)))
