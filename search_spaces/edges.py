@@ -66,6 +66,7 @@ def _share(parameter: Parameter, value: float) -> float:
 
 
 def _ends_at(space: SearchSpace, parameter: Parameter, bound: float) -> bool:
-    """True if the optimizer takes nothing beyond the bound; of a workload's options that is unknown."""
+    """True if the optimizer takes nothing beyond the bound; False for an option of the workload, which may take
+    more."""
     argument = argument_of(space.optimizer, parameter.name, parameter.name)
     return argument is not None and bound in (argument.low, argument.high)

@@ -98,7 +98,7 @@ class Integer:
         return min(max(value, self.low), self.high)
 
     def to_unit(self, value: float) -> float:
-        """Position of `value` in the range on its scale, in (0, 1): of an integer, the middle of its own slice.
+        """Position of `value` in the range on its scale, in (0, 1): an integer's is the middle of its own slice.
 
         What lies beyond the range is at its edge.
         """

@@ -52,7 +52,7 @@ class SearchSpace:
 
     optimizer: OptimizerName
     parameters: tuple[Parameter, ...] = ()
-    """In the order of decisions: a condition names only parameters above it."""
+    """The parameters in the order of decisions: a condition names only parameters above it."""
     fixed: Mapping[str, FixedValue] = field(default_factory=dict)
     """Values of names that are not searched."""
 

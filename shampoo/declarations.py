@@ -60,7 +60,7 @@ POSITIVE = Range(low=0.0, open_low=True)
 AVERAGE = Range(low=0.0, high=1.0, open_high=True)
 """Weight of the past in a moving average."""
 AVERAGE_OR_SUM = Range(low=0.0, high=1.0)
-"""The same where 1 means a sum."""
+"""Weight of the past in a moving average, or 1 for a sum."""
 
 
 @dataclass(frozen=True, slots=True)

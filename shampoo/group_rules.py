@@ -50,7 +50,7 @@ _ADVICE: Mapping[str, str] = {
 _OLDEST = frozenset({"lr", "preconditioner"})
 """Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
 _ABSENT = object()
-"""In place of a hyperparameter that a group lacks."""
+"""A value in place of a hyperparameter that a group lacks."""
 _KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES | KEYS_OF_WRAPPERS
 
 
@@ -127,7 +127,7 @@ def is_trained(param: Tensor) -> bool:
 
 
 def checked_tensors(params: Sequence[object]) -> list[Tensor]:
-    """The parameters of a group that are tensors: of anything else torch's own error says what it is.
+    """The parameters of a group that are tensors: torch's own error says what anything else is.
 
     Raises:
         ValueError: one is no dense, real, floating-point tensor with a shape, or appears twice; or one that is trained

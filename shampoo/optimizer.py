@@ -314,10 +314,10 @@ class Shampoo(Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """State and hyperparameters as plain values and tensors of their own memory: a snapshot.
 
-        Loads with `torch.load(..., weights_only=True)`. Copies, because a view would pickle its whole bucket. Of
-        parameters that ranks share it holds what this rank owns, which may be nothing: some blocks of a parameter under
-        a key like "part 1 of 4", and with distributed="local" every state under one like "shard 1 of 4". The state of
-        all ranks together fits any number of them; see `distributed_state_dict`.
+        Loads with `torch.load(..., weights_only=True)`. Copies, because a view would pickle its whole bucket. It holds
+        what this rank owns of shared parameters, which may be nothing: some blocks of a parameter under a key like
+        "part 1 of 4", and with distributed="local" every state under one like "shard 1 of 4". The state of all ranks
+        together fits any number of them; see `distributed_state_dict`.
         """
         self._follow_parameters()
         packed = super().state_dict()

@@ -142,8 +142,8 @@ POINTS: tuple[PublishedPoint, ...] = (
         horizon=0.6,
     ),
 )
-"""In the order in which they reach AlgoPerf's targets soonest, each after those before it have failed: 1.65 tries on
-average with the workload in question left out, against 2.06 in a random order (a miss of all counts as 5)."""
+"""The points in the order in which they reach AlgoPerf's targets soonest, each after those before it have failed: 1.65
+tries on average with the workload in question left out, against 2.06 in a random order (a miss of all counts as 5)."""
 
 BASELINE_POINTS: tuple[Mapping[str, Scalar], ...] = (
     {

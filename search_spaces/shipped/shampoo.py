@@ -58,7 +58,7 @@ SHAMPOO = SearchSpace(
     ),
     fixed={"grafting": "adam", "weight_decay_type": "decoupled", "max_preconditioner_dim": 1024},
 )
-"""With Adam's step length, which suits most models."""
+"""The preset with Adam's step length, which suits most models."""
 
 SHAMPOO_SGD = SearchSpace(
     optimizer="shampoo",
@@ -75,4 +75,4 @@ SHAMPOO_SGD = SearchSpace(
     ),
     fixed={"grafting": "sgd", "weight_decay_type": "decoupled", "max_preconditioner_dim": 1024},
 )
-"""With SGD's step length and momentum, as for convolutions with batch norm."""
+"""The preset with SGD's step length and momentum, as for convolutions with batch norm."""

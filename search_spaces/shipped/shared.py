@@ -23,8 +23,9 @@ def adam_lr(*, default: float, reason: str, source: str = ALGOPERF) -> Float:
 
 
 def begun_for(space: SearchSpace, num_steps: int) -> SearchSpace:
-    """The preset with a first learning rate for trainings of so many steps, all else as it is: where steps have the
-    length of Adam's, that of `shampoo.starting_values`, and never less than the preset's own, which is for long ones.
+    """The preset with a first learning rate for trainings of so many steps, all else as it is. Where steps have the
+    length of Adam's, it is that of `shampoo.starting_values`, and never less than the preset's own, which is for long
+    ones.
 
     The rule holds for AdamW, too: it was measured on it as on all members of the family. With a rank (`cosmos`), what
     the members of high first values gain in short trainings was not to be seen.

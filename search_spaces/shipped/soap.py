@@ -51,4 +51,4 @@ SOAP = SearchSpace("shampoo", (_LR, *_OTHERS), {"preconditioner": "soap", **_FIX
 KL = SearchSpace("shampoo", (_LR_OF_KL, *_OTHERS, _EPSILON), {"preconditioner": "kl", **_FIXED})
 """KL-Shampoo (arXiv:2509.03378), in SOAP's ranges and with the damping of its roots."""
 SOAP_PEER = SearchSpace("soap-peer", (_LR, *_OTHERS), {"max_precondition_dim": 1024})
-"""The same search as of our own SOAP, for the one of pytorch_optimizer."""
+"""The search of our own SOAP, for the one of pytorch_optimizer."""

@@ -28,7 +28,7 @@ beside its operands. By judgement."""
 class Batch:
     """Parameters of one device and dtype, or flat pieces of them, which are views; and whose they are.
 
-    Of a sharded parameter, `params` has the part at hand; its owner is the parameter itself.
+    `params` has the part at hand of a sharded parameter, whose owner is the parameter itself.
     """
 
     states: Mapping[Tensor, dict[str, Any]]

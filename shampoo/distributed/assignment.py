@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 _UNITS_PER_RANK = 8
 """A unit is at most this part of a rank's share, which bounds what one too many can unbalance: by judgement."""
 _UNITS_OF_ELEMENTS = 64
-"""The same of elements without a preconditioner, which are cheap to cut: finer, by judgement."""
+"""A unit of elements without a preconditioner is at most this part: they are cheap to cut, so it is finer, by
+judgement."""
 _UNIT_ELEMENTS = 1 << 14
 """Blocks are not kept together beyond so many elements, by judgement: one block of 128x128."""
 _ALIGNMENT = 64

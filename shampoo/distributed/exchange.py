@@ -13,8 +13,8 @@ What is sent depends on shapes alone and never on which gradients there are, so 
 do. Weights travel with the gradients instead of being kept by the owner, because a copy would miss what is done to the
 parameters between steps (a checkpoint, averaged weights swapped in).
 
-Whether a gradient is finite is a matter of the whole parameter, of which an owner may see some blocks: so every rank
-sends the norms of its shards, and where there are no shards, computes that of the whole gradient.
+A gradient is finite if it is so in the whole parameter, and an owner may see only some blocks. So every rank sends the
+norms of its shards; where there are no shards, it computes the norm of the whole gradient.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from shampoo.step import weights
 from shampoo.torch_internals import foreach_norm
 
 _NO_GRADIENT = -1.0
-"""In the place of a norm, which is never negative."""
+"""A number in the place of a norm, which is never negative: there is no gradient."""
 
 
 class Exchange:
@@ -48,7 +48,7 @@ class Exchange:
     """
 
     def __init__(self, topology: Topology, communication_dtype: torch.dtype, *, reduces: bool = False) -> None:
-        """`reduces`: gradients are each rank's own, and are averaged; of parameters that are not cut."""
+        """`reduces`: gradients are each rank's own, and are averaged; for parameters that are not cut."""
         self._topology = topology
         self._reduction = Reduction(topology) if reduces else None
         self._array = topology.array

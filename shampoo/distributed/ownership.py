@@ -249,8 +249,9 @@ def estimate_per_rank(
     **config: Any,
 ) -> list[Cost]:
     """The cost to each rank of `Shampoo(params, **config)`, distributed="lossless", with parameters of these shapes in
-    one group, whether they are replicated or sharded, if so many ranks share them; see `shampoo.cost.estimate`. Of
-    replicas fewer do where that makes no share a tenth larger, unless `num_ranks_per_group` says otherwise.
+    one group, whether they are replicated or sharded, if so many ranks share them; see `shampoo.cost.estimate`.
+    Replicated parameters take fewer ranks where that makes no share a tenth larger, unless `num_ranks_per_group` says
+    otherwise.
 
     Raises:
         ValueError: `num_ranks` is below 1, or as `estimate`.

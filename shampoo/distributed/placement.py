@@ -36,7 +36,8 @@ ROUND_BYTES = 64 << 20
 """Weights that a rank owns on average in one round of exchanges. A step holds those of two rounds at a time, with their
 gradients and buffers: 0.5 GiB beside the state."""
 _GATHERED = 8
-"""At most so many times as much is gathered over replicas in a round: 512 MiB, so 1.5 GiB beside the state."""
+"""Multiple of `ROUND_BYTES` that is gathered over replicas in a round, at most: 512 MiB, so 1.5 GiB beside the
+state."""
 LOCAL = -1
 """The round of what no other rank takes part in."""
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -90,7 +91,7 @@ class Placements:
             yield param, known[key]
 
     def working_bytes(self) -> int:
-        """Bytes that a step needs beside the state: of two rounds, the weights and gradients that this rank steps, as
+        """Bytes that a step needs beside the state: the weights and gradients that this rank steps in two rounds, as
         much again for buffers, and all that is gathered over replicas."""
         by_round: dict[int, int] = {}
         for placement in self.of_param.values():
@@ -121,7 +122,7 @@ class _Shared:
     h: Hyperparameters
     param: Tensor
     index: int
-    """In its group."""
+    """The parameter's place in its group."""
 
     def on(self, array: RankArray) -> Member:
         """The parameter as one that is to have owners among these ranks."""

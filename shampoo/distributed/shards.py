@@ -12,17 +12,17 @@ from shampoo.torch_internals import waited_for
 
 @torch.no_grad()
 def local_part(tensor: Tensor) -> Tensor:
-    """The part of any tensor that this rank holds: of a DTensor its shard, in its memory; of any other all of it."""
+    """The part of any tensor that this rank holds: a DTensor's shard, in its memory; all of any other."""
     return tensor.to_local() if is_dtensor(tensor) else tensor
 
 
 def own_shard(param: Tensor) -> Tensor:
-    """This rank's rows as a plain tensor of the parameter's own memory; of a plain parameter all of it."""
+    """This rank's rows as a plain tensor of the parameter's own memory; all of a plain parameter."""
     return waited_for(param.to_local()).detach() if is_dtensor(param) else param.detach()
 
 
 def gradient_shard(param: Tensor) -> Tensor | None:
-    """The same rows of the gradient, if there is one.
+    """This rank's rows of the gradient, if there is one.
 
     Raises:
         RuntimeError: the gradient is sparse, lies otherwise on the mesh than its parameter, or has another dtype.

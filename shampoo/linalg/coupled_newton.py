@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 _NUM_SQUARINGS = 8
-"""For the largest eigenvalue of A. With 8 the estimate is for certain at least n^(−1/256) λmax, 97% at n = 1024, and
-without an adversary exact to about 1e-5."""
+"""Squarings for the largest eigenvalue of A. With 8 the estimate is for certain at least n^(−1/256) λmax, 97% at n =
+1024, and without an adversary exact to about 1e-5."""
 _NUM_SQUARINGS_OF_ROOT = 4
-"""For that of X, on which only a condition number depends: half of them, by judgement."""
+"""Squarings for the largest eigenvalue of X, on which only a condition number depends: half of them, by judgement."""
 
 # Roundings of M − I at which it counts as I, per p + 1: a few times the floor at which it was seen to stay.
 _TOLERANCE_ROUNDINGS = 8

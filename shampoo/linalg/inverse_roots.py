@@ -58,7 +58,7 @@ class RootResult:
 
 
 def root_of_eigenvalues(values: Tensor, root: InverseRoot) -> Tensor:
-    """The same root for eigenvalues alone, (..., n) over the last dimension; also that of a diagonal factor."""
+    """The root for eigenvalues alone, (..., n) over the last dimension; also the root of a diagonal factor."""
     # In float64, where neither ε·λmax underflows nor λmax/c overflows if the root itself is ordinary.
     scaled, threshold, largest = _scaled(values, root)
     if root.pseudo_inverse:

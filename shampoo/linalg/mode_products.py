@@ -72,7 +72,7 @@ def _products(
 def accumulate_gram(A: Tensor, X: Tensor, mode: int, *, decay: float, weight: float) -> None:
     """A ← decay·A + weight·X_(i) X_(i)ᵀ for X (K, d_1, ..., d_k); in place.
 
-    A is (K, d, d), of which the lower triangle is what counts and the upper one may be left as it is; or (K, d), the
+    A is (K, d, d), where only the lower triangle counts and the upper one may be left as it is; or (K, d), the
     diagonal.
     """
     S = _around(X, mode)

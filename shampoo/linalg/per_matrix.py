@@ -29,8 +29,8 @@ def per_matrix(function: Callable[..., tuple[Tensor, ...]], *stacks: Tensor) -> 
     """The result of `function(*stacks)`, of stacks (K, ...) of K equally shaped matrices each.
 
     `function` treats every matrix of the stack alone and gives tensors (K, ...). On the CPU it is called on shares of
-    the stack, in as many threads as `torch.get_num_threads()`, each of which computes with one thread; elsewhere once,
-    here. It runs without gradients. Safe to call from several threads at once, and in a forked process.
+    the stack, in `torch.get_num_threads()` threads that each compute with one thread; elsewhere once, here. It runs
+    without gradients. Safe to call from several threads at once, and in a forked process.
     """
     (result,) = per_matrix_together([(function, stacks)])
     return result

@@ -73,7 +73,7 @@ def _pairs_of(named: Mapping[str, nn.Parameter]) -> list[tuple[nn.Parameter, nn.
 
 
 def require_known_keys(group: Mapping[str, Any], *, is_live: bool = False) -> None:
-    """Checks the keys of a group; of a live one as `shampoo.group_rules.require_known_keys` does.
+    """Checks the keys of a group; those of a live one as `shampoo.group_rules.require_known_keys` does.
 
     Raises:
         ValueError: one is no hyperparameter; the message has the nearest that is one.

@@ -25,11 +25,12 @@ from shampoo.state.timing import StepScalars
 CHUNK_BYTES = {"cpu": 4 << 20}
 """Gradient to work on at a time, by type of device. 4 MB on the CPU stay in the cache from the gather to the update."""
 OTHER_CHUNK_BYTES = 384 << 20
-"""The same elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is one."""
+"""Gradient at a time elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is
+one."""
 _MIN_CHUNK_BLOCKS = 4
 """A chunk has so many blocks however large they are, by judgement: products of fewer are hardly batched."""
 _MIN_GROUP_CHUNKS = 8
-"""Into so many chunks a group is cut on the CPU even if that makes them smaller, for threads to share out."""
+"""Chunks into which a group is cut on the CPU even if that makes them smaller, for threads to share out."""
 _MIN_CHUNK_OPERATIONS = 150_000_000
 """But not below these, about 6 ms of a thread: of smaller ones, threads wait for the interpreter (an MLP of 669,706
 parameters took 0.96 of the time in chunks of 180 to 270 million, and 1.1 in such of half the size)."""
@@ -53,7 +54,7 @@ class BucketPiece:
     index: int
     """Position of the region in `regions` of its parameter."""
     number: int
-    """The same in the order of the group's buckets, by which the state is named."""
+    """Position in the order of the group's buckets, by which the state is named."""
     shape: tuple[int, ...]
     """Shape of the whole parameter, for messages."""
 

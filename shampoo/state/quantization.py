@@ -74,9 +74,9 @@ def pack(X: Tensor, into: Mapping[str, Tensor], dtype: StateDtype, *, structure:
     """Writes X, (K, n, n) float32, into the tensors of its layout, each (K, ...), in place; others are left alone.
 
     Each matrix is stored by itself: row k of every tensor depends on X[k] alone. What `unpack` gives is stored
-    again as the same bits, except for "int4" of "orthogonal" matrices. The structure is not checked: of symmetric
-    matrices "int4" reads the lower triangle without the diagonal, and of orthogonal ones it gives the nearby Q of
-    the QR decomposition (zeros for zeros).
+    again as the same bits, except for "int4" of "orthogonal" matrices. The structure is not checked: "int4" reads the
+    lower triangle of symmetric matrices without the diagonal, and gives the nearby Q of the QR decomposition for
+    orthogonal ones (zeros for zeros).
 
     A block that holds a NaN or an infinity becomes NaN, and in an orthogonal matrix at least the column; one whose
     values are all below float32's smallest normal number, 1.2e-38, becomes zeros.

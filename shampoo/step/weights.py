@@ -60,8 +60,8 @@ def finite_gradients(
 ) -> FiniteGradients:
     """Sorts out gradients that are not finite, and counts them in `num_skipped`, in place.
 
-    A norm that overflows is not finite either: neither would the entries of G Gᵀ be. `norms` has those that are known:
-    of a part of a parameter, that of the whole one.
+    A norm that overflows is not finite either: neither would the entries of G Gᵀ be. `norms` has the norms that are
+    known: for a part of a parameter, that of the whole one.
     """
     by_dtype: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for index, param in enumerate(params):
@@ -134,7 +134,7 @@ class Weights:
     def move_where_finite(
         self, chunk: Chunk, P: BlockDirection, lr: float, *, kept: float, is_finite: Tensor, spare: Tensor
     ) -> None:
-        """The same for rows (K,) whose gradient was finite, and nothing for others: the device decides."""
+        """W ← kept·W − lr·P for the rows (K,) whose gradient was finite, and nothing for others: the device decides."""
         takes_part = per_row(is_finite, spare).to(spare.dtype)
         by_row, factor = (takes_part * P.factor, 1.0) if isinstance(P.factor, Tensor) else (takes_part, P.factor)
         pairs = chunk.aligned(spare, self.of)
