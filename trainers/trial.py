@@ -27,7 +27,7 @@ class RunningTrial:
 
     parallel: ParallelModel
     optimizer: Optimizer
-    """With averaging, the `WeightAveraging` around it."""
+    """The optimizer; with averaging, the `WeightAveraging` around it."""
     precision: MixedPrecision
 
     def evaluated_weights(self) -> AbstractContextManager[None]:

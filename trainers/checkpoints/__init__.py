@@ -14,7 +14,7 @@
 A checkpoint is a directory `step-00000040` with a file of tensors per rank and `manifest.json`, below a path that all
 ranks see, where it has that name when it is complete; in a store (`trainers.storage`), `step-00000040-TOKEN`, which is
 complete when its manifest is there. Tensors are in the safetensors format, all else is JSON: nothing in it could
-execute code when it is read. Of `torch.distributed.checkpoint` only the planners are used, to deal out tensors to
+execute code when it is read. Only the planners of `torch.distributed.checkpoint` are used, to deal out tensors to
 ranks. Never where a place is, nor how a store is spoken to: that is in `trainers.storage`.
 """
 

@@ -208,7 +208,7 @@ def read_tensors(
 
 
 def _read_rows(file: BufferedReader, piece: StoredPiece, offsets: tuple[int, ...], lengths: tuple[int, ...]) -> Tensor:
-    """A box of a piece; of its first dimension only what is asked for is read. Raises: EOFError."""
+    """A box of a piece; only what is asked for of its first dimension is read. Raises: EOFError."""
     first, num_rows = (offsets[0], lengths[0]) if offsets else (0, 1)
     shape = (num_rows, *piece.shape[1:]) if piece.shape else ()
     row_bytes = math.prod(piece.shape[1:]) * piece.dtype.itemsize

@@ -135,6 +135,6 @@ def _checkpoints(files: Collection[str]) -> set[str]:
 
 
 def _complete(files: Collection[str]) -> list[str]:
-    """Newest first; of two of one step, in an order that is the same for all."""
+    """Newest first; two of the same step come in an order that is the same for all."""
     complete = (name for name in _checkpoints(files) if f"{name}/{MANIFEST}" in files)
     return sorted(complete, key=lambda name: (_step(name), name), reverse=True)

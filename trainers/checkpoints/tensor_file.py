@@ -54,7 +54,7 @@ class Slot:
     dtype: torch.dtype
     shape: tuple[int, ...]
     start: int
-    """In bytes from the start of the data."""
+    """Bytes from the start of the data."""
 
     @property
     def num_bytes(self) -> int:

@@ -80,7 +80,7 @@ class Staged:
     failure: WriteFailure | None
     """The reason why `data` could not be copied."""
     copied: torch.cuda.Event | None
-    """Until when `data` is still being copied from a CUDA device."""
+    """The event until which `data` is still being copied from a CUDA device; None: it is not copied from one."""
     structure: Any
     """The nesting of this rank's state."""
     measurement: Measurement

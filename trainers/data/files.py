@@ -15,7 +15,7 @@ from trainers.data.prepared import exclusive, write_atomically
 UNSETTLED_SECONDS = 2.0
 """A file that changed so recently might change again without its time stamp's showing it."""
 READ_BYTES = 2**18
-"""In the search for a line's end."""
+"""Bytes that are read at once in the search for a line's end."""
 
 
 @dataclass(frozen=True, slots=True)

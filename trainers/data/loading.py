@@ -30,7 +30,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 TASKS_AHEAD = 2
-"""Per worker: the one it reads, and one more, so that it need not wait for the trainer."""
+"""Tasks of each worker: the one it reads, and one more, so that it need not wait for the trainer."""
 MAX_DEATHS_OF_A_TASK = 3
 """Workers that may die over the same task: then the task is to blame, e.g. an image that crashes its decoder."""
 MAX_DEATHS = 20

@@ -23,7 +23,7 @@ REFUSED = 2
 """Exit status of a process whose job raised a ValueError; standard error has the message."""
 
 PARENT_CHECK_SECONDS = 0.5
-"""Between looks whether the process that started this one is still there."""
+"""Time between looks whether the process that started this one is still there."""
 
 
 def run_jobs(module: str, work: Callable[[Job], Job], jobs: Sequence[Job]) -> list[Job]:

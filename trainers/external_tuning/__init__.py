@@ -4,8 +4,8 @@
 
 A *submission* is a search space, or a list of five points. A *goal* is a value of a validation metric of a workload and
 the most steps in which to reach it. A *study* tries five points: those of the list, or others in each study that a
-Sobol sequence draws from the space; of each study the first to reach the goal counts. A workload is scored by the
-median over five studies, which is finite if three of them reach the goal. `scoring` makes performance profiles of that.
+Sobol sequence draws from the space; the first of a study to reach the goal counts. A workload is scored by the median
+over five studies, which is finite if three of them reach the goal. `scoring` makes performance profiles of that.
 
 Source: the rules of AlgoPerf's external tuning track (mlcommons, algorithmic-efficiency; arXiv:2306.07179, section 4).
 Departures: budgets are steps alone, as trials run on whatever machine there is, and there are no held-out variants.

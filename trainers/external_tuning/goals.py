@@ -10,7 +10,7 @@ from trainers.config import Json, TargetConfig
 from trainers.workloads.registry import describe
 
 NUM_MEASUREMENTS = 20
-"""In the whole budget: times to a goal are known to a twentieth of it."""
+"""Measurements in the whole budget: times to a goal are known to a twentieth of it."""
 
 
 @dataclass(frozen=True, slots=True)

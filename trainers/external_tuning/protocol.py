@@ -28,7 +28,7 @@ class Submission:
 
     name: str
     points: Sequence[Assignment] | SearchSpace
-    """The same in each study, or a space from which each study draws others."""
+    """The points of every study, or a space from which each study draws others."""
 
     def of_study(self, study: int) -> Sequence[Assignment]:
         """The points that a study tries."""

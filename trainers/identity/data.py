@@ -1,4 +1,4 @@
-"""The digest of a workload's data: of the files that it reads, or of some of its examples."""
+"""The digest of a workload's data: of the files that it reads, or else of some examples."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def content_digest(workload: Workload, description: WorkloadDescription, options
     """The digest of the data that a workload reads; None: there is no telling.
 
     Where options that name files are given, it is taken over the names of all files there, and the sizes and
-    beginnings of at most `MAX_FILES`; a directory may move. Of another workload that has `batch`, over the number of
+    beginnings of at most `MAX_FILES`; a directory may move. For another workload that has `batch`: over the number of
     its training examples and the tensors of `NUM_EXAMPLES`. One that reads ahead, or counts what it reads, is not asked
     for examples: it would notice.
 

@@ -2,7 +2,7 @@
 patterns of the names of parameters that are not trained, as JSON.
 
 NAME is a workload, `module:Class` of a workload or of any `torch.nn.Module`, a function that builds one, or one that is
-built; or else a file with a state dict, of which no code runs. Models are built without weights. Prints a `Fingerprint`
+built; or else a file with a state dict, whose code is not run. Models are built without weights. Prints a `Fingerprint`
 as JSON, or `{"refused": WHY}` with status 2. `ask_fingerprint` is the other end.
 """
 

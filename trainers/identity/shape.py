@@ -35,8 +35,8 @@ LAYERS = (
 
 
 def model_shape(model: nn.Module) -> ModelShape:
-    """The shape of a model, on whatever device: of the parameters that are trained. One that modules share counts once,
-    an empty one not at all.
+    """The shape of a model, on whatever device: that of its trained parameters. One that modules share counts once, an
+    empty one not at all.
 
     Args:
         model: as the workload builds it, before it is sharded, compiled or wrapped.

@@ -82,7 +82,8 @@ def install_command(extra: str) -> str:
 
 
 def missing_of(extra: str) -> list[str]:
-    """The distributions of an extra that are not installed, by name; of a checkout without metadata, none is known."""
+    """The distributions of an extra that are not installed, by name; none in a checkout without metadata, which does
+    not say."""
     from importlib import metadata  # slow to import, and rarely asked
 
     try:

@@ -28,8 +28,8 @@ class ReplicatedModel(ParallelModel):
 
     The first step runs without `DistributedDataParallel`, and gradients are averaged after it: then it is known which
     parameters get no gradient on any rank, e.g. those of a layer that the loss does not reach. DDP would wait for them
-    in vain, or else search the graph for them in every step; like this it is told to ignore them. Of a parameter that
-    gets its first gradient later, ranks would not exchange it: that is an error.
+    in vain, or else search the graph for them in every step; like this it is told to ignore them. A parameter that gets
+    its first gradient later is an error: ranks would not exchange it.
     """
 
     is_sharded: ClassVar[bool] = False

@@ -27,9 +27,9 @@ logger = logging.getLogger(__name__)
 NUMBER_BYTES = 8
 """Bytes of an integer in the protocol between a process and its template: room for any exit status."""
 SEND_SECONDS = 1.0
-"""For a question to the template, which only a template that imports for very long keeps waiting."""
+"""Time for a question to reach the template, which only a template that imports for very long keeps waiting."""
 END_SECONDS = 10.0
-"""For a killed process to be gone. It takes milliseconds."""
+"""Time for a killed process to be gone. It takes milliseconds."""
 TEMPLATE_MODULE = "trainers.processes.template"
 
 

@@ -53,7 +53,7 @@ class GivesBatches(Protocol):
 class ReadsAhead(Protocol):
     """A workload that must know early what is due, e.g. to read files ahead: it follows the order by itself.
 
-    Of a workload that has `batch`, too, this method is used.
+    This method is used even if the workload has `batch`, too.
     """
 
     def train_batches(

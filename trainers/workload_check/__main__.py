@@ -22,7 +22,7 @@ from trainers.workload_check.supervisor import check
 DEFAULT_BATCH_SIZE = 12
 """Small, so that workloads of any size are checked quickly; a multiple of `RANKS_DIVISOR`."""
 DEFAULT_TIMEOUT_SECONDS = 120.0
-"""For each rule; the longest, a trial of a few steps on a small model, takes seconds."""
+"""Time for each rule; the longest, a trial of a few steps on a small model, takes seconds."""
 RANKS_DIVISOR = 6
 """Batches must be shared by 1, 2 and 3 ranks."""
 

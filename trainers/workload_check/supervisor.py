@@ -20,7 +20,7 @@ from trainers.workload_check.outcome import RuleOutcome
 from trainers.workloads.describe import environment_of_children
 
 START_TIMEOUT_SECONDS = 120.0
-"""For the process to import torch, on a busy machine."""
+"""Time for the process to import torch, on a busy machine."""
 _SHOWN_OF_OUTPUT = 300
 """Last bytes of the output of a process that died: the line that says why."""
 _CHUNK_BYTES = 65536

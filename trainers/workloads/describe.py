@@ -28,7 +28,7 @@ from trainers.workload.user_workload import explain, printable
 from trainers.workloads.registry import describe, description_from, entry_points
 
 TIMEOUT_SECONDS = 120.0
-"""For a workload's module to be imported. torch alone takes seconds, on a busy machine half a minute."""
+"""Time for a workload's module to be imported. torch alone takes seconds, on a busy machine half a minute."""
 
 _MAX_ANSWER_BYTES = 10_000_000
 """Far above any description: more is no answer, but a module that prints without end."""

@@ -32,7 +32,7 @@ SHAPES = {
 DEFAULT_VALIDATION_SHARE = 0.1
 """The last tenth, where the user does not say."""
 NUM_EXAMPLES_AT_ONCE = 4096
-"""In evaluation: bounds its memory."""
+"""Examples at once in evaluation: bounds its memory."""
 
 Batch: TypeAlias = tuple[Tensor, Tensor, Tensor]
 

@@ -25,9 +25,9 @@ BLOCK_BYTES = 2**16
 """A good size of what is read at once: with blocks of a megabyte it takes a quarter longer."""
 
 MAX_COUNT_DIGITS = 18
-"""So that a count fits an int64."""
+"""Most digits of a count, so that it fits an int64."""
 MAX_CATEGORY_DIGITS = 16
-"""So that a category fits a uint64; Criteo's have 8."""
+"""Most digits of a category, so that it fits a uint64; Criteo's have 8."""
 
 TAB, LINE_END, CARRIAGE_RETURN, MINUS = b"\t\n\r-"
 

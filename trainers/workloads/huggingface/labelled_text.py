@@ -70,8 +70,8 @@ class WordTokenizer:
 def stdlib_packages(length: int) -> LabelledCorpus:
     """Pieces of `length` characters of the source of `PACKAGES`, as many of each, and the package of each piece.
 
-    Pieces do not overlap; of each package they are spread over all its files, and one in ten is held out. Guessing
-    gives an accuracy of 1/9.
+    Pieces do not overlap; those of a package are spread over all its files, and one in ten is held out. Guessing gives
+    an accuracy of 1/9.
 
     Raises:
         ValueError: this Python comes without the source of its library, or the packages have too few such pieces.

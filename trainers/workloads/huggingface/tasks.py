@@ -22,7 +22,7 @@ Batch: TypeAlias = tuple[Tensor, ...]
 DEFAULT_VALIDATION_EXAMPLES = 512
 """Enough to tell configs apart, and evaluated in a fraction of the time between two measurements."""
 NUM_EXAMPLES_AT_ONCE = 64
-"""In evaluation, of examples that are predicted once each."""
+"""Examples at once in evaluation, where each is predicted once."""
 
 
 class Examples(Protocol):

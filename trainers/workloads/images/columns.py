@@ -29,7 +29,7 @@ ARROW_FILE_MAGIC = b"ARROW1"
 MAX_KEPT_BYTES = 256 * 2**20
 """Bytes of row groups that a process keeps in memory, at most."""
 MAX_OPEN_FILES = 64
-"""Per process: well below the usual limit of 1,024, of which every worker has its own."""
+"""Files that a process keeps open, at most: well below the usual limit of 1,024, of which every worker has its own."""
 
 
 @dataclass(frozen=True, slots=True)

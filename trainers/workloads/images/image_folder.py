@@ -37,7 +37,7 @@ weights expect."""
 DEFAULT_PATCH_SIZE = 16
 """Pixels of a patch's side, as in ViT-S/16 and ViT-B/16."""
 NUM_IMAGES_AT_ONCE = 128
-"""In evaluation: bounds its memory."""
+"""Images at once in evaluation: bounds its memory."""
 
 
 class ImageFolder:

@@ -28,7 +28,7 @@ ROWS_AT_ONCE = 256
 _PURPOSE = "text in Parquet files"
 
 _LONE_LINE_END = re.compile(rb".*\S\n(?=\S)", re.DOTALL)
-"""Up to the last: tokenizers look at runs of white space, line ends among them, as a whole."""
+"""Text up to its last lone line end: tokenizers look at runs of white space, line ends among them, as a whole."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from trainers.workloads.language.transformer import GPT, TransformerShape
 from trainers.workloads.options import shape_of_size, with_width_and_depth
 
 NUM_SEQUENCES_AT_ONCE = 64
-"""In evaluation: bounds its memory."""
+"""Sequences at once in evaluation: bounds its memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ SHAPES = {
 class StdlibGPT:
     """Predicts each next byte of Python source; cross-entropy loss, in nats per byte.
 
-    An example is a sequence of `context_length` + 1 bytes, the last of which is the next one's first, so that each
+    An example is a sequence of `context_length` + 1 bytes. Its last byte is the first of the next example, so that each
     byte of the text but the very first is predicted once per epoch. Sequences may cross from one file into the next.
     """
 

@@ -51,15 +51,15 @@ VOCABULARY_MULTIPLE = 64
 idle (as nanoGPT does)."""
 
 NUM_LOGITS_AT_ONCE = 2**26
-"""In evaluation: bounds its memory, 256 MiB of float32."""
+"""Logits at once in evaluation: bounds its memory, 256 MiB of float32."""
 
 
 class TextLM:
     """Predicts each next token of text; cross-entropy loss, in nats per token.
 
-    An example is a sequence of `context_length` + 1 tokens, the last of which is the next one's first, so that each
-    token of the text but the very first is predicted once per epoch. Sequences may cross from one document into the
-    next; an end-of-text token lies between, if the tokenizer has one.
+    An example is a sequence of `context_length` + 1 tokens. Its last token is the first of the next example, so that
+    each token of the text but the very first is predicted once per epoch. Sequences may cross from one document into
+    the next; an end-of-text token lies between, if the tokenizer has one.
     """
 
     def __init__(

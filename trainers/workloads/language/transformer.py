@@ -41,8 +41,8 @@ class GPT(nn.Module):
     escapes.
 
     Unlike GPT-2's, the output layer is tied to the embedding only where the shape says so. With few tokens that would
-    save next to nothing, and the tied matrix gets the sum of two gradients of different nature (sparse rows from the
-    input, dense ones from the output), of which a preconditioner could learn the geometry of neither.
+    save next to nothing, and the tied matrix gets the sum of two gradients of different nature: sparse rows from the
+    input, dense ones from the output. A preconditioner could learn the geometry of neither.
     """
 
     def __init__(self, shape: TransformerShape) -> None:
