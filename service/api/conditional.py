@@ -142,4 +142,4 @@ IF_JOB_UNCHANGED = Depends(refuse_if_changed, scope="function")
 """The check of endpoints without a body that change a job: within the transaction of the change. Where there is a body,
 that is checked first, and the endpoint asks `refuse_if_changed` itself."""
 IF_TRIAL_UNCHANGED = Depends(refuse_if_trial_changed, scope="function")
-"""The same for a trial."""
+"""The check of endpoints without a body that change a trial."""

@@ -40,10 +40,10 @@ from service.store.session import DATABASE_ERRORS, Database, Session
 Found = TypeVar("Found")
 
 POLL_SECONDS = 0.2
-"""Between two looks for new events, by judgement: a page that is that late seems live."""
+"""Time between two looks for new events, by judgement: a page that is that late seems live."""
 HEARTBEAT_SECONDS = 15.0
-"""Without an event, after which a stream sends a comment: well below the 60 after which nginx by default cuts what is
-silent."""
+"""Time without an event after which a stream sends a comment: well below the 60 after which nginx by default cuts what
+is silent."""
 RETRY_MS = 3000
 """Milliseconds until a browser connects again."""
 

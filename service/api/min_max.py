@@ -1,4 +1,4 @@
-"""Curves with fewer points that still show all their peaks: of each stretch of steps, the lowest and the highest value.
+"""Curves with fewer points that still show all their peaks: the lowest and the highest value of each stretch of steps.
 
 The method is MinMax of Jugel, Jerzak, Hackenbroich and Markl, "M4: A Visualization-Oriented Time Series Data
 Aggregation", VLDB 2014, over stretches of equal length, and the first and the last point besides. Several curves share

@@ -61,7 +61,7 @@ WAIT_SECONDS = 20.0
 ANSWER_SECONDS = 25.0  # clients commonly give up after 30
 """A request is answered after so long: whoever asks again is given what the work, which goes on, finds out."""
 KEPT_SECONDS = 120.0
-"""So long is kept for who asks again what was found out after the first answer."""
+"""Time for which an answer that came after the first one's time is kept for who asks again."""
 
 WHAT = "requests that need a process of their own"
 
@@ -88,7 +88,7 @@ class Preparations:
         return len(self._running)
 
     async def do(self, what: str, work: Callable[[], T], *, token: str | None = None) -> T:
-        """The result of `work`, which a thread is given; of a call with an equal `what` that is under way, if any.
+        """The result of `work`, which a thread does; or that of a call with an equal `what`, if one is under way.
 
         Args:
             token: its prefix, of whoever asks. All that run or wait for one token leave others a process.

@@ -14,7 +14,7 @@ from service.store.repositories import ExternalRequestRepository
 from service.store.session import DATABASE_ERRORS, Database
 
 POLL_SECONDS = 0.1
-"""Between two looks for answers, as often as a run looks for requests; one statement for all that wait."""
+"""Time between two looks for answers, as often as a run looks for requests; one statement for all that wait."""
 MAX_WAITING = 500
 """Requests that wait in one process, by judgement; further ones are told that the service is busy."""
 

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 TOLD_AFTER_SECONDS = 2.0
-"""So long a command waits for the check of a job without a word: most take less."""
+"""Time that a command waits for the check of a job without a word: most take less."""
 
 Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
 Token = Annotated[

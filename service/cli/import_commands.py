@@ -39,7 +39,7 @@ def import_trials(
     """Writes a job's file that begins with the trials of an Optuna study, or of a CSV file, W&B's among them.
 
     The best ones become `pinned`: the job trains them itself. Those that say every parameter of the search space become
-    `imported`: samplers that can learn from them; of a job with one objective. Neither counts as evidence.
+    `imported`, for samplers that can learn from them, in a job with one objective. Neither counts as evidence.
 
     Only completed trials are taken: in a CSV file, the column `state` tells them, where there is one. By its columns
     `optimizer` and `phase`, rows of other optimizers than the job's are left out, too, and those of confirmations.

@@ -104,7 +104,7 @@ def read_job_file(path: Path) -> JobFile:
 _TEXTS = ("name", "model", "notes")
 """Fields of a job that hold text, beside its tags."""
 MAX_VALUES = 1_000_000
-"""In a file: more than any request may hold. Aliases of aliases make as many of a few lines."""
+"""Values in a file, at most: more than any request may hold. Aliases of aliases make as many of a few lines."""
 _NOTHING = ("", "~", "null")
 _STDIN = "<stdin>"
 
@@ -145,7 +145,7 @@ def apply_settings(content: dict[str, Any], settings: Sequence[str]) -> dict[str
 
 
 def _setting(path: str, text: str) -> Any:
-    """The value of a setting: of a field that holds text, as it stands, unless it is quoted or nothing."""
+    """The value of a setting. A field that holds text takes it as it stands, unless it is quoted or nothing."""
     holds_text = path in _TEXTS or path.startswith("tags.")
     return text if holds_text and text not in _NOTHING and text[0] not in "\"'" else _parse(path, text)
 

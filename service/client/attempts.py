@@ -18,7 +18,7 @@ from service.errors import ServiceError
 FIRST_PAUSE_SECONDS = 0.25
 """Doubled with each attempt, by judgement."""
 LONGEST_PAUSE_SECONDS = 5.0
-"""Up to which it is doubled: by judgement, about as long as a busy service asks to wait."""
+"""Longest pause, up to which it is doubled: by judgement, about as long as a busy service asks to wait."""
 
 
 class Attempts:
@@ -79,7 +79,7 @@ class Attempts:
         return self._call.may_be_repeated
 
     def _next_pause(self, *, at_least: float = 0.0) -> float | None:
-        """None: it would be too late. Of many clients that wait, each waits for a time of its own."""
+        """None: it would be too late. Each of many waiting clients waits for a time of its own."""
         pause = at_least + self._pause * random.uniform(0.5, 1.0)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_SECONDS)
         return None if self._clock() + pause > self._deadline else pause

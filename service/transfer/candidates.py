@@ -40,7 +40,7 @@ class Source:
 
     kind: SourceKind
     name: str
-    """For a person: a workload with its options, or a point of a submission."""
+    """The name for a person: a workload with its options, or a point of a submission."""
     recommendation_id: str | None = None
     """With `store`: the recommendation that it is of."""
     job_id: str | None = None

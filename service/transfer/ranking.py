@@ -24,7 +24,7 @@ LR_SPREAD = (0.5, 0.2)
 each octave of distance adds (in squares). `python -m tests.benchmarks.answers.transfer` and `transfer_distance` there
 print how often the interval holds."""
 DECAY_SPREAD = (2.0, 0.3)
-"""The same of the weight decay, which short trainings hardly tell."""
+"""Standard deviations for the weight decay, likewise, which short trainings hardly tell."""
 CONFIDENCE = 0.8
 """Confidence of the intervals, by judgement: they are ranges to search in, and rules are rough."""
 _DEVIATIONS = 1.2816

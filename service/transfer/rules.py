@@ -37,7 +37,7 @@ AVERAGE_RANGE = (1e-3, 0.2)
 MIN_WARMUP_STEPS = 50
 """Steps of warm-up of a shorter training, where the tuned one had as many; by judgement."""
 MAX_WARMUP_FRACTION = 0.1
-"""Up to which short trainings warm up longer to have so many steps of it."""
+"""Share of a short training up to which it warms up longer, to have so many steps of it."""
 
 
 class StepKind(StrEnum):
@@ -198,8 +198,7 @@ class _Mover:
 
         Where branches are scaled by 1/depth there is none (arXiv:2512.05620), in a plain stack of layers it is 1/depth
         (modular norm, arXiv:2405.14813), and a model's parameters do not tell which it is. This lies between the two;
-        of other exponents none holds on families that it was not chosen on
-        (`tests.benchmarks.answers.transfer_distance`).
+        no other exponent holds on families that it was not chosen on (`tests.benchmarks.answers.transfer_distance`).
         """
         if math.isclose(self._depth, 1.0):
             return 1.0, "", ""

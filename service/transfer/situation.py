@@ -20,7 +20,7 @@ class Features:
     depth: float
     """The number of matrices; those of embeddings and adapters do not count."""
     num_parameters: int
-    """Their elements together."""
+    """Elements of all parameters together."""
     shares: dict[ParameterKind, float]
     """Share of the elements, by kind; they sum to 1."""
 
@@ -125,9 +125,9 @@ OF_DEPTH = 3.0
 """The weight of an octave of depth beside one of width: about as much more the learning rate misses after the rules,
 which for depth differ. `python -m tests.benchmarks.answers.transfer_distance` prints what each octave costs."""
 OF_BATCH = 0.5
-"""Likewise of an octave of batch size."""
+"""Weight of an octave of batch size, likewise."""
 OF_LENGTH = 0.5
-"""Likewise of an octave of steps, whose rule holds on all families."""
+"""Weight of an octave of steps, whose rule holds on all families."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ class PlotTrial:
     finished_after: float | None = None
     """Seconds from the job's start to the trial's end; None while unfinished."""
     confirms: int | None = None
-    """In the confirmation: the trial whose config it repeats."""
+    """The trial whose config one of the confirmation repeats; None: it is none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     points: Sequence[Point] = ()
     """(step or examples seen, objective) in their order; None where it was not finite."""
@@ -57,7 +57,8 @@ def plot_trial(trial: PlottedTrial, *, started_at: datetime | None) -> PlotTrial
 
 
 def phase_labels(specification: JobSpecification) -> dict[Phase, str]:
-    """The optimizer that each phase tunes, as a person calls it; of several baselines, the best of them."""
+    """The optimizer that each phase tunes, as a person calls it; where there are several baselines, that of the
+    best."""
     baselines = [_optimizer(baseline.search_space) for baseline in specification.baselines]
     return {
         Phase.SEARCH: optimizer_title(_optimizer(specification.search_space)),

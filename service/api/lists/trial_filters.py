@@ -179,7 +179,7 @@ def _number(text: str) -> float | None:
 
 
 TrialFilters = Annotated[TrialQuery, Depends(_trial_query)]
-"""To be `checked`."""
+"""The filters of a request, which are to be `checked`."""
 
 TrialOrderParameter = Annotated[TrialSorting, Depends(_trial_order)]
-"""To be `checked`."""
+"""The order that a request asks for, which is to be `checked`."""

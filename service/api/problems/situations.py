@@ -74,7 +74,7 @@ def problem_of(error: ServiceError, *, instance: str) -> Problem | None:
 
 
 async def response_to(request: Request, error: ServiceError) -> JSONResponse | None:
-    """The same as a response, with the values that the request's body has in the fields at fault."""
+    """The problem as a response, with the values that the request's body has in the fields at fault."""
     situation = _situation_of(error)
     if situation is None:
         return None

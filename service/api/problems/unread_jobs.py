@@ -77,8 +77,8 @@ def _read(body: dict[str, JsonValue]) -> JobCreate | ValidationError:
 
 
 def _remove(body: JsonValue, place: Names) -> Names:
-    """Removes what stands at a place, or where nothing does, what lacks it; of a list, the whole, as the others would
-    move. Gives the place of what is gone."""
+    """Removes what stands at a place, or where nothing does, what lacks it; a list is removed whole, as its others
+    would move. Gives the place of what is gone."""
     for length in range(len(place), 0, -1):
         parent, name = _at(body, place[: length - 1]), place[length - 1]
         if isinstance(parent, dict) and name in parent:

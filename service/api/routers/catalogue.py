@@ -53,7 +53,8 @@ def read_search_space(
     tagged: TaggedDependency,
     name: Annotated[str, Path(description="The name of the preset.", examples=["shampoo"])],
 ) -> Response:
-    """A preset with its ranges, and why they are what they are; of a name that none has, 404 with those there are."""
+    """A preset with its ranges, and why they are what they are. 404 lists the presets there are if none has the
+    name."""
     space = presets().get(name)
     if space is None:
         raise UnknownName("search space", name, nearest_first(name, presets()))

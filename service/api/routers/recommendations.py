@@ -121,14 +121,14 @@ def list_recommendations(
     responses=problems.documented(400, 413, 422, 503),
 )
 def recommend_untuned(question: UntunedQuestion, session: ReadSession, caller: CallerDependency) -> UntunedAnswerRead:
-    """Configs to try first on a model of which nothing is known but its fingerprint: those of the nearest tuned models,
-    moved to it by scaling rules, and what is published. Nothing is stored, and no value is promised.
+    """Configs to try first on a model that is known by its fingerprint alone: those of the nearest tuned models, moved
+    to it by scaling rules, and published ones. Nothing is stored, and no value is promised.
 
     Each says what it was tuned for, how far that is from the model, what was changed by which rule, and in which range
     the best learning rate and weight decay lie. With no tuned model in the store, the table that comes with the service
-    and published points answer, and `basis` is `built_in`. With `proxy_job` the answer of that job alone is moved: of a
-    smaller or shorter version of the model, which was tuned in its place. `formats` has each config written in other
-    formats, too, as those of a recommendation are.
+    and published points answer, and `basis` is `built_in`. With `proxy_job` only the answer of that job is moved, which
+    tuned a smaller or shorter version of the model in its place. `formats` has each config written in other formats,
+    too, as those of a recommendation are.
     """
     return UntunedAnswerRead.of(configs_for(session, question.wanted, project=caller.sees), question)
 

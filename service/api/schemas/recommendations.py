@@ -114,7 +114,7 @@ class KnownValuesRead(ReadModel):
     field: str
     """A parameter of the query, such as `device`."""
     values: list[str | int]
-    """Up to 20 of them."""
+    """The values, up to 20 of them."""
 
 
 class RecommendationList(ReadModel):

@@ -28,9 +28,9 @@ from service.settings import ENV_PREFIX, Settings
 from trainers.workload.user_workload import is_reference
 
 START_SECONDS = 60.0
-"""For the service to be ready, by judgement: its imports take some seconds of a quiet machine."""
+"""Time for the service to be ready, by judgement: its imports take some seconds of a quiet machine."""
 STOP_SECONDS = 45.0
-"""For it to stop in order: half as much again as it gives its worker (`serve.WORKER_STOP_SECONDS`)."""
+"""Time for it to stop in order: half as much again as it gives its worker (`serve.WORKER_STOP_SECONDS`)."""
 
 JOB = {
     "search_space": "shampoo",

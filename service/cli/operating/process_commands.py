@@ -141,8 +141,8 @@ def migrate(data_dir: DataDir = None, database_url: DatabaseUrl = None, as_json:
 
 
 def places_in_words(settings: Settings) -> str:
-    """The places of a service's database, checkpoints and logs. Of a database elsewhere, whose address may have a
-    password, it says only that it is."""
+    """The places of a service's database, checkpoints and logs. The address of a database elsewhere may have a
+    password, so it says only that the settings name one."""
     here = settings.data_dir.absolute()
     own, others = ["logs"], []
     if settings.checkpoint_directory is None:

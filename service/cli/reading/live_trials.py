@@ -17,7 +17,7 @@ from service.domain import TrialState
 MAX_TRIALS = 8
 """Trials that are shown, at most, by judgement: they leave a terminal of 24 lines room for the job."""
 LOOK_SECONDS = 2.0
-"""Between two looks at them, by judgement: each is several requests."""
+"""Time between two looks at them, by judgement: each is several requests."""
 MAX_POINTS = 200
 """Points of a curve that is seen for the first time."""
 

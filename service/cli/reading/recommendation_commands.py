@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from service.evidence.formats.written import Written
 
 DEFAULT_CONFIGS = 5
-"""For a model that was never tuned."""
+"""Configs that are asked for a model that was never tuned."""
 
 app = typer.Typer()
 

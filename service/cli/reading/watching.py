@@ -20,11 +20,11 @@ from service.inert import one_line
 from trainers.retry import retry
 
 POLL_SECONDS = 0.5
-"""Between two looks at the job, by judgement: people take it for live."""
+"""Time between two looks at the job, by judgement: people take it for live."""
 SERVICE_OUTAGE_SECONDS = 60.0
 """Seconds that the service may be away while a job is watched."""
 LONGEST_PAUSE_SECONDS = 2.0
-"""Between two tries meanwhile."""
+"""Longest time between two tries while no service answers."""
 PACE_SECONDS = 30.0
 """The time over which steps per second are counted, at least: several measurements of most jobs."""
 STEPS_LINE_SECONDS = 10.0

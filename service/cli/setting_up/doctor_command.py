@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 EXTRAS = ("service", "studies", "trackers", "wandb", "vision", "text", "huggingface")
 ASK_SECONDS = 60.0
-"""For a process to import torch and name the GPU: on a busy machine the import alone can take half a minute."""
+"""Time for a process to import torch and name the GPU: on a busy machine the import alone can take half a minute."""
 
 app = typer.Typer()
 

@@ -33,7 +33,7 @@ ENDING_SECONDS = 60.0
 KEEPS_PER_LEASE = 3
 """Signs of life in the time of a lease, by judgement: two in a row may be lost before it ends."""
 ASK_SECONDS = 30.0
-"""Between two questions whether a trial goes on whose command prints nothing; less where the lease is short."""
+"""Time between two questions whether a trial goes on whose command prints nothing; less where the lease is short."""
 
 
 class Terminated(BaseException):

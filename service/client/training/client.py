@@ -53,8 +53,8 @@ class ExternalTrial(Suggested):
     ) -> bool:
         """Reports what was measured after a step; True if the trial goes on.
 
-        Through an outage of the service it tries again; what was taken in counts once. Of the last step it waits until
-        the service has decided, for as long as through an outage: there is nothing else to do for the trial.
+        Through an outage of the service it tries again; what was taken in counts once. After the last step it waits
+        until the service has decided, as long as it would through an outage: there is nothing else to do for the trial.
 
         Args:
             step: an integer of any kind.

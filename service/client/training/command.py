@@ -13,7 +13,7 @@ from contextlib import suppress
 from io import IncrementalNewlineDecoder
 
 POLL_SECONDS = 0.2
-"""Between two looks whether a command that prints nothing has ended, or is to."""
+"""Time between two looks whether a command that prints nothing has ended, or is to."""
 PIPE_BYTES = 2**20
 """The most that a pipe holds: what was in it is read at once."""
 

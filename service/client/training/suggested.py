@@ -24,9 +24,10 @@ from trainers.stored_config import StoredConfig
 logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 2.0
-"""Between two questions that had no answer."""
+"""Time between two questions that had no answer."""
 GIVE_UP_SECONDS = 600.0
-"""Without an answer, by judgement: a service that is replaced by a newer one is back before."""
+"""Time without an answer after which to give up, by judgement: a service that is replaced by a newer one is back
+before."""
 
 
 class Suggested:

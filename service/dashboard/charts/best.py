@@ -22,7 +22,7 @@ class Finished:
     number: int
     side: Side
     seconds: float
-    """From the job's start to its end."""
+    """Time from the job's start to its end."""
     value: float | None
     """None: it did not complete, or ended with nothing that is finite."""
 

@@ -36,7 +36,7 @@ class Group:
 
 
 def sides_of(trials: Sequence[ChartTrial], optimizers: Mapping[int, str], baselines: Sequence[str]) -> dict[int, Side]:
-    """The side of each trial by number; of the confirmation, the one that found the config.
+    """The side of each trial by number; a trial of the confirmation has the side that found its config.
 
     Args:
         optimizers: of the baselines' trials; where there is one baseline, none are needed.

@@ -36,7 +36,7 @@ class DrawnJob:
     optimizer: str
     """The optimizer that the search tunes, as people call it."""
     trials: Sequence[TrialSpending]
-    """In the order in which they ended."""
+    """The trials in the order in which they ended."""
 
 
 def best_so_far_of(jobs: Sequence[DrawnJob], *, metric: str, direction: Direction, axis: Axis) -> Figure:

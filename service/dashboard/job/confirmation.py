@@ -43,7 +43,7 @@ class SeedRow:
     chance_best: str | None
     """The probability, in words, that it is in truth the best of its side."""
     results: list[SeedResult | None]
-    """For each of the table's seeds; None: not trained."""
+    """A result for each of the table's seeds; None: not trained."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,7 @@ class PriceLine:
 
     parameter: str
     move: str
-    """From which value to which."""
+    """The change from one value to another."""
     objective: str
     step: str
     state: str
@@ -98,7 +98,7 @@ class InsightsSection:
 
     panels: list[SidePanel]
     why_empty: str
-    """In a sentence; empty: there is something to show."""
+    """A sentence that says why there is nothing to show; empty: there is something."""
     metric: str = ""
     """The objective; empty: nothing is shown."""
     computed_at: str = ""

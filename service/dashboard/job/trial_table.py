@@ -133,11 +133,11 @@ class TrialTable:
     """The best of each side, in sight on every page."""
     rows: Sequence[ListedTrial]
     num_found: int
-    """On all pages."""
+    """Number of trials on all pages."""
     num_trials: int
     """Trials of the job."""
     page: int
-    """From 1 on."""
+    """Number of the page, from 1 on."""
     order: TrialSorting
     columns: Sequence[OptionalColumn]
     """All of them."""

@@ -18,7 +18,7 @@ from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
 BAR_STATES = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED, TrialState.RUNNING)
-"""In the order in which the bar of a budget shows them."""
+"""States in the order in which the bar of a budget shows them."""
 
 
 @dataclass(frozen=True, slots=True)

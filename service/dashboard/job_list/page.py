@@ -53,8 +53,8 @@ def jobs_page(
     after: Token = None,
     before: Token = None,
 ) -> HTMLResponse:
-    """A page of the jobs that are found by what the API's list takes, and in its orders; `after` is the place of the
-    last job of the page before, `before` that of the first one of the page behind."""
+    """A page of jobs, filtered and ordered as in the API's list. `after` is the place of the last job of the page
+    before, `before` the place of the first job of the page behind."""
     last_event = EventRepository(session).last_id()  # before all else: what happens meanwhile is told again
     jobs, has_previous, has_next = _page(session, query, order_by, after, before)
     progress = progress_of(session, jobs, now=now, memory=memory)

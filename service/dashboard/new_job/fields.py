@@ -15,7 +15,7 @@ Kind: TypeAlias = Literal[
 """The kind of value that a field takes: the name by which `static/new_job/kinds.js` reads and writes it."""
 
 ROW = "#"
-"""In a pointer: the index of a row that is not there yet."""
+"""The index, in a pointer, of a row that is not there yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +26,7 @@ class FormField:
     """Its place in the document (RFC 6901)."""
     label: str
     help: str
-    """For people; `code` stands between backticks."""
+    """Help for people; `code` stands between backticks."""
     kind: Kind
     default: JsonValue = None
     """The value that a document without the field stands for."""

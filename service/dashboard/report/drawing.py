@@ -15,7 +15,7 @@ from service.api.figures import Figure
 
 WIDTH, HEIGHT = 720.0, 320.0
 LEFT, RIGHT, TOP, BOTTOM = 64.0, 24.0, 10.0, 42.0
-"""On the right there is room for half of a number below the end of the axis."""
+"""Margins of the chart. On the right there is room for half of a number below the end of the axis."""
 NUM_TICKS = 6
 """Labels of an axis, by judgement."""
 DASHES = {"dot": "2 3", "dash": "7 4"}

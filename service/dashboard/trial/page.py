@@ -169,7 +169,7 @@ def _repeated(session: Session, job: Job, trial: Trial) -> RepeatedTrial | None:
 
 
 def _measurements(session: Session, trial: Trial) -> list[StoredMeasurement]:
-    """The measurements of a trial; of many, those with the peaks of its metrics."""
+    """The measurements of a trial; if there are many, those with the peaks of its metrics."""
     measurements = MeasurementRepository(session)
     steps, names = measurements.steps(trial.id), measurements.metric_names(trial.id)
     if steps is None:

@@ -55,7 +55,7 @@ class ParameterRow:
     range_words: str
     """`1e-05 to 0.1, logarithmic`, or the choices."""
     position: float | None
-    """In the range on its scale, from 0 to 1; None: it has no order."""
+    """Position in the range on its scale, from 0 to 1; None: it has no order."""
     best_position: float | None
     default_position: float | None
     differs_from_best: bool
@@ -145,7 +145,7 @@ class CostRow:
     typical: str
     """The median over completed trials of its side."""
     baseline: str
-    """Likewise of the best baseline."""
+    """The median over completed trials of the best baseline."""
     limit: str
     """Empty: there is none, or it is not known."""
 

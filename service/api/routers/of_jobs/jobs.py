@@ -72,8 +72,8 @@ def list_jobs(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Jobs, newest first unless told otherwise, without those that are archived. Of each, `specification` is left out:
-    `view=full` has it.
+    """Jobs, newest first unless told otherwise, without those that are archived. They come without their
+    `specification`: `view=full` has it.
     """
     kind = f"job {order_by}"
     after = None if page_token is None else decode_place(kind, page_token, SORTED_BY[order_by])

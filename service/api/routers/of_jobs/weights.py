@@ -35,8 +35,8 @@ def download_weights(
     wanted_range: Range = None,
     if_range: IfRange = None,
 ) -> Response:
-    """The weights of the recommended config, or of the baseline's best, as safetensors: of its trial with the best
-    value in the confirmation, whole, under the names that they have in the workload's model, those that were evaluated.
+    """The weights of the recommended config, or of the baseline's best, as safetensors. They are those that were
+    evaluated in its trial with the best value of the confirmation, whole, under their names in the workload's model.
 
     They are kept from the end of the job until it is deleted, unless it says `keep_weights: false`. 404 says why there
     are none.

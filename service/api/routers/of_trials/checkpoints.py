@@ -23,7 +23,7 @@ from service.store.session import Session
 from trainers.storage import StoreFailed
 
 MAX_DOWNLOADS = 20
-"""At once, of an API process."""
+"""Downloads at once, of an API process."""
 CHUNK_BYTES = 2**20
 """1 MiB of a file is in memory at a time for each download, by judgement."""
 BYTES = "application/octet-stream"
@@ -53,8 +53,8 @@ _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 def list_checkpoints(
     session: ReadSession, settings: SettingsDependency, job_id: JobId, number: TrialNumber
 ) -> CheckpointList:
-    """The checkpoints that are there now, the newest first: of a trial that has not ended the last few, for a week of
-    one that its job's budget cut off, too, and of any other one none.
+    """The checkpoints that are there now, the newest first. A trial that has not ended has its last few; one that its
+    job's budget cut off has them for a week more; any other one has none.
     """
     checkpoints = _checkpoints(session, settings, job_id, number)
     try:

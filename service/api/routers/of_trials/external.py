@@ -37,11 +37,11 @@ from service.use_cases.external import asking
 from service.use_cases.external.asking import Asked
 
 ANSWER_SECONDS = 8.0
-"""For a run to answer, which takes it a tenth of a second but where it waits for other trials. Whoever gets none asks
-again."""
+"""Time for a run to answer, which takes it a tenth of a second but where it waits for other trials. Whoever gets none
+asks again."""
 RETRY_AFTER_SECONDS = 2
-"""Until a client asks again for an answer that its job's run has not given yet. By judgement; measured on SQLite, half
-of all answers took 0.1 s."""
+"""Time until a client asks again for an answer that its job's run has not given yet. By judgement; measured on SQLite,
+half of all answers took 0.1 s."""
 
 T = TypeVar("T")
 
@@ -116,8 +116,8 @@ async def suggest_trial(
 ) -> SuggestionRead:
     """Hands out the trial that the job's search wants tried next, of a job that was submitted with `external`.
 
-    The trial is this client's while it reports (`lease_seconds`). Of a trial that has been measured before, the client
-    goes on from a checkpoint up to `begins_at_step` if it finds one, and begins anew if not.
+    The trial is this client's while it reports (`lease_seconds`). If the trial has been measured before, the client
+    goes on from a checkpoint up to `begins_at_step` where it finds one, and else begins anew.
     """
     asked = await transactions.write(
         lambda session: asking.ask_for_trial(session, job_id, body, key=idempotency_key, now=now)
@@ -208,7 +208,7 @@ async def end_trial(
     wait_seconds: WaitSeconds = ANSWER_SECONDS,
 ) -> DecisionRead:
     """Takes in the end of a trial, with its last measurements: it completed, it failed for a reason, or its client must
-    go and another one may go on with it. Of a trial that has ended already, or whose job has, it changes nothing.
+    go and another one may go on with it. Nothing changes if the trial, or its job, has ended already.
     """
     return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
 

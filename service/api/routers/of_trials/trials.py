@@ -61,7 +61,7 @@ def list_trials(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """A job's trials, by number unless told otherwise. Of each, `config` is left out: `view=full` has it."""
+    """A job's trials, by number unless told otherwise. They come without their `config`: `view=full` has it."""
     query = checked(session, job_id, asked, order=order_by)
     kind = f"trial {order_by}"
     after = None if page_token is None else decode_place(kind, page_token, *order_by.value_types, tie_type=int)
