@@ -48,8 +48,8 @@ def address_of_peer(text: str) -> str | None:
 
 
 def holder_of(address: str) -> str:
-    """The part of a peer's IP address that tells one holder from others: of IPv6 the network of 64 bits, all of whose
-    addresses are free to whoever has one."""
+    """The part of a peer's IP address that tells one holder from others: for IPv6 the network of 64 bits, as whoever
+    has one of its addresses can take them all."""
     return str(IPv6Network((address, 64), strict=False)) if ":" in address else address
 
 

@@ -108,7 +108,7 @@ class Settings(BaseSettings):
     below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's
     directory. The data directory is never one of them."""
     thin_after_days: float | None = Field(default=None, gt=0, le=36_500)
-    """So many days after a job's end, workers thin its history: trials that no answer rests on keep about thirty
+    """Days from a job's end until workers thin its history: trials that no answer rests on keep about thirty
     measurements each, and the events of trials and what ranks printed are deleted. None: all is kept."""
     log_bytes_per_rank: int = Field(default=256 * 2**10, ge=0)
     """Kept of what a rank of a trial prints, at most: a quarter of that from its beginning, and its end. Of trials with
@@ -138,9 +138,9 @@ class Settings(BaseSettings):
     once. Further ones are refused with 429. 0: no limit; nor is there one where anybody on this machine alone is let
     in."""
     warm_after_seconds: float | None = Field(default=None, ge=0, le=LONGEST_SECONDS)
-    """So long after it first answers the API starts the process, with torch in its memory, whose copies answer dry runs
-    and describe workloads of your own in a second; sooner if somebody looks at what jobs are made of, or asks it, who
-    then waits some seconds for it. None: at once, or where a worker starts beside it, which has more use for the
+    """Seconds from its first answer until the API starts the process, with torch in its memory, whose copies answer dry
+    runs and describe workloads of your own in a second; sooner if somebody looks at what jobs are made of, or asks it,
+    who then waits some seconds for it. None: at once, or where a worker starts beside it, which has more use for the
     processor, after the seconds that this imports for."""
     max_request_bytes: int = Field(default=1_000_000, gt=0)
     """A larger request body is refused with 413."""

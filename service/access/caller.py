@@ -41,7 +41,7 @@ class Caller:
     name: str | None
     """The name of its token; None: nobody had to say who asks."""
     project: str
-    """In which its jobs are made."""
+    """The project in which its jobs are made."""
     scopes: frozenset[Scope]
     token: str | None = None
     """The prefix of its token."""

@@ -25,9 +25,9 @@ from pathlib import Path
 from service.code.package_room import NEW, bytes_below, is_at, remove_unused, room_left
 
 INSTALL_SECONDS = 600.0
-"""For pip to fetch and unpack one list of packages, by judgement: a job waits for it."""
+"""Time for pip to fetch and unpack one list of packages, by judgement: a job waits for it."""
 LOOK_SECONDS = 0.5
-"""Between two looks at what pip has written."""
+"""Time between two looks at what pip has written."""
 
 _OPTIONS = (
     *("--only-binary", ":all:"),
@@ -50,7 +50,7 @@ class Packages:
     """Packages, installed; they stay for as long as they are held."""
 
     paths: tuple[Path, ...]
-    """To import them from, after all else."""
+    """Directories to import them from, after all else."""
     lock: int
     """An open file, which ends with the process at the latest; -1: there is nothing to hold."""
 

@@ -1,7 +1,7 @@
 """The best value of a job's search, and of its baseline: one number with its origin, and which of two is better.
 
 While a job runs, it is what the best completed trial reached, with its one seed. Once the job has ended, it is what its
-recommendation says: of configs that were trained again the mean over the new seeds, because the best of many trials is
+recommendation says: the mean over the new seeds for configs that were trained again, because the best of many trials is
 a lucky one.
 """
 

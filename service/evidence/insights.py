@@ -124,7 +124,7 @@ class ParameterInsight:
     trend: Trend | None = None
     """Null like `correlation`."""
     turns_at: float | None = None
-    """With the trend `between`: the value about which trials did best."""
+    """The value about which trials did best, with the trend `between`."""
     safe_range: SafeRange | None = None
     """Null like `correlation`, or no trial completed."""
     choices: list[ChoiceInsight] = field(default_factory=list)
@@ -240,7 +240,7 @@ class JobInsights:
     metric: str
     """The objective that counts first; the others are not looked at."""
     direction: Direction
-    """In which it is better."""
+    """The direction in which it is better."""
     num_ended: int
     """Trials of search and baselines that had ended when this was computed."""
     sides: list[SideInsights]

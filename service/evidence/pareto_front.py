@@ -35,7 +35,7 @@ def dominates(ours: Sequence[float], theirs: Sequence[float], directions: Sequen
 def pareto_front(values: Mapping[Name, Sequence[float]], directions: Sequence[Direction]) -> list[Name]:
     """The names whose values no other ones dominate, sorted by the first objective, the best first.
 
-    Names with a value that is not finite are left out; of equals the first named is kept.
+    Names with a value that is not finite are left out; the first of equals is kept.
 
     Args:
         values: one value for each of `directions`, by name.

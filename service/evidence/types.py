@@ -54,7 +54,7 @@ class Stage:
     first_step: int
     """Counted from 1."""
     last_step: int
-    """Up to which it lasts."""
+    """The last step of the stretch."""
     config: dict[str, Any]
     """The optimizer's arguments."""
     schedule: dict[str, Any]
@@ -114,7 +114,7 @@ class BaselineBest:
 class ReachedBaseline:
     """The point at which the recommended config was first as good as the baseline's best was in the end.
 
-    Of confirmed configs, steps and seconds are the means over the compared seeds, each seed's curve against the
+    For confirmed configs, steps and seconds are the means over the compared seeds, each seed's curve against the
     baseline's value with that seed.
     """
 

@@ -14,7 +14,8 @@ from service.errors import InvalidInput
 from service.specification.imported import MAX_IMPORTED, ImportedTrial
 
 PREFIXES = ("", "parameter.", "params_", "config.", "config/")
-"""Before the name of a parameter in a column: none, that of our exports, of Optuna's data frames, of W&B's tables."""
+"""Texts before the name of a parameter in a column: none, that of our exports, of Optuna's data frames, of W&B's
+tables."""
 MAX_SOURCE_LENGTH = 200
 """Characters of the name of a file or study, by judgement."""
 
@@ -52,9 +53,9 @@ class Found:
     """The content of a study, or of a table."""
 
     name: str
-    """For people: what was read."""
+    """The name, for people, of what was read."""
     direction: Direction | None = None
-    """In which its values are better; None: it does not say."""
+    """The direction in which its values are better; None: it does not say."""
     trials: list[FoundTrial] = field(default_factory=list)
     left_out: Counter[LeftOut] = field(default_factory=Counter)
     """The numbers of others, each counted once."""

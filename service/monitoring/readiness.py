@@ -10,9 +10,10 @@ from pathlib import Path
 from service.settings import Settings
 
 LEAST_FREE_BYTES = 64 * 2**20
-"""With less on its disk, the embedded database may soon fail to write."""
+"""Least free bytes on its disk: with less, the embedded database may soon fail to write."""
 LEAST_FREE_FILES = 1000
-"""With room for fewer, a checkpoint may soon fail as on a full disk, however many bytes are free."""
+"""Least number of files for which there is room: with fewer, a checkpoint may soon fail as on a full disk, however many
+bytes are free."""
 
 
 @dataclass(frozen=True, slots=True)

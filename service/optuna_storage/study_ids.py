@@ -32,7 +32,7 @@ class JobStudy:
     side: Side | None
     """None: the confirmation, whose trials are of several."""
     position: int
-    """In the job: 0 for the search, then the baselines, or the last for the confirmation."""
+    """Position in the job: 0 for the search, then the baselines, or the last for the confirmation."""
 
     @property
     def id(self) -> int:

@@ -1,9 +1,9 @@
 """The disks that a worker and its runs write to: what a job takes, what of it can go, and whether there is room.
 
-What bounds the disk that a job takes: of each unfinished trial the newest checkpoints (`keep_checkpoints` and one being
-written); of each living process its log files, which Ray rotates; the job's own log, of which two files are kept. All
-else is removed: checkpoints (on a path or in a store) when their trial ends, log files when their process has, the
-run's directory with the run.
+What bounds the disk that a job takes: the newest checkpoints of each unfinished trial (`keep_checkpoints` and one being
+written); the log files of each living process, which Ray rotates; two files of the job's own log. All else is removed:
+checkpoints (on a path or in a store) when their trial ends, log files when their process has, the run's directory with
+the run.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class JobRun:
     lease: Lease
     settings: Settings
     directory: Path
-    """For temporary files."""
+    """The directory for temporary files."""
     watch: Watch
     groups: TuneRankGroups = field(default_factory=TuneRankGroups)
 

@@ -29,7 +29,7 @@ class WeightsPlaces:
 
 
 def keep_winners(database: Database, checkpoints: Place, job_id: str) -> None:
-    """Removes the weights of all trials of a job but of its winners', if it has ended; of one that goes on, nothing.
+    """Removes the weights of all trials but the winners' of a job that has ended; nothing while it goes on.
 
     Those of an unknown job stay: it can be another database's.
 
@@ -46,7 +46,7 @@ def keep_winners(database: Database, checkpoints: Place, job_id: str) -> None:
 
 
 def keep_winners_of_all(database: Database, checkpoints: Place) -> None:
-    """Does so for every job that has weights: a worker may have died before it did."""
+    """Keeps the winners' weights alone of every job that has any: a worker may have died before it did."""
     try:
         for name in directories_in(checkpoints / WEIGHTS_DIRECTORY):
             keep_winners(database, checkpoints, name)

@@ -28,7 +28,7 @@ from trainers.storage import Place, StoreFailed
 LOOK_SECONDS = 10.0
 """Seconds between two looks for a job."""
 PAUSE_SECONDS = 0.05
-"""Between two transactions, in which others write."""
+"""Pause between two transactions, in which others write."""
 THIN_LOOK_SECONDS = 600.0
 """Seconds between two looks for a job to thin."""
 THIN_PAUSE_SECONDS = 0.2

@@ -15,7 +15,7 @@ from service.api.routers import code
 from service.code.archive import MAX_SENT_BYTES
 
 BODY_SECONDS = 20.0
-"""From a request's headers to the last byte of its body."""
+"""Longest time from a request's headers to the last byte of its body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Limit:
 
     max_bytes: int
     max_seconds: float
-    """From the headers to its last byte."""
+    """Time from the headers to the body's last byte."""
 
 
 LARGER_BODIES = {code.PATH: Limit(MAX_SENT_BYTES, 120.0)}

@@ -22,14 +22,15 @@ from service.hosts import address_of_peer, holder_of
 from service.server.body_limit import BODY_SECONDS, LARGER_BODIES
 
 HEADER_SECONDS = 15.0
-"""From the moment a request may begin, that is from the connection on or the answer before, to its last header."""
+"""Longest time from the moment a request may begin, that is from the connection on or the answer before, to its last
+header."""
 GRACE_SECONDS = 5.0
 """Time beyond that of a body, which is answered; then the connection is closed, as that of an answered request whose
 body does not end."""
 UNREAD_SECONDS = 60.0
-"""In which a client takes something of an answer that is waiting for it. The system takes more of an answer only once a
-part of its own buffer is free, so who reads a few bytes now and then takes nothing. An answer as such has no limit of
-time: one may be of gigabytes, on a slow line."""
+"""Time in which a client must take something of an answer that is waiting for it. The system takes more of an answer
+only once a part of its own buffer is free, so who reads a few bytes now and then takes nothing. An answer as such has
+no limit of time: one may be of gigabytes, on a slow line."""
 MOST_CONNECTIONS = 1000
 """Most connections of a process, by judgement: twice the streams that it takes."""
 FEW = 0.5
@@ -57,9 +58,10 @@ class PatientServerState(ServerState):
 class OneLength(h11.Connection):
     """A connection on which no request tells the length of its body twice.
 
-    Of `Content-Length` and `Transfer-Encoding` h11 goes by the latter, and reads on. A proxy in front that goes by the
-    other takes what this service answers as a second request for a part of the first one's body, and so gives somebody
-    an answer that is not theirs. HTTP has both refused, or the connection closed (RFC 9112, section 6.1).
+    Where both `Content-Length` and `Transfer-Encoding` are given, h11 goes by the latter, and reads on. A proxy in
+    front that goes by the other takes what this service answers as a second request for a part of the first one's body,
+    and so gives somebody an answer that is not theirs. HTTP has both refused, or the connection closed (RFC 9112,
+    section 6.1).
     """
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:

@@ -40,9 +40,9 @@ WORKER_STOP_SECONDS = 30.0  # more than the worker itself gives a run
 SHUTDOWN_SECONDS = 5
 """Requests still running after so long are cut off."""
 FIRST_BACKOFF_SECONDS = 1.0
-"""Until a worker that died is started again; doubled each time, by judgement."""
+"""Time until a worker that died is started again; doubled each time, by judgement."""
 LONGEST_BACKOFF_SECONDS = 30.0
-"""Up to which it is doubled, by judgement: jobs wait no longer for a fault that has gone."""
+"""Longest time up to which it is doubled, by judgement: jobs wait no longer for a fault that has gone."""
 WARM_BESIDE_WORKER_SECONDS = 6.0
 """The warm process starts so long after a worker beside the API, which imports Ray and torch before it can run a job:
 by judgement."""

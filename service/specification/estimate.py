@@ -35,7 +35,8 @@ class EarlierMeasurements:
     """The bytes of the optimizer's state on the rank that needed most, the largest over trials; null: unknown, or
     measured with another number of ranks."""
     peak_memory_bytes: float | None
-    """Likewise."""
+    """The peak memory of the rank that needed most, the largest over trials; null: unknown, or measured with another
+    number of ranks."""
 
 
 @dataclass(frozen=True, slots=True, config=_DESCRIBED)
@@ -136,7 +137,7 @@ class Estimate(DescribedModel):
     """The sides whose optimizer no earlier job like this one has trained: their steps are counted as those of the
     slowest other one."""
     start_up: StartUp | None = None
-    """Before the first step."""
+    """The time before the first step."""
     max_seconds: float | None = None
     """Seconds from the start of the run to the end: the start-up, `max_steps`, each side's at its `side_step_seconds`,
     and the trials' overhead, with

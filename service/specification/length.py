@@ -80,7 +80,8 @@ class JobLength:
 
     @property
     def measured_every(self) -> int | None:
-        """The same between measurements; None: those go by epochs or seconds, or are not of that unit."""
+        """The distance between measurements, in the unit of `whole`; None: those go by epochs or seconds, or are not of
+        that unit."""
         return self.evaluate_every if self.num_examples is None else self.evaluate_every_examples
 
     def of_trial(self, batch_size: int) -> TrialLength | None:

@@ -177,7 +177,7 @@ def _allot_sides(specification: JobSpecification) -> list[int]:
 
 
 def _allot_budget(specification: JobSpecification) -> tuple[int, ...]:
-    """The same without the extra ones."""
+    """The trials of each side without the extra ones."""
     return _allotted(
         specification.budget.num_trials, tuple(baseline.budget_share for baseline in specification.baselines)
     )
@@ -213,12 +213,12 @@ def _allotted(num_trials: int, given: tuple[float | None, ...]) -> tuple[int, ..
 
 
 def _divided(num_trials: int, shares: tuple[Fraction, ...]) -> tuple[int, ...]:
-    """`num_trials` divided by `shares`, at least one each; of equal shares each gets as many.
+    """`num_trials` divided by `shares`, at least one each; equal shares get equally many.
 
-    The method of Webster and Sainte-Laguë: of two sides it rounds to the nearest, and more trials to divide are never
-    fewer for anyone. It gives a trial that equal shares cannot divide to the first named; here nobody has it, so that
-    a budget may have a few trials left over. A comparison of sides that were promised the same is worth more than
-    that one trial.
+    The method of Webster and Sainte-Laguë: with two sides it rounds to the nearest, and more trials to divide are never
+    fewer for anyone. It gives a trial that equal shares cannot divide to the first named; here nobody has it, so that a
+    budget may have a few trials left over. A comparison of sides that were promised the same is worth more than that
+    one trial.
     """
     found = [1] * len(shares)
     for _ in range(num_trials - len(shares)):
@@ -240,8 +240,8 @@ def confirmation_of(specification: JobSpecification) -> ConfirmationSizes | None
 
 
 def num_kept_weights(specification: JobSpecification) -> int:
-    """The files of trained weights that a job leaves: of the recommended config and of the baselines' best, where it is
-    confirmed and trains its trials itself.
+    """The number of files of trained weights that a job leaves: the recommended config's and the baselines' best one's,
+    where it is confirmed and trains its trials itself.
 
     Raises:
         InvalidInput: the phases have too few trials.

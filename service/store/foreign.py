@@ -16,7 +16,7 @@ from service.errors import InvalidInput
 SQLITE_HEADER = b"SQLite format 3\x00"
 """Every SQLite file begins with it."""
 CONNECT_TIMEOUT_SECONDS = 10
-"""Until a server of PostgreSQL that does not answer is given up; its driver would wait for two minutes."""
+"""Time after which a server of PostgreSQL that does not answer is given up; its driver would wait for two minutes."""
 _MEMORY = ("", ":memory:")
 _URI = "file:"
 """Begins the name of a SQLite file that is a URI with options of SQLite."""
@@ -129,6 +129,6 @@ def _sqlite(name: str, *, shown: str, query: Mapping[str, str | tuple[str, ...]]
 
 
 def _first_line(error: Exception) -> str:
-    """The words of an error; of a database's, those of its driver without the statement."""
+    """The words of an error; for a database's error those of its driver, without the statement."""
     said = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return str(said).partition("\n")[0] or type(said).__name__

@@ -51,7 +51,7 @@ MAX_IDS = 10_000
 DRIVERS = ("sqlite", "postgresql+psycopg")
 
 _READS_ALONE = "reads_alone"
-"""In the notes of a session."""
+"""A key in the notes of a session: it only reads."""
 
 DATABASE_ERRORS = (DBAPIError, PoolTimeout)
 """The errors that a statement can raise when the database fails it."""

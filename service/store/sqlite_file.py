@@ -32,9 +32,9 @@ LOGS = ("-wal", "-shm", "-journal")
 """The ends of the names that files beside a database have; what they hold belongs to it."""
 
 _OPENED = "opened_file"
-"""In the notes of a connection: the `FileId` of what it is opened on."""
+"""A key in the notes of a connection: the `FileId` of what it is opened on."""
 _GIVEN_UP = "given_up"
-"""In the lasting notes of a pool's place for a connection: what was there last was given up."""
+"""A key in the lasting notes of a pool's place for a connection: what was there last was given up."""
 _ONLY_HOLDS = getattr(os, "O_PATH", None)
 """Opens a file for nothing but to hold it: to close a descriptor of another kind would drop SQLite's locks. None: not
 on this system; macOS gives no inode twice."""

@@ -32,7 +32,7 @@ class Spent:
 def running_seconds(job: Job, now: datetime) -> float:
     """Seconds that a job has been running: time in the queue, paused or after its end does not count.
 
-    Of a run whose worker died nothing counts after its lease expired.
+    If a run's worker died, nothing counts after its lease expired.
     """
     if job.running_since is None:
         return job.running_seconds

@@ -60,7 +60,7 @@ class Others:
 
     num_jobs: int
     num_trials: int = 0
-    """Their trials that are in training."""
+    """Trials of theirs that are in training."""
     num_ranks: int = 0
     """The ranks of those."""
 
@@ -108,7 +108,7 @@ class SharedCluster:
 
     name: str
     shares: Sequence[Share]
-    """In the order in which the next rank group is given: by priority, then the smaller part first."""
+    """The shares in the order in which the next rank group is given: by priority, then the smaller part first."""
 
     @property
     def spare(self) -> float:

@@ -23,7 +23,7 @@ from service.transfer.situation import Situation
 from service.use_cases.transferring import stored_candidates
 
 MAX_WINNERS = 5
-"""For each side that asks for them."""
+"""Winners for each side that asks for them, at most."""
 JOBS_LOOKED_AT = 50
 """The number of a model's newest recommendations that are searched."""
 
@@ -57,11 +57,10 @@ def find_winners(
     """The best configs that earlier jobs of the project found for the model of this fingerprint and the objective of
     `plan`, with the optimizer of its side; the newest job's first.
 
-    A job counts if it succeeded, and a trial if its model had the fingerprint. Of the parameters that its trials
-    varied, those that the side's space has, too, keep their values, as far as the conditions of the space let them be
-    active; numbers out of range are clipped. All others take the space's defaults. A config that has none of the
-    parameters, or a value that is no choice, is left out; so is the last config of a fork, with which alone nothing was
-    trained from the start.
+    A job counts if it succeeded, and a trial if its model had the fingerprint. Parameters that its trials varied keep
+    their values if the side's space has them, too, and its conditions let them be active; numbers out of range are
+    clipped. All others take the space's defaults. A config that has none of the parameters, or a value that is no
+    choice, is left out; so is the last config of a fork, with which alone nothing was trained from the start.
     """
     space = plan.spaces[side]
     jobs, trials = JobRepository(session), TrialRepository(session)

@@ -45,9 +45,9 @@ def find_answers(session: Session, query: RecommendationQuery, *, limit: int, of
 
 
 def values_elsewhere(session: Session, query: RecommendationQuery) -> list[KnownValues]:
-    """Values for a query that found nothing: of each of its filters, those that answers with its names have;
-    none of these where there is no answer at all. Where no answer has all of its names, of each name those that answers
-    with the others have."""
+    """Values for a query that found nothing: for each of its filters the values that answers with its names have; none
+    where there is no answer at all. Where no answer has all of its names, of each name those that answers with the
+    others have."""
     recommendations = RecommendationRepository(session)
     return [
         *recommendations.known_names(query, limit=MAX_VALUES),

@@ -67,9 +67,9 @@ class ShareReport:
     group_share: float
     """The part of the cluster that one rank group takes."""
     wants_since: datetime | None
-    """Since when it wants another; None: it wants none."""
+    """The time since when it wants another; None: it wants none."""
     waiting_for: str | None
-    """Without any: what it waits for, for a person."""
+    """The reason, for a person, why it waits without any."""
     short_of: frozenset[str] = frozenset()
     """Names of the resources of which too little is free for another."""
 

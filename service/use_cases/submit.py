@@ -28,7 +28,7 @@ from trainers.workload.description import ParameterGroup
 from trainers.workloads.registry import BUILT_IN
 
 IDEMPOTENCY_KEYS_KEPT = timedelta(days=30)
-"""From the request that a key came with. Later, it is like one that nobody has sent."""
+"""Time from the request that a key came with. Later, it is like one that nobody has sent."""
 
 
 def create_job(

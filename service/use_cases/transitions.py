@@ -163,9 +163,10 @@ def cancel_unfinished_trials(session: Session, job: Job, cause: CancelCause, *, 
 def cut_off_trials(session: Session, job: Job) -> list[Trial]:
     """The trials that the end of a finished job has cut off, and that are trained to their ends where it goes on.
 
-    Those of the confirmation are however it ended, as configs are compared on equal seeds; those of search and
-    baselines where its budget or its project's was spent, as otherwise their side is a trial short of the other. Not
-    where it failed: they may be why. Nor those of a population: the forks among them have lost what they began from.
+    Trials of the confirmation are, however the job ended, as configs are compared on equal seeds; trials of search and
+    baselines are where its budget or its project's was spent, as otherwise their side is a trial short of the other.
+    Not where it failed: they may be why. Nor those of a population: the forks among them have lost what they began
+    from.
     """
     in_search = () if job.specification.pruner.name == "pbt" else (CancelCause.BUDGET, CancelCause.QUOTA)
     in_confirmation = tuple(cause for cause in CancelCause if cause is not CancelCause.USER)

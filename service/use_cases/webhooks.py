@@ -35,7 +35,7 @@ NUM_KEPT = 500
 EVENTS_AT_ONCE = 100
 """Events of one webhook that become messages in one transaction, by judgement."""
 WEBHOOKS_AT_ONCE = 20
-"""In the same transaction, by judgement: it stays short."""
+"""Webhooks in the same transaction, by judgement: it stays short."""
 LOST_SECONDS = 60.0
 """Seconds after which a message that is being sent is taken for lost: far longer than sending takes."""
 PAUSES = (5.0, 30.0, 120.0, 600.0, 1800.0, 7200.0, 18000.0, 36000.0)

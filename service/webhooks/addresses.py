@@ -21,7 +21,7 @@ _NAT64 = (IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48"))
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 """All that is given out of IPv6; Python calls site-local addresses (fec0::/10) and those of SIIT global, too."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
-"""Before the IPv4 address, in the second half of the IPv6 address that leads to it."""
+"""The 32 bits before the IPv4 address, in the second half of the IPv6 address that leads to it."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
@@ -37,7 +37,7 @@ class WebhookUrl:
     host: str
     port: int
     path: str
-    """With the query."""
+    """The path with the query."""
 
     @property
     def authority(self) -> str:

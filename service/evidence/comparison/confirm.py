@@ -23,9 +23,9 @@ def confirm(
 ) -> ConfirmationResult | None:
     """The result of a job's confirmation trials; None if it has none.
 
-    Of the search's configs and of those of all baselines, `finalists.preferred` chooses one each by the choosing seeds,
-    and a config that failed with any new seed has given way. The two chosen are compared over the comparing seeds that
-    both completed, so that each seed's luck with data and initial weights is the same for both.
+    `finalists.preferred` chooses one of the search's configs and one of all baselines' by the choosing seeds; a config
+    that failed with any new seed has given way. The two chosen are compared over the comparing seeds that both
+    completed, so that each seed's luck with data and initial weights is the same for both.
     """
     by_source: dict[int, list[FinishedTrial]] = {}
     for trial in trials:

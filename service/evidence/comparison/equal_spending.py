@@ -51,8 +51,8 @@ def compare_at_equal_spending(
 def compare_by(pairs: Sequence[Pair], metric: str, direction: Direction, currency: Currency) -> CurrencyComparison:
     """The comparison in one currency.
 
-    Of two or more pairs the interval is that of `paired.interval_of`, and decides (`confirm.verdict_of`); of one pair
-    the two values do.
+    With two or more pairs the interval of `paired.interval_of` decides (`confirm.verdict_of`); with one pair the two
+    values do.
 
     Returns:
         One without values, `undecided`, where a trial measured nothing before the other one had ended, or did not count
@@ -108,7 +108,7 @@ def _is_open(pair: Pair, metric: str, currency: Currency, spent: float) -> bool:
 
 
 def _has_missed(trial: FinishedTrial, currency: Currency, spent: float) -> bool:
-    """True if the trial had not reached its target by then; of one that does not measure that there is no telling."""
+    """True if the trial had not reached its target by then; False, too, if it does not measure that."""
     measured = _curve(trial, "target_reached", currency)
     return bool(measured) and not any(reached and at <= spent for at, reached in measured)
 

@@ -12,10 +12,10 @@ from service.evidence.comparison import student_t
 CONFIDENCE = 0.95
 """Confidence of the interval: the convention of most fields."""
 MIN_SEEDS = 2
-"""With which a spread over seeds can be told."""
+"""Fewest seeds with which a spread over seeds can be told."""
 SURE_SEEDS = 6
-"""From which on the interval holds whatever the noise: all of so many differences lie on the wrong side of their median
-with probability 2^-6 = 1.6%; with five seeds 3.1%, with three 12.5%."""
+"""Number of seeds from which on the interval holds whatever the noise: all of so many differences lie on the wrong side
+of their median with probability 2^-6 = 1.6%; with five seeds 3.1%, with three 12.5%."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,11 +84,11 @@ class SearchedJob:
     ended_by_budget: bool = True
     """False: it goes on, failed, or was cancelled."""
     spaces: Mapping[Side, SearchSpace] = field(default_factory=dict)
-    """In which its sides searched."""
+    """The spaces in which its sides searched."""
     best_parameters: Mapping[Side, Mapping[str, Scalar]] = field(default_factory=dict)
     """Sampled values of the best trial of each side that has one."""
     insights: SideInsights | None = None
-    """Into the search's trials, as the job's run last found them."""
+    """Insights into the search's trials, as the job's run last found them."""
     training_seconds: float = 0.0
     """Training time of all trials together."""
     elapsed_seconds: float = 0.0

@@ -137,8 +137,8 @@ def objective_words(setting: CheaperSetting) -> str:
 
 
 def step_words(setting: CheaperSetting) -> str:
-    """The change of the time of a step where it was measured, and that of the optimizer's operations where it was not,
-    or does not show."""
+    """The change of the time of a step; where that was not measured or does not show, the change of the optimizer's
+    operations."""
     measured, predicted = setting.step_seconds, f"the optimizer's operations {_signed(setting.step_operations)}"
     if measured is None:
         return predicted

@@ -16,7 +16,7 @@ from service.evidence.types import Evidence, ReachedBaseline, Verdict, Winner
 ALIKE = 0.05
 """Ratios of times of one pair of trials that differ from 1 by less than this are called alike."""
 TELLING_STEP_RATIO = 1.2
-"""From this ratio of the times of a step on, it explains why steps and time disagree."""
+"""Ratio of the times of a step from which on it explains why steps and time disagree."""
 
 
 class OnTheClock(StrEnum):

@@ -13,7 +13,7 @@ def told_interval(evidence: Evidence, interval: tuple[float, float]) -> tuple[fl
     """Both ends of an interval of `Evidence.improvement` as people are told them; what is stored stays.
 
     A loss or a time is never negative, so at most all of the baseline's value can be gained. The interval is symmetric
-    and knows nothing of that: of few or noisy seeds it goes on beyond, to values that no training has. It is cut there
+    and knows nothing of that: with few or noisy seeds it goes beyond, to values that no training has. It is cut there
     if the metric is minimised and each known value is positive. An accuracy can be more than twice the baseline's, and
     of a metric that has been 0 or negative there is no telling how far it goes: those stay whole.
     """

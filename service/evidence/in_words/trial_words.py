@@ -22,7 +22,7 @@ class TrialFacts:
     step: int
     """Steps measured so far."""
     num_steps: int
-    """If it goes to its end."""
+    """The step at which it ends if it goes to its end."""
     runs: int
     """Times it was started."""
     seconds: float = 0.0
@@ -63,8 +63,8 @@ class ToldTrial(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A trial's place among the others of its side: of one that was pruned among those measured at the same step by
-    then, of one that completed among those that completed."""
+    """A trial's place among the others of its side: a pruned one's among those measured at the same step by then, a
+    completed one's among the completed ones."""
 
     metric: str
     step: int

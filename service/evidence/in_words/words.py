@@ -75,7 +75,7 @@ class Answer:
     speed: str | None = None
     """A sentence on how soon the recommended config was as good as the baseline's best, and what that is worth."""
     break_even: str | None = None
-    """After how many trainings the job has paid."""
+    """A sentence that says after how many trainings the job has paid."""
 
 
 def described(best: BestTrial) -> str:

@@ -6,10 +6,10 @@ luck. Which choice holds it is mostly known, and mostly not what a user asks, wh
 
 **The model.** The trials of a choice are taken for independent draws of its configs. Near the optimum the share of
 configs within t of it grows as t to the power `TAIL_SHAPE`, as in `search_luck`. So the best of few lies somewhere in
-the distribution, of many near its end: its place is that of the smallest of as many uniform draws. A search of the
-choice alone, with as many trials as the whole search had, goes on to the place that so many reach on average. How much
-better that is, the scale tells: that of all trials, and of each choice another one, by a factor that is unknown. What
-seeds and stopped trials leave open is drawn as well. Pure, in the standard library alone.
+the distribution, and the best of many near its end: its place is that of the smallest of as many uniform draws. A
+search of the choice alone, with as many trials as the whole search had, goes on to the place that so many reach on
+average. How much better that is, the scale tells: that of all trials, and of each choice another one, by a factor that
+is unknown. What seeds and stopped trials leave open is drawn as well. Pure, in the standard library alone.
 `tests.benchmarks.answers.member_calibration` holds the probabilities against searches of each choice alone.
 """
 

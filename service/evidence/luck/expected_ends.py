@@ -1,11 +1,11 @@
 """The objective that each trial of a search would have had at its end: known of the completed ones, expected of those
 that were stopped.
 
-Of a trial that was stopped after some examples the completed ones tell how it would have gone on: a line through their
-values after as many examples and their ends, by Bayesian regression (Bishop, Pattern Recognition and Machine Learning,
-section 3.3). Unless they say otherwise, a trial that was behind them stays behind by as much, and one that was ahead
-loses half of its lead: a curve that fell early has less left to fall, and was stopped nevertheless. One whose curve is
-the beginning of a completed trial's is the same training, as with a parameter that has no effect: its end is known.
+The completed trials tell how one that was stopped after some examples would have gone on: a line through their values
+after as many examples and their ends, by Bayesian regression (Bishop, Pattern Recognition and Machine Learning, section
+3.3). Unless they say otherwise, a trial that was behind them stays behind by as much, and one that was ahead loses half
+of its lead: a curve that fell early has less left to fall, and was stopped nevertheless. One whose curve is the
+beginning of a completed trial's is the same training, as with a parameter that has no effect: its end is known.
 
 An end lies around what is expected as Student's t does, as few completed trials tell how far ends lie from the line
 (Gelman et al., Bayesian Data Analysis, section 14.2). That it lies beyond the best completed one is less probable than
@@ -30,7 +30,7 @@ from service.evidence.luck.searched_side import TriedTrial
 SLOPE_BEHIND = 1.0
 """Slope of the ends over the values before, without any evidence, where a trial was worse than the completed ones."""
 SLOPE_AHEAD = 0.5
-"""The same where it was better. With more, trials that were stopped are too often said to be the best."""
+"""Slope where the trial was better. With more, trials that were stopped are too often said to be the best."""
 SLOPE_DOUBT = 0.3
 """Standard deviation of what was expected. With less, three completed trials that differ are not heard; with more, two
 that do are believed too much."""

@@ -28,7 +28,7 @@ def sides_of(
     top_k: int,
     num_choosing: int,
 ) -> dict[Phase, SearchedSide]:
-    """The sides of a job of which there is something to say: of several baselines, the one that was compared.
+    """The sides of a job about which there is something to say: the search, and the baseline that was compared.
 
     Args:
         spaces: those that the sides took their configs from; a side without one is left out.

@@ -3,13 +3,13 @@
 An interval over seeds says how the two recommended configs differ. Searched again, both sides would have found other
 configs; with few trials that matters more than the seeds. Pure, in the standard library alone.
 
-**The model.** A search is taken for as many independent draws of configs as it has *regions*: of configs near each
-other only the best one counts, as a sampler that learns goes on near what it found. Where the regions' values lie in
-the distribution that they come from is known up to chance: its value at them is distributed as uniform order statistics
-are (David and Nagaraja, Order Statistics). Between them it is interpolated. Below the best one it goes on as
-near the optimum of a smooth function of `2 * TAIL_SHAPE` parameters, where the share of configs within t of the optimum
-grows as t to the power `TAIL_SHAPE` (as de Haan, Estimation of the Minimum of a Function Using Order Statistics, 1981).
-Another search is as many draws from that distribution, with noise, and the same choice among the best.
+**The model.** A search is taken for as many independent draws of configs as it has *regions*: only the best of configs
+near each other counts, as a sampler that learns goes on near what it found. Where the regions' values lie in the
+distribution that they come from is known up to chance: its value at them is distributed as uniform order statistics are
+(David and Nagaraja, Order Statistics). Between them it is interpolated. Below the best one it goes on as near the
+optimum of a smooth function of `2 * TAIL_SHAPE` parameters, where the share of configs within t of the optimum grows as
+t to the power `TAIL_SHAPE` (as de Haan, Estimation of the Minimum of a Function Using Order Statistics, 1981). Another
+search is as many draws from that distribution, with noise, and the same choice among the best.
 `tests.benchmarks.answers.recommendation_regret` says how often the interval holds the difference that other searches
 find.
 """

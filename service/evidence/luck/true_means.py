@@ -35,7 +35,7 @@ class Draw:
     """One of the possible truths of a search; smaller is better."""
 
     means: Mapping[int, float]
-    """Over seeds, by number of the trial."""
+    """Means over seeds, by number of the trial."""
     noise: float
     """The standard deviation of a config's objective over seeds."""
 

@@ -5,7 +5,8 @@ waited longer if those are equal, so that the smallest share is as large as can 
 that of the resource it has most of (dominant resource fairness).
 
 A job that lacks a resource that another one's rank groups do not have, a GPU that one has no use for, is in nobody's
-way. Of what both need, all is kept for the job whose turn it is until that has enough: large groups do not starve.
+way. Resources that several jobs need are kept for the one whose turn it is until it has enough: large groups do not
+starve.
 
 Nothing is taken from a trial in training. A rank group changes hands when its trial ends or is paused, and among equals
 only if that makes shares more even, because a job that keeps its rank group keeps its ranks warm. Where they cannot be
@@ -35,7 +36,7 @@ class Claim:
     group_share: float
     """The part of the cluster that one rank group takes, of the resource where that part is largest."""
     wants_since: datetime | None
-    """Since when it wants another rank group, as far as the cluster can hold one; None: it wants none."""
+    """The time since when it wants another rank group, as far as the cluster can hold one; None: it wants none."""
     coming: float = 0.0
     """The part of the cluster that was passed on to it a moment ago, and that it has not taken yet."""
     short_of: frozenset[str] = frozenset()
@@ -52,7 +53,7 @@ class Claim:
 def goes_before(own: Claim, others: Iterable[Claim], *, has_idle: bool, now: datetime) -> Claim | None:
     """The job that is to get a rank group before `own`; None: `own` may take a free one, or go on with its idle one.
 
-    Of all jobs that want one and lack nothing, exactly one may take a free one, so some job always goes on.
+    Exactly one of the jobs that want a group and lack nothing may take a free one, so some job always goes on.
 
     Args:
         own: wants a rank group.

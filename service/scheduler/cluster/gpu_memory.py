@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 30.0
-"""For the machines to start a process each and answer, all at once."""
+"""Time for the machines to start a process each and answer, all at once."""
 MAX_MACHINES = 16
 """Asked at most, of those that do not say of which kind their GPUs are."""
 _KIND = "accelerator_type:"

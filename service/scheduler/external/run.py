@@ -57,11 +57,11 @@ from trainers.storage import Place
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
-"""Between two looks for requests, while there are clients; a look is one statement on an index."""
+"""Time between two looks for requests, while there are clients; a look is one statement on an index."""
 QUIET_SECONDS = 60.0
-"""Without a request for so long, it looks less often."""
+"""Time without a request after which it looks less often."""
 QUIET_POLL_SECONDS = 0.5
-"""Between two looks then. By judgement: the first client that comes waits up to so long for its answer."""
+"""Time between two looks then. By judgement: the first client that comes waits up to so long for its answer."""
 
 
 def run_external_job(

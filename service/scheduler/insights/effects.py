@@ -121,7 +121,7 @@ def measured_change(best: Mapping[int, float], other: Mapping[int, float]) -> Re
     """The mean difference of two configs' values with the same new seeds, so that each seed's luck is that of both;
     None: too few seeds.
 
-    The value that a trial was found with does not count: of the best one it was lucky, and a seed that all trials share
+    The value that a trial was found with does not count: the best trial's was lucky, and a seed that all trials share
     shifts them all.
 
     Args:

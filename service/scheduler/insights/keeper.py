@@ -22,7 +22,7 @@ from service.use_cases.run import store_insights
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
-"""Between two looks at how many trials have ended."""
+"""Time between two looks at how many trials have ended."""
 GROWTH = 1.1
 """Factor by which the number of ended trials must have grown since the last insights."""
 TIME_SHARE = 0.05

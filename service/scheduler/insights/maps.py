@@ -23,7 +23,7 @@ MIN_WEIGHT = 1.0
 """Least weight of the trials near a point, one of which at the point itself weighs 1; with less, nothing is said of
 it."""
 DIGITS = 3
-"""After the point, of a standing from 0 to 1: finer than colours show."""
+"""Digits after the point, of a standing from 0 to 1: finer than colours show."""
 
 
 def maps_of(

@@ -37,8 +37,8 @@ TIMED_SECTIONS = ("training", "workload", "averaging", "compression")
 
 
 def best_trial(trials: Sequence[EndedTrial], direction: Direction) -> EndedTrial | None:
-    """The trial with the best config; None: none completed. Of those trained again, which none failed of, it is one of
-    those with most new seeds: by them it was chosen."""
+    """The trial with the best config; None: none completed. Among configs that were trained again and never failed it
+    is one of those with most new seeds: by them it was chosen."""
     done = [trial for trial in trials if trial.has_value]
     again = [trial for trial in done if trial.confirmed and None not in trial.confirmed.values()]
     most = max((len(trial.confirmed) for trial in again), default=0)
@@ -171,7 +171,7 @@ def _distinct(parameter: Parameter, values: Sequence[Scalar]) -> list[Scalar]:
 
 
 def _values_of(parameter: Parameter, best: Scalar) -> list[Scalar]:
-    """Other values of a parameter: all choices; of a number the ends of its range, and one between each and the
+    """Other values of a parameter: all choices; for a number the ends of its range, and one between each end and the
     best."""
     if isinstance(parameter, Categorical):
         return [choice for choice in parameter.choices if not is_same(choice, best)]
@@ -184,7 +184,8 @@ def _values_of(parameter: Parameter, best: Scalar) -> list[Scalar]:
 
 
 def _between(parameter: Float | Integer, best: float, bound: float) -> Scalar:
-    """The middle of the two on the parameter's scale; of integers on a logarithmic one, the best doubled or halved."""
+    """The middle of the two on the parameter's scale; for integers on a logarithmic scale, the best doubled or
+    halved."""
     positions = [parameter.to_unit(value) for value in (best, bound)]
     middle = parameter.from_unit(sum(positions) / 2)
     if isinstance(parameter, Float) or parameter.scale != "log":

@@ -30,7 +30,7 @@ UNLIKELY = 0.005
 CERTAIN = 2.58
 """Standard deviations of a rank correlation without any relation: beyond, a direction is said (1 of 100)."""
 CERTAIN_PART = 1.64
-"""The same of the parts below and above the best trials, each in its one direction (1 of 20)."""
+"""Standard deviations, likewise, for the parts below and above the best trials, each in its one direction (1 of 20)."""
 
 
 @dataclass(frozen=True, slots=True)

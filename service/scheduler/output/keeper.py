@@ -20,7 +20,7 @@ from service.use_cases.trials.rank_output import Printed, bytes_per_rank_of, kee
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between two looks at the files."""
+"""Time between two looks at the files."""
 LAST_LOOKS = 20
 """Looks after the end of the ranks, each of which reads a part of what is left."""
 SHORTEST_SECRET = 8

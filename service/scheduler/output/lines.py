@@ -21,8 +21,8 @@ _ESCAPES = re.compile(
 
 
 def lines_of(content: bytes, *, secrets: Sequence[str] = ()) -> list[str]:
-    """The lines of some output. Of a line that was written over, as a progress bar does, what stood there last; without
-    the sequences that colour a terminal, and as `service.inert` has it.
+    """The lines of some output. A line that was written over, as a progress bar does, is what stood there last.
+    Sequences that colour a terminal are left out, and `service.inert` makes the rest harmless.
 
     Args:
         secrets: texts of which none is shown.

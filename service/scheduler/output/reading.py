@@ -1,7 +1,7 @@
 """Reading of the files that ranks on this machine print to, and removing of what has been kept.
 
 Whoever reads says up to where each file is kept: what comes before is freed, and a file that nobody writes to any more
-is removed once all of it is kept. So a reader that dies loses nothing. Of a flood only its beginning and its end since
+is removed once all of it is kept. So a reader that dies loses nothing. Only the beginning and the end of a flood since
 the last look are read; the rest is freed at once, so that it does not fill the disk.
 """
 

@@ -1,6 +1,6 @@
 """The configs of a side that are trained again with new seeds: its best ones, and unlike each other. Pure.
 
-Of two configs near each other the second best hardly tells more than the best: with new seeds, they do well or badly
+The worse of two configs near each other hardly tells more than the better one: with new seeds, they do well or badly
 together. A config of another kind that was found nearly as good may hold where that one was lucky.
 """
 
@@ -39,8 +39,8 @@ def chosen_candidates(found: Sequence[Candidate], num: int, space: SearchSpace |
 
     The best one is always the first. Each further one is, of the configs with a chance (`REACH`), the best of another
     member of the space's family than those before it; else the best of another region of the space, so far from them
-    as `search_luck` counts regions; else the best that is left. Of trials with equal parameters the best stands for
-    all, and of equal values the earlier one.
+    as `search_luck` counts regions; else the best that is left. The best of trials with equal parameters stands for all
+    of them, and where values are equal the earlier one.
 
     Args:
         space: that of the side; None: configs go by value alone.

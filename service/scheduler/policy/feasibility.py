@@ -19,9 +19,9 @@ class MemoryLimit:
     """The limit on a trial's predicted memory. Pure: what it says follows from the limit and the trials it was told of.
 
     Predictions leave activations and more out, so that a trial can run out of memory although it was to fit. From then
-    on predictions are taken to be too low by a factor, `correction`: of that trial's, the limit over the prediction.
-    What needs more than such a trial is not tried. If that trial fits after all, because others had been in its way, it
-    does not count.
+    on predictions are taken to be too low by a factor, `correction`: the limit over that trial's prediction. What needs
+    more than such a trial is not tried. If that trial fits after all, because others had been in its way, it does not
+    count.
     """
 
     limit_bytes: int

@@ -50,7 +50,7 @@ class _PolicyTrial:
     """True if nothing but its end stops it."""
     fork: Fork | None = None
     repeats: Repeats | None = None
-    """In the confirmation phase, and only there."""
+    """The config that it repeats, in the confirmation phase, and only there."""
 
 
 class JobPolicy:

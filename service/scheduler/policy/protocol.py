@@ -48,7 +48,7 @@ class Start:
     until: int | None = None
     """The step at which the policy is going to pause it; None: it may run to its end."""
     repeats: Repeats | None = None
-    """In the confirmation phase, and only there."""
+    """The config that it repeats, in the confirmation phase, and only there."""
     fork: Fork | None = None
     """None: it begins from nothing."""
 
@@ -77,7 +77,7 @@ class GiveUp:
 
     number: int
     why: str = "paused early, and not promising enough to go on with"
-    """For a person."""
+    """The reason, for a person."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class TrialHistory:
     curve: Sequence[tuple[int, float]] = field(default=())
     """The first objective at each measured step, in the order of steps."""
     repeats: Repeats | None = None
-    """In the confirmation phase, and only there."""
+    """The config that it repeats, in the confirmation phase, and only there."""
     spared: bool = False
     """True if it is neither pruned nor paused: a user has it tried again."""
     proposed: bool = False

@@ -54,7 +54,7 @@ class FailureVerdict:
     reason: FailureReason | None
     """The reason why it has failed for good; None: it is taken up again."""
     detail: str
-    """For a person."""
+    """The explanation for a person."""
     divides: bool = False
     """True if it is taken up again with each batch in twice as many parts."""
     begins_anew: bool = False

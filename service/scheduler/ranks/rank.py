@@ -41,7 +41,7 @@ class RankFailure:
 
     reason: FailureReason
     detail: str
-    """For a person."""
+    """The explanation for a person."""
     trace: str = ""
     group_is_usable: bool = False
     """True if all ranks stopped at the same place, so that the group can train the next trial."""
@@ -58,7 +58,7 @@ class JoinedRank:
     """A rank that has joined its group."""
 
     process_id: int
-    """On its own machine."""
+    """The process on the rank's own machine."""
     place: NodePlace
 
 

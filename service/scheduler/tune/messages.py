@@ -76,7 +76,7 @@ class TrialReport:
     begins_anew: bool = False
     """True if the trial can go on from nothing, as all that is wrong is that its checkpoint does not fit it."""
     identity: TrialIdentity | None = None
-    """With the first measurement of each run of the trial."""
+    """The trial's identity, with the first measurement of each run of it."""
     places: tuple[NodePlace, ...] = ()
     """The places of its ranks, with the first report of each run."""
 

@@ -15,7 +15,7 @@ class Ending(StrEnum):
     DONE = "done"
     """The policy has nothing left to try."""
     DONE_EARLY = "done early"
-    """Likewise, as it has begun no more trials since the job's time was nearly over."""
+    """Done, as it has begun no more trials since the job's time was nearly over."""
     LEASE_LOST = "lease lost"
     """The job was cancelled or belongs to another worker: nothing may be written any more."""
     BUDGET_SPENT = "budget spent"

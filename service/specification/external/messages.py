@@ -107,7 +107,7 @@ class SuggestedTrial(StrictModel):
     """A trial to train, which is this client's until its lease ends."""
 
     number: int
-    """Within the job."""
+    """The number of the trial within the job."""
     lease: str
     """The lease, to be sent with every report."""
     lease_seconds: float

@@ -38,7 +38,7 @@ def workload_of(specification: JobSpecification) -> WorkloadDescription:
 
 
 def described(name: str) -> WorkloadDescription:
-    """The description of a workload by its name; of one that is not built in, a process tells it, for seconds.
+    """The description of a workload by its name; if it is not built in, a process tells it, which takes seconds.
 
     Raises:
         InvalidInput: there is none, or it does not describe itself.

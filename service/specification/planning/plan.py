@@ -35,7 +35,7 @@ class JobPlan:
     first_judged_at: int
     """The length after which a pruner first judges a trial: in steps, or in examples where those differ."""
     population: PopulationPlan | None
-    """With the pruner `pbt`, and only then."""
+    """The population of the pruner `pbt`; None with any other."""
     spaces: dict[Side, SearchSpace]
     """The search's first, then the baselines' in their order."""
     allotments: dict[Phase, int]

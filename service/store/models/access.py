@@ -57,7 +57,7 @@ class Token(Base):
     expires_at: Mapped[datetime | None]
     revoked_at: Mapped[datetime | None]
     last_used_at: Mapped[datetime | None]
-    """To some minutes; None: never."""
+    """The time of its last use, to some minutes; None: never."""
     sessions_ended_at: Mapped[datetime | None]
     """The time at which somebody last logged out: sessions in browsers that began before are over."""
 
@@ -92,4 +92,4 @@ class AuditEntry(Base):
     target: Mapped[str] = mapped_column(String(200))
     """E.g. a job's id, with a trial's number behind a slash."""
     address: Mapped[str | None] = mapped_column(String(64))
-    """From where it was asked."""
+    """The address that it was asked from."""

@@ -17,7 +17,7 @@ class Code(Base):
 
     project: Mapped[str] = mapped_column(String(64), primary_key=True)
     sha256: Mapped[str] = mapped_column(String(64), primary_key=True)
-    """Over the files' names, modes and contents."""
+    """The digest of the files' names, modes and contents."""
     archive: Mapped[bytes] = mapped_column(LargeBinary, deferred=True)
     """The files, as `service.code.archive` packs them."""
     stored_bytes: Mapped[int] = mapped_column(BigInteger)

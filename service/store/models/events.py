@@ -39,7 +39,7 @@ class Webhook(Base):
     kinds: Mapped[list[Any]]
     """The kinds of events that it is told."""
     secret: Mapped[str] = mapped_column(String(100))
-    """With which each message is signed; whoever has it can forge one."""
+    """The key with which each message is signed; whoever has it can forge one."""
     owner: Mapped[str | None] = mapped_column(String(100))
     """The name of the token that made it."""
     created_at: Mapped[datetime]
@@ -78,7 +78,7 @@ class Delivery(Base):
     )
     attempts: Mapped[int] = mapped_column(default=0)
     next_attempt_at: Mapped[datetime]
-    """While it waits: when it is sent; while it is sent: when it is taken for lost and sent again."""
+    """The time when it is sent, while it waits; or when it is taken for lost and sent again, while it is sent."""
     status: Mapped[int | None]
     """The status of the last answer."""
     answer: Mapped[str | None] = mapped_column(Text)

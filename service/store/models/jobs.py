@@ -121,7 +121,7 @@ class Job(Base):
     running_seconds: Mapped[float] = mapped_column(default=0.0)
     """Spent in state running, up to `running_since`."""
     running_since: Mapped[datetime | None]
-    """While it runs: since when."""
+    """The time since when it runs; None: it does not."""
     spent_device_seconds: Mapped[float] = mapped_column(server_default="0", default=0.0)
     """Training time of its trials, times the ranks of each, when it last left state running."""
     is_external: Mapped[bool] = mapped_column(default=False, server_default=false())
@@ -129,7 +129,7 @@ class Job(Base):
     code_sha256: Mapped[str | None] = mapped_column(String(64))
     """The digest of the code that it came with, which is kept while it is there; None: it has none."""
     requested: Mapped[JobRequest | None]
-    """While it runs: what its run is asked to end for."""
+    """The end that its run is asked for, while it runs."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))
     lease_expires_at: Mapped[datetime | None]
     attempt: Mapped[int] = mapped_column(default=0)
@@ -139,9 +139,10 @@ class Job(Base):
     not_before: Mapped[datetime | None]
     """A crashed job is not claimed again earlier."""
     waiting_since: Mapped[datetime | None]
-    """Since when it waits: in the queue, or with a run that has no rank group."""
+    """The time since when it waits: in the queue, or with a run that has no rank group."""
     waiting_for: Mapped[str | None]
-    """While it runs: what its run waits for, for a person. What a queued job waits for follows from other rows."""
+    """The reason, for a person, why its run waits, while it runs. What a queued job waits for follows from other
+    rows."""
     device_hour_price: Mapped[float | None]
     """The price of each rank's hour, when the job was submitted; None: there was none."""
     currency: Mapped[str | None] = mapped_column(String(3))

@@ -30,8 +30,8 @@ class ExternalRequestRepository:
         return self._session.scalar(select(func.count()).where(*own)) or 0
 
     def waiting(self, job_id: str, *, suggestions_asked_after: datetime, limit: int) -> list[ExternalRequest]:
-        """The first requests of a job that wait for an answer, in their order; of those for a suggestion, only those
-        whose client still asks."""
+        """The first requests of a job that wait for an answer, in their order; a request for a suggestion only while
+        its client still asks."""
         statement = (
             select(ExternalRequest)
             .where(ExternalRequest.job_id == job_id, ExternalRequest.answered_at.is_(None))

@@ -30,7 +30,7 @@ class EndedTrialRow:
     value: float | None
     step: int
     num_steps: int
-    """If it had gone to its end."""
+    """Steps of the trial if it had gone to its end."""
     seconds: float
     is_fork: bool
     fingerprint: str | None

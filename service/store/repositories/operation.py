@@ -36,10 +36,10 @@ class OperationFigures:
     oldest_queued_at: datetime | None
     """The time at which the job was submitted that has been in the queue for longest; None: the queue is empty."""
     queue_seconds: Sequence[float]
-    """From submission to the first run, of the newest jobs that have run; ascending."""
+    """Times from submission to the first run, of the newest jobs that have run; ascending."""
     trial_start_seconds: Sequence[float]
-    """From the order to train until the first step, of the newest trials that were measured; ascending. The evaluation
-    before the first measurement counts, too."""
+    """Times from the order to train until the first step, of the newest trials that were measured; ascending. The
+    evaluation before the first measurement counts, too."""
     rank_seconds: float
     """Training of all trials, times the ranks of each; of deleted jobs, too."""
     ranks_in_trials: int

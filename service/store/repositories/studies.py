@@ -48,7 +48,7 @@ class StudyTrial:
     detail: str | None
     parameters: dict[str, Scalar]
     metrics: dict[str, float | None]
-    """At `step`."""
+    """The metrics at `step`."""
     optimizer: str
     seed: int
     confirms: int | None

@@ -129,12 +129,12 @@ class EarlierStep:
     job_id: str
     num_trials: int
     step_seconds: float
-    """Their median."""
+    """The median of those trials."""
 
 
 def earlier_step(session: Session, job: Job, *, optimizer: str, batch_size: int) -> EarlierStep | None:
-    """The step time that was known before a job began: of the newest one before it with steps like its own and as many
-    ranks, by its completed trials of an optimizer and a batch size; None: there was none."""
+    """The step time that was known before a job began: that of the newest earlier job with steps like its own and as
+    many ranks, from its completed trials of an optimizer and a batch size; None: there was none."""
     wanted, resources = _kind(job.specification), job.specification.resources
     before = JobQuery(sees=job.project, workload=job.workload, created_before=job.created_at, archived=Archived.ALL)
     for earlier in JobListRepository(session).page(before, limit=JOBS_LOOKED_AT):
@@ -158,9 +158,10 @@ class _Speed:
 
     measured: EarlierMeasurements
     step_seconds: float
-    """With its own number of ranks."""
+    """The time of a step with the job's own number of ranks."""
     side_step_seconds: Mapping[Side, float]
-    """Likewise of the slowest trial with the optimizer of each side; where there is none, of the slowest of all."""
+    """The time of a step, likewise, of the slowest trial with the optimizer of each side; where there is none, of the
+    slowest of all."""
     unmeasured_sides: Sequence[Side]
     """Sides without any such trial."""
 
@@ -213,8 +214,8 @@ def _measured(session: Session, plan: JobPlan, project: str) -> _Speed | None:
     """The measurements of the newest job like that of `plan`, by its trials with the job's batch size; None: there is
     none that has measured its speed.
 
-    Where batch sizes are searched, the steps are those of the smallest, and if no trial had that, of the nearest: a
-    smaller batch takes a step at most as long, and a larger one a step that is longer at most in proportion.
+    Where batch sizes are searched, the steps are those of the smallest batch, or if no trial had that, of the nearest
+    one: a smaller batch takes a step at most as long, and a larger one a step that is longer at most in proportion.
     """
     wanted, newest = {space.optimizer for space in plan.spaces.values()}, None
     slowest: dict[str, float] = {}

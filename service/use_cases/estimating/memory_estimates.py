@@ -43,18 +43,18 @@ logger = logging.getLogger(__name__)
 NUM_SAMPLES = 200
 """Points of a search space whose memory is predicted."""
 SAMPLED_AFTER_SECONDS = 1.1
-"""After the question the points of all spaces are predicted; where it is not enough, there are fewer. With a step of
-each side it is answered in less than 2 s."""
+"""Time after the question until which the points of all spaces are predicted; where it is not enough, there are fewer.
+With a step of each side it is answered in less than 2 s."""
 MIN_SAMPLE_SECONDS = 0.25
-"""For the points where the first predictions took longer, as those of a process that has to import torch do."""
+"""Time for the points where the first predictions took longer, as those of a process that has to import torch do."""
 POINT_SECONDS = 3.0
-"""For a single point, on a busy machine: a process that is given up has no answer about activations either."""
+"""Time for a single point, on a busy machine: a process that is given up has no answer about activations either."""
 STEP_SECONDS = 6.0
-"""For the steps of all spaces in which activations are measured."""
+"""Time for the steps of all spaces in which activations are measured."""
 START_SECONDS = 20.0
-"""For a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
+"""Time for a process to import torch and build the first model, data included. Those who ask over HTTP wait 30 s."""
 PREDICTED_WITHIN_SECONDS = 15.0
-"""For a single trial: with `STEP_SECONDS`, less than whoever asks over HTTP waits."""
+"""Time for a single trial: with `STEP_SECONDS`, less than whoever asks over HTTP waits."""
 MARGIN = 3.0
 """A value of an option is tried while there is this many times what the slowest before it took: a process that is given
 up has no answer about memory, either."""
@@ -63,7 +63,7 @@ up has no answer about memory, either."""
 _OF_THE_OPTIMIZER = ("optimizer", "schedule", "averaging", "gradient_clip_norm")
 
 MAX_ESTIMATES = 2
-"""At once, in this process."""
+"""Estimates at once, in this process."""
 _SLOTS = threading.BoundedSemaphore(MAX_ESTIMATES)
 
 

@@ -39,7 +39,7 @@ def option_values(space: SearchSpace) -> Iterator[OptionValue]:
 
 
 def argument_choices(space: SearchSpace) -> Iterator[OptionValue]:
-    """Choices that a space leaves its optimizer, choice by choice. Of ranges none: a part of one that goes with no
+    """Choices that a space leaves its optimizer, choice by choice. Ranges are left out: a part of one that goes with no
     other value is searched little, and says nothing of the rest."""
     arguments = _of_section(space, "")
     tried = {index: parameter for index, parameter in arguments.items() if isinstance(parameter, Categorical)}

@@ -31,7 +31,8 @@ MAX_WAITING = 2000
 """Requests of one job that wait for its run; further ones are told that the service is busy."""
 
 MAX_CLOCK_DIFFERENCE_SECONDS = 60.0
-"""Between the machines of the API and of a job's run, which notes when it hands a trial out."""
+"""Largest difference between the clocks of the API's machine and of a job's run, which notes when it hands a trial
+out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Asked:
 
     request_id: int
     key: str
-    """With which it can be sent again."""
+    """The key with which it can be sent again."""
     job_state: JobState
     answer: RunAnswer | None
     """None: the run has not given one yet."""
@@ -124,7 +125,7 @@ def _over(job: Job, trial: Trial) -> RunAnswer | None:
 
 
 def _stop(job: Job, trial: Trial) -> RunAnswer:
-    """Tells a client which of the two has ended; of a trial that its job's end cut off, the job."""
+    """Tells a client which of the two has ended; the job, if its end cut the trial off."""
     is_of_job = job.state.is_final and trial.state is not TrialState.COMPLETED
     why = f"the job has ended: {job.state}" if is_of_job else f"the trial is {trial.state}"
     return RunAnswer(decision=ExternalDecision.STOP, why=why)

@@ -10,7 +10,8 @@ from service.store.session import Session
 from service.use_cases.transitions import cut_off_trials
 
 KEPT = timedelta(days=7)
-"""From the end of a job: time to raise its budget, by judgement; checkpoints can be large."""
+"""Time from the end of a job for which its checkpoints stay: time to raise its budget, by judgement; they can be
+large."""
 
 
 def goes_on(job: Job, trial: Trial, *, now: datetime) -> bool:

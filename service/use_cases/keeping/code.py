@@ -12,7 +12,7 @@ from service.store.repositories import CodeRepository
 from service.store.session import Session
 
 KEPT_UNUSED = timedelta(hours=24)
-"""For code that no job names, from when it was last sent or named."""
+"""Time that code stays which no job names, from when it was last sent or named."""
 
 
 def keep_code(

@@ -21,7 +21,7 @@ from service.store.session import Session
 from service.use_cases.transitions import record_deletion_event
 
 GRACE = timedelta(seconds=30)
-"""From the deletion until rows are removed: streams tell of it, and a run that was just cancelled ends."""
+"""Time from the deletion until rows are removed: streams tell of it, and a run that was just cancelled ends."""
 MEASUREMENTS_AT_ONCE = 2000
 TRIALS_AT_ONCE = 20
 EVENTS_AT_ONCE = 2000

@@ -1,4 +1,4 @@
-"""The trained weights that stay when a job has ended: of the best confirmed trial of each of the two configs
+"""The trained weights that stay when a job has ended: those of the best confirmed trial of each of the two configs
 compared."""
 
 from __future__ import annotations

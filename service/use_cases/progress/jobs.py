@@ -25,7 +25,7 @@ class PhaseProgress:
 
     num_finished: int
     num_trials: int
-    """At most so many, until the job has ended: a phase may need fewer."""
+    """Trials of the phase; until the job has ended, at most so many: a phase may need fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,13 @@ class JobProgress:
     phases: dict[Phase, PhaseProgress]
     """The phases that the job has, in their order."""
     num_trials: int
-    """At most so many, until the job has ended: of each phase those of the plan, or those begun if they are more."""
+    """Trials of all phases, for each those of the plan, or those begun if they are more; until the job has ended, at
+    most so many."""
     num_steps: int
     """Steps measured, of all trials together."""
     max_steps: int
-    """The same when the job has ended, if no trial that has not ended is pruned; where batch sizes are searched, those
-    yet to begin count as the longest."""
+    """Steps of all trials when the job has ended, if no trial that has not ended is pruned; where batch sizes are
+    searched, those yet to begin count as the longest."""
     best: BestTrial | None
     """The best trial of the search: once the job has ended, as its recommendation has it."""
     baseline_best: BestTrial | None

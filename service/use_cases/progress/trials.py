@@ -102,8 +102,8 @@ class TrialMemory:
     list does not count millions of them each time.
 
     Whoever changes a trial of a job that has ended has the job go on, in the same transaction, and it ends anew at
-    another time. So what was found of a job holds for as long as it says that it ended at this time; of its trials that
-    have ended, until it says that another one has. Any number of threads may ask.
+    another time. So what was found of a job holds for as long as it says that it ended at this time; what was found of
+    its ended trials holds until it says that another one has ended. Any number of threads may ask.
     """
 
     def __init__(self, max_jobs: int = MAX_REMEMBERED) -> None:

@@ -24,7 +24,7 @@ class ModelledTrial:
     status: SearchStatus = SearchStatus.RUNNING
     curve: list[tuple[int, float]] = field(default_factory=list)
     early: Points = ()
-    """Up to the first rung, once it is there."""
+    """The points up to the first rung, once it is there."""
     final: float | None = None
     failed: bool = False
     """Its parameters made it fail."""

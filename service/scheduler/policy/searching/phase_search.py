@@ -61,7 +61,7 @@ class Drop:
 
     number: int
     why: str
-    """For a person."""
+    """The reason, for a person."""
 
 
 Choice: TypeAlias = New | GoOn | Drop | None
@@ -71,7 +71,7 @@ class SearchStatus(Enum):
     """The status of a trial, for a search that pauses trials itself."""
 
     RUNNING = auto()
-    """Or interrupted, and about to."""
+    """In training, or interrupted and about to go on."""
     PAUSED = auto()
     ENDED = auto()
 
@@ -127,7 +127,7 @@ class Sampler(Protocol):
         """Takes in the first objective of a trial at one step, later than any before; not finite is allowed."""
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
-        """A trial that began has ended; of its curve, what was not reported is taken in."""
+        """A trial that began has ended; what was not reported of its curve is taken in."""
 
 
 class SampledSearch:

@@ -1,6 +1,6 @@
 """The rise of curves where they were paused, compared with each other.
 
-Of two configs with equal early values, the one that still learns faster mostly ends better. This module measures how
+If two configs have equal early values, the one that still learns faster mostly ends better. This module measures how
 fast, and takes back what noise alone would explain.
 """
 

@@ -51,7 +51,7 @@ class Curves:
 
     points: dict[str, list[CurvePoint]] = field(default_factory=dict)
     metrics: list[str] = field(default_factory=list)
-    """In the order in which they are reported."""
+    """Names of the metrics, in the order in which they are reported."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ class MeasurementRepository:
     def curves(self, trial_ids: Sequence[str], metric: str) -> dict[str, list[tuple[int, float | None]]]:
         """A metric of these trials by trial: (step, value) in order of steps; None: it was not measured, or not finite.
 
-        Of each measurement this one value is made an object, not a dictionary of all.
+        Only this one value of each measurement is made an object, not a dictionary of all.
         """
         if not trial_ids:
             return {}

@@ -36,7 +36,7 @@ class ListedTrial:
     optimizer: str
     seed: int
     num_steps: int
-    """If it goes to its end."""
+    """Steps of the trial if it goes to its end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from service.store.models import Trial
 from service.store.repositories.keyset import Keyset, Place
 
 PARAMETER_PREFIX = "parameter."
-"""Before the name of a parameter where others stand beside it."""
+"""Text before the name of a parameter where others stand beside it."""
 
 
 class TrialKey(StrEnum):
@@ -103,7 +103,7 @@ class TrialOfList:
     num_steps: int
     """Steps that its config says."""
     place: Place
-    """In the order of the list."""
+    """The trial's place in the order of the list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from optuna.trial import FrozenTrial, TrialState
 from service.optuna_internals import forget_suggestion_for_liar
 
 MIN_SOURCE_TRIALS = 10
-"""With fewer completed ones CMA-ES begins in the middle of the space."""
+"""Fewest completed trials that CMA-ES begins from; with fewer it begins in the middle of the space."""
 
 
 class TreeParzenSampler(TPESampler):
