@@ -12,6 +12,8 @@ ROOT = Path(__file__).parents[1]
 CODE = ("service", "trainers", "shampoo", "search_spaces")
 QUESTIONS = ("How", "When", "Where", "Whether", "Which", "Who", "Whose", "Why")
 RELATIONS = ("Of", "Those", "Whose", "As", "Beyond", "By", "That")
+PLACES = ("After", "Before", "Between", "From", "Into", "Likewise", "Over", "Since", "Until", "Up", "While", "Without")
+"""Words with which a field or a constant goes on from its name: `POLL_SECONDS`, between two looks."""
 
 
 @pytest.mark.parametrize(
@@ -42,8 +44,9 @@ def test_docstrings_say_what_a_thing_is_before_whose_it_is(folder: str) -> None:
         f"{path.relative_to(ROOT)}: {first}"
         for path in sorted((ROOT / folder).rglob("*.py"))
         for module in [ast.parse(path.read_text(encoding="utf-8"))]
-        for first in (*_first_lines(module), *_first_lines_of_fields(module))
-        if re.match(rf"(?:{'|'.join(RELATIONS)})\b", first)
+        for words, firsts in ((RELATIONS, _first_lines), ((*RELATIONS, *PLACES), _first_lines_of_fields))
+        for first in firsts(module)
+        if re.match(rf"(?:{'|'.join(words)})\b", first)
     ]
 
     assert not found, "begin with a noun or a verb:\n" + "\n".join(found)

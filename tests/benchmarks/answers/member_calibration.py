@@ -50,7 +50,7 @@ TABLE_WEIGHT = 3.0
 NUM_SEARCHES = 4
 """Searches of each member of a synthetic family."""
 NUM_JOBS = 2
-"""On each synthetic family."""
+"""Jobs on each synthetic family."""
 NUM_DRAWN = 400
 LEAST_SAID = 0.001
 """The smallest probability that the score counts: one that is certain and wrong is not all."""

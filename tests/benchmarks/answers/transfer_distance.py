@@ -79,7 +79,7 @@ class Pair:
 
     @property
     def published_error(self) -> float:
-        """The same of the first published point, whose learning rate both of its sides have."""
+        """The error of the first published point, whose learning rate both of its sides have."""
         lr = POINTS[0].searched["lr"]
         assert isinstance(lr, float)
         return math.log(lr / best_lr(self.target))

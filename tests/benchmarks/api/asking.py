@@ -24,7 +24,7 @@ class Asked:
 
     status: int
     seconds: float
-    """From when it was due, or sent where nothing says when it is."""
+    """Time from when it was due, or sent where nothing says when it is."""
     num_bytes: int
 
 
@@ -34,7 +34,7 @@ class Series:
 
     answers: Sequence[Asked]
     seconds: float
-    """From the first request to the last answer."""
+    """Time from the first request to the last answer."""
 
     @property
     def per_second(self) -> float:

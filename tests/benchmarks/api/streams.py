@@ -14,7 +14,7 @@ from service.store.repositories import EventRepository
 from service.store.session import Database
 
 QUIET_SECONDS = 2.0
-"""For the last events to arrive."""
+"""Time for the last events to arrive."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from tests.support.chromium import find_chromium
 from tests.support.waiting import LONG_PATIENCE_SECONDS
 
 REST_MS = 1500
-"""After what was waited for: what a page does late counts, too."""
+"""Time after what was waited for: what a page does late counts, too."""
 MAIN_THREAD = "CrRendererMain"
 TASK = "ThreadControllerImpl::RunTask"
 

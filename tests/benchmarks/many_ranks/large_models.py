@@ -57,7 +57,7 @@ class Needs:
     mean_state_bytes: dict[str, float]
     """Mean state of a rank, by the dtype of factors where the member has any."""
     most_state_bytes: int
-    """With float32."""
+    """Most state of a rank with float32."""
     most_working_bytes: int
     """Weights and gradients of what is owned in two rounds, and their buffers."""
     model_operations: float
@@ -77,7 +77,7 @@ class Needs:
     least_imbalance: float
     """The larger of state and work, and what no assignment could be below in both."""
     step_imbalance: float
-    """Over a refresh period, each step's most work of a rank over the mean."""
+    """Most work of a rank in each step over the mean, over a refresh period."""
     assignment_seconds: float
 
 

@@ -64,7 +64,7 @@ class Recommended:
 
     side: SearchedSide
     true_means: Mapping[int, float]
-    """Over all seeds, of each repeated config by the number of its trial."""
+    """Mean over all seeds of each repeated config, by the number of its trial."""
     best_trial: float
     """True mean of the config whose trial had the best value."""
     best_value: float
@@ -105,7 +105,7 @@ class SimulatedSearch:
     curves: Mapping[int, list[float]]
     """The curve of each trial, as far as it was trained."""
     completions: Sequence[Completion]
-    """In their order."""
+    """The completed trials in their order."""
 
 
 def simulated(landscapes: Mapping[Phase, Landscape], search: str, size: Size, number: int) -> SimulatedJob | None:

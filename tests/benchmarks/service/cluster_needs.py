@@ -89,7 +89,7 @@ class Tuning:
     training_seconds: float
     """Length of a whole training."""
     report_seconds: float
-    """Between measurements of a trial."""
+    """Time between measurements of a trial."""
 
     @property
     def num_running(self) -> int:
@@ -115,7 +115,7 @@ class Needs:
     load: float
     """CPU seconds per second of all drivers together."""
     num_jobs: int
-    """Into which it must be split, so that each one's driver keeps up; a job has `MAX_TRIALS` at most."""
+    """Jobs into which it must be split, so that each one's driver keeps up; a job has `MAX_TRIALS` at most."""
     bytes_per_driver: float
     stored_bytes: float
 

@@ -52,7 +52,7 @@ class Stored:
 
     per_second: float
     processor_milliseconds: float
-    """Per measurement."""
+    """Processor time for each measurement."""
     longest_milliseconds: float
     """The 99th percentile of the writes."""
 

@@ -141,7 +141,7 @@ class Outcome:
     """The result of a training."""
 
     losses: list[float]
-    """On the validation data, every `interval` steps; empty if it diverged."""
+    """Losses on the validation data, every `interval` steps; empty if it diverged."""
     state_over_weights: float
 
     @property

@@ -62,7 +62,7 @@ class Found:
 
 
 Pair: TypeAlias = tuple[Found, Found]
-"""In the preset's ranges, and in the others."""
+"""The winner in the preset's ranges, and the one in the others."""
 
 
 def with_ranges(space: SearchSpace, ranges: Mapping[str, tuple[float, float]]) -> SearchSpace:

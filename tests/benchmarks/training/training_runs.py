@@ -49,7 +49,7 @@ class Curve:
     seconds: tuple[float, ...]
     """Time of training alone since its start: neither evaluation nor the building of model and optimizer counts."""
     losses: tuple[float, ...]
-    """On the validation data."""
+    """Losses on the validation data."""
     diverged: bool = False
     """True if the run ended early, its loss or its preconditioner not finite."""
 

@@ -72,7 +72,7 @@ VARIANTS = {
     "fsdp2": Variant(fields={"parallelism": ParallelismConfig("fsdp2")}, num_ranks=2),
 }
 VARIANT_OF = "+"
-"""Between an optimizer's name and that of a variant."""
+"""Text between an optimizer's name and that of a variant."""
 
 
 @dataclass(frozen=True, slots=True)
