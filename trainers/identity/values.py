@@ -20,6 +20,9 @@ DIGEST_LENGTH = 32
 MAX_KINDS = 10_000
 """Different parameters of a model, at most: published ones have tens."""
 
+READING = 2
+"""The version of how shapes are read: since 2 the matrices of GPT-2, too, have their outputs first."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class ParameterShape:
@@ -117,6 +120,8 @@ class Fingerprint:
     """Elements of the parameters that are not trained: none of them is in the shape."""
     remarks: tuple[str, ...] = ()
     """Remarks on the shape, for a person: what was not known of it, and how it was taken."""
+    reading: int | None = READING
+    """The version of how the shape was read; None: the file is older than that."""
 
     def to_json(self) -> dict[str, Any]:
         """The JSON that a file holds, and a request."""
@@ -128,6 +133,7 @@ class Fingerprint:
             "parameters": self.shape.to_json(),
             "num_frozen": self.num_frozen,
             "remarks": list(self.remarks),
+            "reading": self.reading,
         }
 
     @classmethod
@@ -135,7 +141,7 @@ class Fingerprint:
         """The fingerprint that `to_json` gave."""
         shape = ModelShape.from_json(data["parameters"])
         named = (data["source"], data["workload"], data["digest"], data["options"])
-        return cls(shape, *named, data["num_frozen"], tuple(data["remarks"]))
+        return cls(shape, *named, data["num_frozen"], tuple(data["remarks"]), data.get("reading"))
 
 
 def fingerprint_of_read(

@@ -18,7 +18,7 @@ from service.transfer.situation import ConfigsWanted, Situation
 from service.transfer.taken_away import AskedModel, taken_away
 from service.transfer.words import UntunedAnswer
 from trainers.config import MAX_COUNT
-from trainers.identity.values import MAX_KINDS, ModelShape, ParameterKind, ParameterShape
+from trainers.identity.values import MAX_KINDS, READING, ModelShape, ParameterKind, ParameterShape
 
 MAX_CONFIGS = 20
 """Limit of one question, by judgement: more would be a search."""
@@ -32,6 +32,10 @@ NUM_DIMENSIONS: dict[ParameterKind, tuple[int, int]] = {
     "adapter": (2, MAX_DIMENSIONS),
 }
 """The number of dimensions of parameters by kind, at least and at most."""
+MAY_BE_TURNED = (
+    "A matrix takes in as many numbers as no layer gives: earlier builds wrote those of GPT-2 turned. Write the file "
+    "again with `shampoo-tuner fingerprint`."
+)
 Size = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 
 
@@ -75,12 +79,25 @@ class FingerprintGiven(StrictModel):
     """Elements of the parameters that are not trained, for people: they count nowhere."""
     remarks: list[Annotated[str, Field(max_length=1000)]] = Field(default=[], max_length=20)
     """Remarks on the parameters, for people: the answer repeats them."""
+    reading: int | None = Field(default=None, ge=1, le=MAX_COUNT)
+    """The version of how the parameters were read; null: not said, as by files of earlier builds."""
 
     @property
     def says(self) -> str:
         """The size of what is frozen, and the remarks, for a person."""
         frozen = f"{self.num_frozen:,} of its parameters are frozen and count nowhere." if self.num_frozen else ""
-        return " ".join(filter(None, (frozen, *self.remarks)))
+        return " ".join(filter(None, (frozen, *self.remarks, MAY_BE_TURNED if self._may_be_turned else "")))
+
+    @property
+    def _may_be_turned(self) -> bool:
+        """True if it may be of an earlier build and has what that made of GPT-2: a matrix that takes in as many numbers
+        as nothing gives, beside a table of embeddings."""
+        if self.reading is not None and self.reading >= READING:
+            return False
+        widths = {one.shape[1] for one in self.parameters if one.kind == "embedding"}
+        matrices = [one for one in self.parameters if one.kind == "linear"]
+        given = widths | {one.shape[0] for one in matrices}
+        return bool(widths) and any(one.shape[1] not in given for one in matrices)
 
 
 class TransferBudget(StrictModel):

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from service.api import examples
-from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
+from service.api.schemas.untuned import MAY_BE_TURNED, UntunedAnswerRead, UntunedQuestion
 from service.client import ApiError, AsyncClient, Client
 from service.evidence.formats.written import Format
 from service.specification.identity import StoredIdentity
@@ -23,7 +23,7 @@ from tests.support.service.live import finished_job, running
 from trainers import run as run_one
 from trainers.config import TrialConfig
 from trainers.identity.fingerprinting import fingerprint_of
-from trainers.identity.values import Fingerprint, ModelShape, ParameterShape
+from trainers.identity.values import READING, Fingerprint, ModelShape, ParameterShape
 
 SMALL = ModelShape((ParameterShape("linear", (64, 64), 3), ParameterShape("vector", (64,), 3)))
 WIDE = ModelShape((ParameterShape("linear", (512, 512), 3), ParameterShape("vector", (512,), 3)))
@@ -51,6 +51,31 @@ def test_the_answer_says_what_of_the_model_was_frozen_and_not_known(sqlite_http:
     assert answer.status_code == 200, answer.text
     says = UntunedAnswerRead.model_validate(answer.json()).says
     assert says.endswith("124,439,808 of its parameters are frozen and count nowhere. Two were taken for one.")
+
+
+def gpt2(*, turned: bool) -> list[dict[str, Any]]:
+    """The parameters of a block of GPT-2 and its tables, as a file has them."""
+    matrices = [(768, 768), (2304, 768), (3072, 768), (768, 3072)]
+    linear = [ParameterShape("linear", one[::-1] if turned else one, 1) for one in matrices]
+    return ModelShape((*linear, ParameterShape("embedding", (50257, 768), 1))).to_json()
+
+
+@pytest.mark.parametrize(
+    ("reading", "turned", "is_said"),
+    [(None, True, True), (1, True, True), (None, False, False), (READING, True, False)],
+)
+def test_a_file_of_an_earlier_build_that_may_have_gpt2_turned_is_to_be_written_again(
+    sqlite_http: httpx.Client, reading: int | None, turned: bool, is_said: bool
+) -> None:
+    model = {**ASKED["fingerprint"], "parameters": gpt2(turned=turned), "reading": reading}
+    answer = sqlite_http.post("/v1/recommendations", json={**ASKED, "fingerprint": model})
+    assert (MAY_BE_TURNED in UntunedAnswerRead.model_validate(answer.json()).says) is is_said
+
+
+def test_an_earlier_file_stays_one_when_it_was_read() -> None:
+    earlier = Fingerprint(SMALL, "net.json").to_json()
+    del earlier["reading"]
+    assert Fingerprint.from_json(earlier).to_json()["reading"] is None
 
 
 def test_each_config_comes_in_every_format_that_is_asked_for(sqlite_http: httpx.Client) -> None:

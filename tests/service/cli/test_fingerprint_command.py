@@ -14,6 +14,7 @@ from service.store.session import Database
 from tests.support.service.commands import run
 from tests.support.service.live import running
 from trainers.identity.kinds import OF_A_FILE
+from trainers.identity.values import READING
 
 
 @pytest.fixture
@@ -38,6 +39,7 @@ def test_a_file_of_weights_has_a_fingerprint_of_names_and_sizes(weights: Path) -
         ],
         "num_frozen": 0,
         "remarks": [OF_A_FILE],
+        "reading": READING,
     }
     assert result.stderr.strip() == OF_A_FILE
 
