@@ -33,22 +33,22 @@ class KnownOfSpace:
 def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target: Situation) -> list[KnownOfSpace]:
     """Known configs of a space, the nearest first: up to `MAX_KNOWN` different configs of its optimizer and
     member of the family, none of them refuted, none farther than `FARTHEST`."""
-    found: list[KnownOfSpace] = []
+    found: list[tuple[float, KnownOfSpace]] = []
     for candidate in candidates:
         if candidate.situation is None or candidate.source.status == "refuted":
             continue
         apart = distance(candidate.situation, target).total
-        apart += SHIPPED_APART if candidate.source.kind is SourceKind.SHIPPED else 0.0
+        counted = apart + (SHIPPED_APART if candidate.source.kind is SourceKind.SHIPPED else 0.0)
         config, _ = moved(candidate.config, candidate.situation, target)
-        if apart > FARTHEST or not _is_alike(space, config):
+        if counted > FARTHEST or not _is_alike(space, config):
             continue
         given = {name: value for name, value in flat(config).items() if name in _searched(space)}
         fitted = fit(space, given, held=config.arguments)
         if fitted is not None:
-            found.append(KnownOfSpace(*fitted, apart, candidate.source))
-    found.sort(key=lambda known: known.distance)
+            found.append((counted, KnownOfSpace(*fitted, apart, candidate.source)))
+    found.sort(key=lambda entry: entry[0])
     different: list[KnownOfSpace] = []
-    for known in found:
+    for _, known in found:
         if all(known.parameters != other.parameters for other in different):
             different.append(known)
     return different[:MAX_KNOWN]

@@ -204,6 +204,19 @@ def test_adamws_members_of_the_shipped_table_are_no_answer_but_a_baseline_begins
     for name, own in by_preset.items():
         first, *_ = known_of(preset(name), candidates, target)
         assert first.parameters == pytest.approx(own[0].best.parameters, rel=1e-3)
+        assert first.distance == 0  # as an answer for a model that was never tuned has it, though it counts as farther
+
+
+def test_a_search_is_told_of_a_stored_model_before_a_shipped_one_that_is_not_half_an_octave_nearer() -> None:
+    member = next(one for one in shipped_members() if one.preset == "adamw")
+    batch_size = round(member.situation.batch_size * 1.5)  # 0.3 octaves, an octave of it counted half
+    near = dataclasses.replace(
+        member.candidate(), situation=dataclasses.replace(member.situation, batch_size=batch_size)
+    )
+    near = dataclasses.replace(near, source=Source(SourceKind.STORE, "mine"))
+    found = known_of(preset("adamw"), [member.candidate(), near], member.situation)
+    assert [one.source.kind for one in found] == [SourceKind.STORE, SourceKind.SHIPPED]
+    assert found[0].distance > found[1].distance
 
 
 def test_points_are_whole() -> None:
