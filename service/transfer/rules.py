@@ -1,9 +1,9 @@
 """The scaling rules: a tuned config moved from the model it was tuned for to another one, each change with its reason.
 
-All rules are of ratios, target over source: width `w`, depth `D`, batch `B`, examples of a whole training `E`. A
-model's matrices are taken to keep their proportions, so that fan-in and fan-out both go with the width. The learning
-rate is of all parameters, while the sources state it for hidden matrices, which dominate;
-`python -m tests.benchmarks.answers.transfer` measures how well that does.
+All rules are of ratios, target over source: width `w`, fan-in, depth `D`, batch `B`, examples of a whole training `E`.
+The sources state a learning rate for each matrix, by its own fan-in. A config has one for all, which goes with the
+geometric mean over the matrices: the logarithms of what each would have are averaged, and those whose inputs stay, as a
+first layer's do, ask for none. `python -m tests.benchmarks.answers.transfer` measures how well that does.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class _Mover:
         self.changes: list[Change] = []
         self._kind = step_kind(config.optimizer, config.arguments)
         self._source, self._target = source, target
-        self._width = target.features.width / source.features.width
+        self._fan_in = target.features.fan_in / source.features.fan_in
         self._depth = target.features.depth / source.features.depth
         self._batch = target.batch_size / source.batch_size
         self._examples = self._batch * target.num_steps / source.num_steps
@@ -170,16 +170,16 @@ class _Mover:
 
     def _shape_factor(self) -> tuple[float, str, str]:
         """The learning rate's factor by width and depth, its rule and where that stands."""
-        w, depth = self._width, self._depth
+        fan_in, depth = self._fan_in, self._depth
         block = int(self.arguments.get("max_preconditioner_dim", self.arguments.get("max_precondition_dim", 1024)))
         match self._kind:
             case StepKind.ADAM:
                 by_depth, rule, source = self._depth_of_adam()
-                return by_depth / w, f"1/width, width × {w:.3g}{rule}", f"{PRECONDITIONERS}{source}"
+                return by_depth / fan_in, f"1/fan-in, fan-in × {fan_in:.3g}{rule}", f"{PRECONDITIONERS}{source}"
             case StepKind.SPECTRAL:
                 by_depth, rule, source = self._depth_of_adam()
-                told = f"1/√width for steps scaled to Adam's length, width × {w:.3g}{rule}"
-                return by_depth / math.sqrt(w), told, f"{DERIVED}{source}"
+                told = f"1/√fan-in for steps scaled to Adam's length, fan-in × {fan_in:.3g}{rule}"
+                return by_depth / math.sqrt(fan_in), told, f"{DERIVED}{source}"
             case StepKind.EIGENBASIS:
                 by_depth, rule, source = self._depth_of_adam()
                 before, after = (min(one.features.width, block) / one.features.width for one in self._sides)
@@ -209,20 +209,20 @@ class _Mover:
         return self._source, self._target
 
     def move_weight_decay(self) -> None:
-        """Moves the part that a step takes off the weights, lr times decay where it is decoupled, with 1/width.
+        """Moves the part that a step takes off the weights, lr times decay where it is decoupled, with 1/fan-in.
 
         By the length of the training it goes as the learning rate does: sources that move the decay, too, disagree.
         """
         if not self.arguments.get("weight_decay"):
             return
         is_independent = self.arguments.get("weight_decay_type") == "independent"
-        factor = 1 / self._width if is_independent else 1 / (self._width * self._lr_factor)
+        factor = 1 / self._fan_in if is_independent else 1 / (self._fan_in * self._lr_factor)
         if self.arguments.get("weight_decay_type") == "l2" or (self._kind is StepKind.SGD and not is_independent):
             return  # no source says how a penalty on the loss moves
         self._set_argument(
             "weight_decay",
             self.arguments["weight_decay"] * factor,
-            f"lr × weight_decay goes with 1/width: × {factor:.3g}",
+            f"lr × weight_decay goes with 1/fan-in: × {factor:.3g}",
             PRECONDITIONERS,
         )
 

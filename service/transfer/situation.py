@@ -17,6 +17,9 @@ class Features:
     """Outputs of a hidden matrix, in the mean over them with these numbers as weights. Outputs that no other matrix
     takes in do not count, such as classes, nor does the head of a language model, as wide as its table of embeddings
     has rows. Where all hidden layers grow by a factor, so does it."""
+    fan_in: float
+    """Inputs of a matrix, the geometric mean over all of them; of a kernel its inputs times its size. It grows less
+    than the width does where some matrices take in what stays, such as pixels."""
     depth: float
     """The number of matrices; those of embeddings and adapters do not count."""
     num_parameters: int
@@ -31,7 +34,7 @@ class Features:
 
 
 def features_of(shape: ModelShape) -> Features:
-    """The features of a model. One without matrices has width and depth 1.
+    """The features of a model. One without matrices has width, fan-in and depth 1.
 
     Where there are low-rank adapters, they alone count, as what they adapt is frozen: each pair as a matrix of the
     outputs of what it adapts. A lone matrix, as a head on frozen layers, is as wide as what it takes in.
@@ -52,6 +55,7 @@ def features_of(shape: ModelShape) -> Features:
         shares[parameter.kind] = shares.get(parameter.kind, 0.0) + parameter.num_elements / total
     return Features(
         width=_mean_width(sizes),
+        fan_in=_mean_fan_in(matrices),
         depth=float(num_matrices or 1),
         num_parameters=total,
         shares=shares,
@@ -59,12 +63,13 @@ def features_of(shape: ModelShape) -> Features:
 
 
 def _of_adapters(adapters: Sequence[ParameterShape], total: int) -> Features:
-    """The features of a model of which low-rank adapters are trained: A (rank, d_in), B (d_out, rank)."""
+    """The features of a model of which low-rank adapters are trained: A (rank, d_in), B (d_out, rank). What is adapted
+    is taken to be as wide as it takes in."""
     back = [parameter for parameter in adapters if parameter.shape[0] > parameter.shape[1]]
+    width = _mean_width([(max(parameter.shape[:2]), parameter.count) for parameter in back or adapters])
     return Features(
-        width=_mean_width(
-            [(max(parameter.shape[:2]), parameter.count) for parameter in back or adapters],
-        ),
+        width=width,
+        fan_in=width,
         depth=float(sum(parameter.count for parameter in back or adapters)),
         num_parameters=total,
         shares={"adapter": 1.0},
@@ -75,6 +80,14 @@ def _mean_width(sizes: Sequence[tuple[int, int]]) -> float:
     """The mean of sizes, each with its count, with these numbers as weights; 1 of none."""
     outputs = sum(size * count for size, count in sizes)
     return sum(size**2 * count for size, count in sizes) / outputs if outputs else 1.0
+
+
+def _mean_fan_in(matrices: Sequence[ParameterShape]) -> float:
+    """The geometric mean of the inputs of matrices and kernels; 1 of none."""
+    if not matrices:
+        return 1.0
+    logarithms = sum(parameter.count * math.log(math.prod(parameter.shape[1:])) for parameter in matrices)
+    return math.exp(logarithms / sum(parameter.count for parameter in matrices))
 
 
 OTHER_KINDS = 4.0
@@ -122,10 +135,11 @@ class ConfigsWanted:
 
 
 OF_DEPTH = 3.0
-"""The weight of an octave of depth beside one of width: about as much more the learning rate misses after the rules,
-which for depth differ. `python -m tests.benchmarks.answers.transfer_distance` prints what each octave costs."""
+"""The weight of an octave of depth beside one of width. After the rules, which for depth differ, the learning rate
+misses by six times as much; but models in use are wider than any that this was measured on.
+`python -m tests.benchmarks.answers.transfer_distance` prints what each octave costs."""
 OF_BATCH = 0.5
-"""Weight of an octave of batch size, likewise."""
+"""Weight of an octave of batch size, likewise, which costs as much as one of width where these were measured."""
 OF_LENGTH = 0.5
 """Weight of an octave of steps, whose rule holds on all families."""
 

@@ -49,7 +49,7 @@ UNTUNED_ANSWER: dict[str, Any] = {
                     "name": "lr",
                     "before": 0.008,
                     "after": 0.004,
-                    "reason": "1/width, width × 2: × 0.5",
+                    "reason": "1/fan-in, fan-in × 2: × 0.5",
                     "source": "Hyperparameter transfer for matrix preconditioners (arXiv:2512.05620)",
                 }
             ],

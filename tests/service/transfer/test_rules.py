@@ -56,6 +56,27 @@ def test_the_learning_rate_goes_as_its_step_length_asks(
     assert lr_factor(given, situation(batch_size=128, num_steps=2500)) == pytest.approx(by_batch * longer, rel=1e-3)
 
 
+def of_matrices(*shapes: tuple[int, ...]) -> Situation:
+    shape = ModelShape(
+        tuple(sorted(ParameterShape("linear" if len(one) == 2 else "convolution", one, 1) for one in shapes))
+    )
+    return Situation.of(shape, batch_size=32, num_steps=1000, workload="w")
+
+
+@pytest.mark.parametrize(("given", "exponent"), [(ADAM, 1), (config("muon"), 1 / 2)])
+def test_a_layer_whose_inputs_stay_asks_for_no_other_learning_rate(given: TunedConfig, exponent: float) -> None:
+    """As the first layer of an MLP, which takes in as many pixels as before: two of its three matrices grow."""
+    narrow, wide = (of_matrices((width, 64), (width // 2, width), (10, width // 2)) for width in (32, 256))
+    found, changes = moved(given, narrow, wide)
+    assert found.arguments["lr"] == pytest.approx(1e-2 * 8 ** (-2 / 3 * exponent), rel=1e-3)
+    assert "fan-in × 4" in changes[0].reason
+
+
+def test_a_kernel_takes_in_its_inputs_times_its_size() -> None:
+    found, _ = moved(ADAM, of_matrices((64, 32, 1, 1)), of_matrices((64, 32, 3, 3)))
+    assert found.arguments["lr"] == pytest.approx(1e-2 / 9, rel=1e-3)
+
+
 def test_the_batchs_factor_is_bounded() -> None:
     assert lr_factor(ADAM, situation(batch_size=32 * 100, num_steps=10)) == pytest.approx(4)
     assert lr_factor(SGD, situation(batch_size=1)) == pytest.approx(1 / 4)
@@ -88,7 +109,7 @@ def test_averages_keep_their_half_life_in_examples_and_the_refresh_its_examples(
     assert back.arguments["betas"] == pytest.approx([0.996875, 0.999])
 
 
-def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_width() -> None:
+def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_fan_in() -> None:
     wide = situation(8 * 64)
     decoupled, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), wide)
     assert decoupled.arguments["weight_decay"] == 0.1  # the learning rate has become smaller already
