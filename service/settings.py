@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
@@ -107,6 +108,9 @@ class Settings(BaseSettings):
     """The directories that trials may read: paths in a job lie in them, links followed, and not in hidden directories
     below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's
     directory. The data directory is never one of them."""
+    checkpoints_kept_days: float = Field(default=7.0, ge=0, le=36_500)
+    """So many days after a job's end the checkpoints stay of trials that its budget cut off: where it gets more by then,
+    they go on, else they begin again. 0: they go with the job's end. For API and workers alike."""
     thin_after_days: float | None = Field(default=None, gt=0, le=36_500)
     """Days from a job's end until workers thin its history: trials that no answer rests on keep about thirty
     measurements each, and the events of trials and what ranks printed are deleted. None: all is kept."""
@@ -253,6 +257,11 @@ class Settings(BaseSettings):
     def cluster_address(self) -> str | None:
         """The address of the Ray cluster to use, if there is one; None: a run starts a local one."""
         return self.ray_address or os.environ.get("RAY_ADDRESS") or None
+
+    @property
+    def checkpoints_kept(self) -> timedelta:
+        """`checkpoints_kept_days` as a duration."""
+        return timedelta(days=self.checkpoints_kept_days)
 
     @property
     def package_place(self) -> Path:

@@ -41,7 +41,7 @@ from service.settings import ENV_PREFIX, Settings
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database, is_unavailable
 from service.store.writes import why_it_fails
-from service.use_cases.leases import Lease, beat, claim_job, note_disk_use, register_worker, release_job
+from service.use_cases.leases import Lease, beat, claim_job, end_worker, note_disk_use, register_worker, release_job
 from service.webhooks.delivering import keep_delivering
 from trainers.storage import StoreFailed, masked
 
@@ -125,6 +125,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
         gone.set()
         for helper in helpers:
             helper.join()
+        _say_farewell(database, worker_id)
         database.close()
 
 
@@ -171,6 +172,15 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
                 logger.warning("the heartbeat failed: %s", getattr(error, "orig", error), exc_info=trace)
             beats = False
         gone.wait(settings.lease_seconds / BEATS_PER_LEASE)
+
+
+def _say_farewell(database: Database, worker_id: str) -> None:
+    """Has nobody wait for this worker any more; where the database fails, they do until it counts as silent."""
+    try:
+        with database.writing() as session:
+            end_worker(session, worker_id, now=utc_now())
+    except DATABASE_ERRORS as error:
+        logger.warning("cannot tell that this worker ends: %s", getattr(error, "orig", error))
 
 
 def _launcher(settings: Settings) -> Launcher | None:

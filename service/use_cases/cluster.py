@@ -238,7 +238,7 @@ def _others(jobs: Sequence[Job], progress: Mapping[str, JobProgress]) -> Others:
 def _seen(worker: Worker, running: Sequence[Job], *, sees: str | None, alive_since: datetime) -> WorkerSeen:
     has = [job for job in running if job.lease_worker_id == worker.id]
     own = [job for job in has if _is_seen(job, sees)]
-    is_alive = worker.heartbeat_at >= alive_since
+    is_alive = worker.heartbeat_at >= alive_since and worker.ended_at is None
     is_idle = is_alive and all(job.is_external for job in has)
     return WorkerSeen(worker=worker, is_alive=is_alive, jobs=own, num_others=len(has) - len(own), is_idle=is_idle)
 

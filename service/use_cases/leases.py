@@ -63,6 +63,11 @@ def beat(session: Session, worker_id: str, *, lease_seconds: float, now: datetim
     JobRepository(session).renew_leases(worker_id, now + timedelta(seconds=lease_seconds))
 
 
+def end_worker(session: Session, worker_id: str, *, now: datetime) -> None:
+    """Tells that a worker ends, so that from now on nobody waits for it."""
+    WorkerRepository(session).end(worker_id, now)
+
+
 def claim_job(
     session: Session,
     worker_id: str,

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import JsonValue
@@ -37,7 +37,7 @@ from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Session
 from service.use_cases.budgets import Spent, check_cost, cost_of, device_hours, running_seconds, why_spent
-from service.use_cases.keeping.checkpoints import goes_on
+from service.use_cases.keeping.checkpoints import KEPT, goes_on
 from service.use_cases.leases import put_back
 from service.use_cases.recommending import store_recommendation
 from service.use_cases.submit import IDEMPOTENCY_KEYS_KEPT
@@ -74,11 +74,14 @@ def pause_job(session: Session, job_id: str, *, now: datetime) -> Job:
     return job
 
 
-def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
+def resume_job(session: Session, job_id: str, *, checkpoints_kept: timedelta = KEPT, now: datetime) -> Job:
     """Puts a paused job back in the queue, and a finished one whose budget is not spent; else it changes nothing.
 
     Trials that have ended stay as they are, but for those that the end of the job cut off
     (`transitions.cut_off_trials`): they go on from their last checkpoints where these are kept, else they begin again.
+
+    Args:
+        checkpoints_kept: for so long from the end of a job.
 
     Raises:
         NotFound: no such job.
@@ -90,7 +93,7 @@ def resume_job(session: Session, job_id: str, *, now: datetime) -> Job:
         job.requested = JobRequest.RESTART  # whether the run has seen it already is not known
         record_change_event(session, job, now=now)
     elif job.state is JobState.PAUSED or job.state.is_final:
-        _queue_again(session, job, now=now, needs_trials=True)
+        _queue_again(session, job, checkpoints_kept=checkpoints_kept, now=now, needs_trials=True)
     return job
 
 
@@ -199,12 +202,17 @@ def stop_trial(session: Session, job_id: str, number: int, *, now: datetime) -> 
     return job, trial
 
 
-def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) -> tuple[Job, Trial]:
+def retry_trial(
+    session: Session, job_id: str, number: int, *, checkpoints_kept: timedelta = KEPT, now: datetime
+) -> tuple[Job, Trial]:
     """Queues a trial again that was pruned, failed or was cancelled, with the same config; its job goes on if it has
     finished.
 
     It goes on from its checkpoint if there is one, and to its end: it is not pruned again. What it measured before
     stays until it is measured again.
+
+    Args:
+        checkpoints_kept: as `resume_job` takes it.
 
     Raises:
         NotFound: no such job or trial.
@@ -221,7 +229,7 @@ def retry_trial(session: Session, job_id: str, number: int, *, now: datetime) ->
     trial.spared = True
     _begin_again(session, trial, now=now, detail="to be tried again")
     if job.state.is_final:
-        _queue_again(session, job, now=now, needs_trials=False)
+        _queue_again(session, job, checkpoints_kept=checkpoints_kept, now=now, needs_trials=False)
     elif job.state is JobState.RUNNING:
         _restart(job)
         record_change_event(session, job, now=now)
@@ -238,6 +246,7 @@ def propose_trial(
     optimizer: str | None = None,
     beyond_bounds: bool = False,
     idempotency_key: str | None,
+    checkpoints_kept: timedelta = KEPT,
     now: datetime,
 ) -> tuple[Job, Trial, bool]:
     """Queues a trial that a user proposes, beside those that the job was to have; (job, trial, whether it is new).
@@ -251,6 +260,7 @@ def propose_trial(
         parameters: values by name; those left out take their defaults.
         optimizer: of which baseline; None: of the only one, or of the search.
         beyond_bounds: whether they may lie beyond the space's ranges, as far as the optimizer accepts them.
+        checkpoints_kept: as `resume_job` takes it.
 
     Raises:
         NotFound: no such job.
@@ -292,7 +302,7 @@ def propose_trial(
     trials.add(trial)
     record_trial_event(session, trial, now=now)
     if job.state.is_final:
-        _queue_again(session, job, now=now, needs_trials=False)
+        _queue_again(session, job, checkpoints_kept=checkpoints_kept, now=now, needs_trials=False)
     _restart(job)
     record_change_event(session, job, now=now)
     return job, trial, True
@@ -358,7 +368,9 @@ def _completed_since(trial: Trial, moment: datetime | None) -> bool:
     return ended is not None and moment is not None and ended >= moment
 
 
-def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: bool) -> None:
+def _queue_again(
+    session: Session, job: Job, *, checkpoints_kept: timedelta, now: datetime, needs_trials: bool
+) -> None:
     check_room(session, job.project)
     if job.state.is_final:
         num_trials = job.num_trials if needs_trials else None
@@ -368,7 +380,7 @@ def _queue_again(session: Session, job: Job, *, now: datetime, needs_trials: boo
         job.reopened_at, job.reopened_from = now, job.state
         job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
         for trial in cut_off_trials(session, job):
-            if goes_on(job, trial, now=now):
+            if goes_on(job, trial, kept=checkpoints_kept, now=now):
                 detail = "cut off by the end of the job; goes on from its last checkpoint"
                 move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
             else:

@@ -23,6 +23,9 @@ from service.store.session import Session
 FIRST_MEASUREMENT = "its first measurement; ranks start, read the data and train up to it"
 WORKER_LOST = "its worker has fallen silent; the next free one takes it, and `shampoo-tuner worker` starts one"
 NO_ROOM_FOR_WORKER = "its worker cannot write that it lives, and none goes on with it until there is room"
+ABOUT_TO = timedelta(seconds=10)
+"""A free worker takes a job within so much of its beginning to wait: it looks twice a second, unless it is only just
+starting, or was killed and does not count as silent yet."""
 NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 
@@ -107,7 +110,8 @@ def waiting_of(
                 found[job.id] = Waiting(since, f"no job is begun until there is room: {no_room}")
                 continue
             num_before = order.get(job.id, 0)  # not there: it was taken since it was read
-            found[job.id] = Waiting(since, why_queued(num_before, seen, not_before=job.not_before, now=now))
+            why = why_queued(num_before, seen, since=since, not_before=job.not_before, now=now)
+            found[job.id] = Waiting(since, why)
     return found
 
 
@@ -118,11 +122,14 @@ def has_lost_worker(job: Job, now: datetime) -> bool:
     return job.lease_expires_at < now
 
 
-def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None, now: datetime) -> str:
+def why_queued(
+    num_before: int, workers: Workers, *, since: datetime, not_before: datetime | None, now: datetime
+) -> str:
     """The reason for which a queued job waits.
 
     Args:
         num_before: queued jobs that are taken first.
+        since: when it began to wait.
         not_before: when a job whose run died is tried again, if that is so.
     """
     if not workers.num_alive:
@@ -138,4 +145,8 @@ def why_queued(num_before: int, workers: Workers, *, not_before: datetime | None
         parts.append(
             "the only worker is busy" if workers.num_alive == 1 else f"all {workers.num_alive} workers are busy"
         )
-    return ", and ".join(parts) or "a worker is about to take it"
+    if parts:
+        return ", and ".join(parts)
+    if now - since <= ABOUT_TO or workers.last_heard_of is None:
+        return "a worker is about to take it"
+    return f"no worker has taken it yet; the last was heard of at {utc_text(workers.last_heard_of)}"

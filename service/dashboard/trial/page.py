@@ -111,7 +111,7 @@ def trial_page(
         "may_steer": may_steer,
         "may_run_again": may_run_again,
         "may_have_checkpoints": not trial.state.is_final
-        or (trial.state is TrialState.CANCELLED and trial.number in trials_that_go_on(session, job, now=now)),
+        or (trial.state is TrialState.CANCELLED and trial.number in trials_that_go_on(session, job, kept=settings.checkpoints_kept, now=now)),
         "is_retriable": trial.state in RETRIABLE and trial.forked_from is None,
         "groups": groups,
         "metric": chosen,

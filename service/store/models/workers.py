@@ -21,6 +21,8 @@ class Worker(Base):
     pid: Mapped[int]
     started_at: Mapped[datetime]
     heartbeat_at: Mapped[datetime]
+    ended_at: Mapped[datetime | None]
+    """The time at which it ended in order; None: it lives, or was killed."""
 
 
 class ClusterShare(Base):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select, update
+from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
@@ -47,18 +47,18 @@ class ClusterRepository:
         return {job.id: job for job in found}
 
     def workers(self, *, heard_since: datetime, with_jobs: Collection[str], limit: int) -> list[Worker]:
-        """Workers that were heard of lately, or have one of these jobs; the longest-lived first.
+        """Workers that were heard of lately and have not ended, or have one of these jobs; the longest-lived first.
 
         Args:
-            with_jobs: ids of workers that are listed, whenever they were heard of.
+            with_jobs: ids of workers that are listed, whenever they were heard of, or ended.
             limit: of them at most, the ones that were heard of last.
         """
-        wanted = or_(Worker.heartbeat_at >= heard_since, Worker.id.in_(with_jobs))
+        wanted = or_(is_alive_since(heard_since), Worker.id.in_(with_jobs))
         newest = select(Worker).where(wanted).order_by(Worker.heartbeat_at.desc(), Worker.id).limit(limit)
         return sorted(self._session.scalars(newest), key=lambda worker: (worker.started_at, worker.id))
 
     def num_workers_alive(self, *, heard_since: datetime) -> int:
-        return self._session.scalar(select(func.count()).where(Worker.heartbeat_at >= heard_since)) or 0
+        return WorkerRepository(self._session).alive_since(heard_since)
 
     def shares(self, *, now: datetime) -> list[tuple[ClusterShare, Job]]:
         """The shares that living runs have of clusters that jobs share, each with its job."""
@@ -85,6 +85,11 @@ class ClusterRepository:
         return {row[0]: row[1] for row in self._session.execute(statement) if row[1] is not None}
 
 
+def is_alive_since(moment: datetime) -> ColumnElement[bool]:
+    """The condition on a worker that was heard of since `moment` and has not ended."""
+    return and_(Worker.heartbeat_at >= moment, Worker.ended_at.is_(None))
+
+
 class WorkerRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -96,9 +101,12 @@ class WorkerRepository:
     def beat(self, worker_id: str, now: datetime) -> None:
         self._session.execute(update(Worker).where(Worker.id == worker_id).values(heartbeat_at=now))
 
+    def end(self, worker_id: str, now: datetime) -> None:
+        self._session.execute(update(Worker).where(Worker.id == worker_id).values(heartbeat_at=now, ended_at=now))
+
     def alive_since(self, moment: datetime) -> int:
-        """Workers heard of since `moment`."""
-        return self._session.scalar(select(func.count()).where(Worker.heartbeat_at >= moment)) or 0
+        """Workers heard of since `moment` that have not ended."""
+        return self._session.scalar(select(func.count()).where(is_alive_since(moment))) or 0
 
     def last_heartbeat(self) -> datetime | None:
         """The time at which a worker was last heard of; None: there was never one."""

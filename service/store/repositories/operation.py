@@ -10,7 +10,8 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from service.domain import JobState, Phase, TrialState
-from service.store.models import Job, MeasurementRow, Trial, Worker
+from service.store.models import Job, MeasurementRow, Trial
+from service.store.repositories.cluster import is_alive_since
 from service.store.repositories.deletions import DeletionRepository
 
 NEWEST = 500
@@ -58,7 +59,7 @@ class OperationRepository:
         """
         by_state = select(Job.state, func.count()).where(Job.deleted_at.is_(None)).group_by(Job.state)
         by_phase = select(Trial.phase, Trial.state, func.count()).group_by(Trial.phase, Trial.state)
-        alive = select(func.count()).where(Worker.heartbeat_at >= alive_since)
+        alive = select(func.count()).where(is_alive_since(alive_since))
         oldest = select(func.min(Job.created_at)).where(Job.state == JobState.QUEUED)
         rank_seconds, ranks_in_trials = self._ranks()
         return OperationFigures(

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy import select
 
 from service.domain import JobState, TrialState
-from service.store.models import Trial
+from service.store.models import Trial, Worker
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
 from service.use_cases.steer import change_budget
@@ -97,6 +98,8 @@ def stop_the_worker(service: ServiceProcesses, number: signal.Signals) -> None:
     assert service.directories() == []
     with service.database.reading() as session:
         [job] = [job for job in JobRepository(session).page(project=None, limit=100) if not job.state.is_final]
+        [row] = session.scalars(select(Worker).where(Worker.pid == worker.pid))
+    assert row.ended_at is not None
     assert job.state is JobState.QUEUED
     assert job.crashes == 0
 

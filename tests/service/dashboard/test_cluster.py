@@ -14,7 +14,7 @@ from service.store.repositories import TrialRepository
 from service.store.repositories.cluster import QueuedJob
 from service.store.session import Database
 from service.use_cases.cluster import ClusterState, Others, QueuePlace, cluster_state, places
-from service.use_cases.leases import beat, register_worker
+from service.use_cases.leases import beat, end_worker, register_worker
 from service.use_cases.progress import TrialMemory
 from service.use_cases.run import ShareReport, report_share
 from service.use_cases.steer import change_job
@@ -179,6 +179,10 @@ def test_the_cluster_fills_and_empties_before_the_readers_eyes(page: Page, sqlit
     expect(queue).to_have_count(0)
     expect(row).to_contain_text("busy")
     expect(row.get_by_role("link", name="digits-mlp")).to_have_attribute("href", f"/jobs/{job}")
+
+    with sqlite_database.writing() as session:
+        end_worker(session, worker, now=datetime.now(UTC))
+    expect(page.locator(".totals")).to_contain_text("Workers alive0")
 
 
 def test_unknown_parameters_and_methods_of_the_page_are_no_error_of_the_service(address: str) -> None:

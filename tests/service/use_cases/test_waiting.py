@@ -11,7 +11,7 @@ from service.errors import LeaseLost
 from service.store.models import Job
 from service.store.repositories import ClusterShareRepository, EventRepository, JobRepository
 from service.store.session import Database
-from service.use_cases.leases import Lease, beat, release_job
+from service.use_cases.leases import Lease, beat, end_worker, release_job
 from service.use_cases.run import ShareReport, report_share
 from service.use_cases.steer import change_job, pause_job, resume_job
 from service.use_cases.waiting import FIRST_MEASUREMENT, WORKER_LOST, Waiting, Workers, waiting_of, why_queued
@@ -55,13 +55,24 @@ def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str
         (0, Workers(2, 1, NOW), None, "a worker is about to take it"),
         (0, Workers(1, 0, NOW), 8, "its run died; it is tried again at 2026-03-01 12:00:08 UTC"),
         (0, Workers(1, 1, NOW), -1, "the only worker is busy"),
+        (0, Workers(1, 0, NOW), -11, "no worker has taken it yet; the last was heard of at 2026-03-01 12:00:00 UTC"),
     ],
 )
 def test_a_queued_job_says_what_stands_before_it(
     num_before: int, workers: Workers, retried_after: float | None, expected: str
 ) -> None:
     not_before = None if retried_after is None else NOW + timedelta(seconds=retried_after)
-    assert why_queued(num_before, workers, not_before=not_before, now=NOW) == expected
+    since = min(NOW, not_before or NOW)
+    assert why_queued(num_before, workers, since=since, not_before=not_before, now=NOW) == expected
+
+
+def test_a_job_does_not_wait_for_a_worker_that_has_ended(database: Database) -> None:
+    job_id = submit(database)
+    worker = add_worker(database)
+    assert _waiting(database, job_id) == Waiting(NOW, "a worker is about to take it")
+    with database.writing() as session:
+        end_worker(session, worker, now=NOW)
+    assert _waiting(database, job_id, after_seconds=1) == Waiting(NOW, NONE_ALIVE)
 
 
 def test_a_running_job_whose_worker_is_gone_waits_for_another_from_the_end_of_its_lease(database: Database) -> None:

@@ -15,7 +15,7 @@ from service.api.conditional import (
     changeable_of_job,
     refuse_if_changed,
 )
-from service.api.dependencies import JobId, Now, ReadSession, WriteSession
+from service.api.dependencies import JobId, Now, ReadSession, SettingsDependency, WriteSession
 from service.api.job_reader import Reader
 from service.api.lists.job_filters import JobFilters
 from service.api.lists.views import View, view_of
@@ -137,13 +137,16 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
     dependencies=[Depends(permitted_job), IF_JOB_UNCHANGED],
     responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
-def resume_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
+def resume_job(
+    session: WriteSession, settings: SettingsDependency, now: Now, reader: Reader, job_id: JobId
+) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
     raise it with PATCH first. Trials that have ended stay as they are, but for those that were cut off where the budget
     was spent, and confirmation trials that ended with the job: they go on from their checkpoints where these are kept,
     else they begin again. At the end the recommendation is made anew.
     """
-    return reader.one(session, steer.resume_job(session, job_id, now=now))
+    job = steer.resume_job(session, job_id, checkpoints_kept=settings.checkpoints_kept, now=now)
+    return reader.one(session, job)
 
 
 @router.post(

@@ -204,9 +204,10 @@ async def pause_jobs(body: JobIds, many: Many) -> JobOutcomes:
 
 
 @router.post(":resume", summary="Resume many jobs", dependencies=[Depends(refuse_repeated_names)], responses=_MANY)
-async def resume_jobs(body: JobIds, many: Many) -> JobOutcomes:
+async def resume_jobs(body: JobIds, many: Many, settings: SettingsDependency) -> JobOutcomes:
     """Resumes each of up to 100 jobs, as the request for one does, and says what became of each."""
-    return await many.each(body, steer.resume_job, action="resume_job", runs_it=True)
+    resume = functools.partial(steer.resume_job, checkpoints_kept=settings.checkpoints_kept)
+    return await many.each(body, resume, action="resume_job", runs_it=True)
 
 
 @router.post(":cancel", summary="Cancel many jobs", dependencies=[Depends(refuse_repeated_names)], responses=_MANY)

@@ -14,7 +14,15 @@ from service.api.conditional import (
     changeable_of_trial,
     refuse_if_trial_changed,
 )
-from service.api.dependencies import IdempotencyKey, JobId, Now, ReadSession, TrialNumber, WriteSession
+from service.api.dependencies import (
+    IdempotencyKey,
+    JobId,
+    Now,
+    ReadSession,
+    SettingsDependency,
+    TrialNumber,
+    WriteSession,
+)
 from service.api.lists.trial_filters import TrialFilters, TrialOrderParameter, checked
 from service.api.lists.views import View, view_of
 from service.api.one_thread import OneThreadRoute
@@ -103,6 +111,7 @@ def propose_trial(
     body: TrialCreate,
     workload: JobWorkload,
     session: WriteSession,
+    settings: SettingsDependency,
     now: Now,
     job_id: JobId,
     response: Response,
@@ -123,6 +132,7 @@ def propose_trial(
         optimizer=body.optimizer,
         beyond_bounds=body.beyond_bounds,
         idempotency_key=idempotency_key,
+        checkpoints_kept=settings.checkpoints_kept,
         now=now,
     )
     response.headers["Location"] = f"/v1/jobs/{job_id}/trials/{trial.number}"
@@ -190,10 +200,12 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
     dependencies=[Depends(permitted_job), IF_TRIAL_UNCHANGED],
     responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
-def retry_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
+def retry_trial(
+    session: WriteSession, settings: SettingsDependency, now: Now, job_id: JobId, number: TrialNumber
+) -> TrialRead:
     """Queues a pruned, failed or cancelled trial again, with the same config; from its checkpoint if there is one, else
     from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its
     budget leaves. A fork of a population cannot be tried again: the checkpoint that it began from is gone.
     """
-    _, trial = steer.retry_trial(session, job_id, number, now=now)
+    _, trial = steer.retry_trial(session, job_id, number, checkpoints_kept=settings.checkpoints_kept, now=now)
     return TrialRead.of(trial)
