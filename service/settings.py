@@ -109,8 +109,8 @@ class Settings(BaseSettings):
     below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's
     directory. The data directory is never one of them."""
     checkpoints_kept_days: float = Field(default=7.0, ge=0, le=36_500)
-    """So many days after a job's end the checkpoints stay of trials that its budget cut off: where it gets more by then,
-    they go on, else they begin again. 0: they go with the job's end. For API and workers alike."""
+    """So many days after a job's end the checkpoints stay of trials that its budget cut off: where it gets more by
+    then, they go on, else they begin again. 0: they go with the job's end. For API and workers alike."""
     thin_after_days: float | None = Field(default=None, gt=0, le=36_500)
     """Days from a job's end until workers thin its history: trials that no answer rests on keep about thirty
     measurements each, and the events of trials and what ranks printed are deleted. None: all is kept."""

@@ -12,8 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service.clock import Clock, utc_now
 from service.errors import NotFound, ServiceError
 from service.store.repositories import DeletionRepository, JobRepository
+from service.use_cases.leases import note_freed
 from trainers.storage import Place, StoreFailed
 
 if TYPE_CHECKING:
@@ -164,9 +166,16 @@ def _store(place: Place, *, outage_seconds: float | None = None) -> ObjectStore:
 
 
 def remove_all_but(
-    database: Database, place: Place, job_id: str, kept: Callable[[Session, Job], Collection[int]]
+    database: Database,
+    place: Place,
+    job_id: str,
+    kept: Callable[[Session, Job], Collection[int]],
+    *,
+    clock: Clock = utc_now,
 ) -> None:
     """Removes the directories of a job's trials, if it has ended, but for those of `kept`, and of a deleted one all.
+
+    What goes is noted: the job takes less of the disk.
 
     Those of an unknown job stay: they can be another database's.
 
@@ -189,9 +198,10 @@ def remove_all_but(
             if not DeletionRepository(session).among([job_id]):
                 return
             stay = set()
-    if not stay.intersection(found):
-        remove(place)
-        return
-    for name in found:
-        if name not in stay:
-            remove(place / name)
+    gone = [place] if stay.isdisjoint(found) else [place / name for name in found if name not in stay]
+    num_bytes = sum(map(checkpoint_bytes, gone))
+    for each in gone:
+        remove(each)
+    if num_bytes and (freed := num_bytes - sum(map(checkpoint_bytes, gone))):
+        with database.writing() as session:
+            note_freed(session, job_id, freed, now=clock())

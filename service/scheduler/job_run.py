@@ -175,7 +175,12 @@ def _leave(
         this.write(lambda session: release_job(session, this.lease, now=utc_now(), crash=None))
     elif is_final(this.database, this.lease):
         try:
-            remove_checkpoints_if_finished(this.database, this.settings.checkpoint_place, this.lease.job_id)
+            remove_checkpoints_if_finished(
+                this.database,
+                this.settings.checkpoint_place,
+                this.lease.job_id,
+                kept=this.settings.checkpoints_kept,
+            )
         except (StoreFailed, *DATABASE_ERRORS) as error:
             logger.warning("checkpoints stay for now: %s", error)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from datetime import timedelta
 
 from service.checkpoint_files import weights_of
@@ -19,7 +20,7 @@ from service.scheduler.checkpoint_storage import checkpoints_of, directories_in,
 from service.settings import Settings
 from service.store.repositories import DeletionRepository, JobRepository
 from service.store.session import DATABASE_ERRORS, UNREADABLE_ROWS, Database
-from service.use_cases.keeping.checkpoints import trials_that_go_on
+from service.use_cases.keeping.checkpoints import KEPT, trials_that_go_on
 from service.use_cases.keeping.code import has_unused_code, remove_unused_code
 from service.use_cases.keeping.deletion import next_to_remove, remove_some
 from service.use_cases.keeping.retention import next_to_thin, thin
@@ -27,6 +28,8 @@ from trainers.storage import Place, StoreFailed
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks for a job."""
+CHECKPOINT_LOOK_SECONDS = 600.0
+"""Seconds between two looks for checkpoints whose time is over: a list of the directories, and a row of each."""
 PAUSE_SECONDS = 0.05
 """Pause between two transactions, in which others write."""
 THIN_LOOK_SECONDS = 600.0
@@ -38,8 +41,14 @@ logger = logging.getLogger(__name__)
 
 
 def keep_removing(database: Database, settings: Settings, *, gone: threading.Event, clock: Clock = utc_now) -> None:
-    """Removes deleted jobs until `gone` is set."""
+    """Removes deleted jobs, and checkpoints whose time is over, until `gone` is set."""
+    looked = time.monotonic()  # the worker did before it began
     while not gone.is_set():
+        if time.monotonic() - looked > CHECKPOINT_LOOK_SECONDS:
+            remove_checkpoints_of_finished_jobs(
+                database, settings.checkpoint_place, kept=settings.checkpoints_kept, clock=clock
+            )
+            looked = time.monotonic()
         try:
             found = remove_next(database, settings, gone=gone, clock=clock)
             if found is None:
@@ -96,28 +105,36 @@ def remove_logs_of_deleted_jobs(database: Database, settings: Settings) -> None:
 
 def remove_what_jobs_left(database: Database, settings: Settings) -> None:
     """Removes checkpoints of jobs that have ended, and logs on this machine of those that were deleted."""
-    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place)
+    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place, kept=settings.checkpoints_kept)
     remove_logs_of_deleted_jobs(database, settings)
 
 
-def remove_checkpoints_of_finished_jobs(database: Database, checkpoints: Place, *, clock: Clock = utc_now) -> None:
+def remove_checkpoints_of_finished_jobs(
+    database: Database, checkpoints: Place, *, kept: timedelta = KEPT, clock: Clock = utc_now
+) -> None:
     """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance, or deleted
     while a run was still leaving; and of those whose time to go on is over.
 
     Those of unknown jobs stay: they can be another database's.
+
+    Args:
+        kept: for so long after a job's end those of trials that go on stay.
     """
     try:
         for name in directories_in(checkpoints):
             if name.startswith("job_"):
-                remove_checkpoints_if_finished(database, checkpoints, name, clock=clock)
+                remove_checkpoints_if_finished(database, checkpoints, name, kept=kept, clock=clock)
     except (StoreFailed, *DATABASE_ERRORS) as error:
         logger.warning("cannot see which checkpoints are left, and whose can go: %s", error)  # they go at the next call
 
 
 def remove_checkpoints_if_finished(
-    database: Database, checkpoints: Place, job_id: str, *, clock: Clock = utc_now
+    database: Database, checkpoints: Place, job_id: str, *, kept: timedelta = KEPT, clock: Clock = utc_now
 ) -> None:
     """Removes the checkpoints of a job that has ended, but for those of trials that go on where it does.
+
+    Args:
+        kept: as `remove_checkpoints_of_finished_jobs` takes it.
 
     Raises:
         StoreFailed: the store did not answer.
@@ -125,7 +142,13 @@ def remove_checkpoints_if_finished(
     """
     place = checkpoints_of(checkpoints, job_id)
     try:
-        remove_all_but(database, place, job_id, lambda session, job: trials_that_go_on(session, job, now=clock()))
+        remove_all_but(
+            database,
+            place,
+            job_id,
+            lambda session, job: trials_that_go_on(session, job, kept=kept, now=clock()),
+            clock=clock,
+        )
     except UNREADABLE_ROWS as error:
         logger.warning("the checkpoints of job %s go, as its rows cannot be read: %s", job_id, error)
         remove(place)

@@ -20,7 +20,14 @@ from service.store.models import Job, Worker
 from service.store.repositories import EventRepository, JobRepository, TrialRepository, WorkerRepository
 from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import UNREADABLE_ROWS, Session
-from service.use_cases.transitions import cancel_unfinished_trials, move_job, move_trial, stop, storable
+from service.use_cases.transitions import (
+    cancel_unfinished_trials,
+    move_job,
+    move_trial,
+    record_change_event,
+    stop,
+    storable,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -171,6 +178,18 @@ def note_disk_use(session: Session, job_id: str, num_bytes: int) -> None:
     because it means nothing to a run.
     """
     JobRepository(session).set_disk_bytes(job_id, num_bytes + OutputRepository(session).bytes_of_job(job_id))
+
+
+def note_freed(session: Session, job_id: str, num_bytes: int, *, now: datetime) -> None:
+    """Notes that an ended job takes so much less than it did, and has open pages look again."""
+    jobs = JobRepository(session)
+    try:
+        job = jobs.get_locked(job_id)
+    except NotFound:  # it was deleted
+        return
+    if job.disk_bytes is not None:
+        job.disk_bytes = max(0, job.disk_bytes - num_bytes)
+    record_change_event(session, job, now=now)
 
 
 def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> JobState:

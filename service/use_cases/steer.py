@@ -79,9 +79,7 @@ def resume_job(session: Session, job_id: str, *, checkpoints_kept: timedelta = K
 
     Trials that have ended stay as they are, but for those that the end of the job cut off
     (`transitions.cut_off_trials`): they go on from their last checkpoints where these are kept, else they begin again.
-
-    Args:
-        checkpoints_kept: for so long from the end of a job.
+    `checkpoints_kept`: for so long from the end of a job.
 
     Raises:
         NotFound: no such job.
@@ -93,7 +91,7 @@ def resume_job(session: Session, job_id: str, *, checkpoints_kept: timedelta = K
         job.requested = JobRequest.RESTART  # whether the run has seen it already is not known
         record_change_event(session, job, now=now)
     elif job.state is JobState.PAUSED or job.state.is_final:
-        _queue_again(session, job, checkpoints_kept=checkpoints_kept, now=now, needs_trials=True)
+        _queue_again(session, job, kept=checkpoints_kept, now=now, needs_trials=True)
     return job
 
 
@@ -209,10 +207,7 @@ def retry_trial(
     finished.
 
     It goes on from its checkpoint if there is one, and to its end: it is not pruned again. What it measured before
-    stays until it is measured again.
-
-    Args:
-        checkpoints_kept: as `resume_job` takes it.
+    stays until it is measured again. `checkpoints_kept` is as for `resume_job`.
 
     Raises:
         NotFound: no such job or trial.
@@ -229,7 +224,7 @@ def retry_trial(
     trial.spared = True
     _begin_again(session, trial, now=now, detail="to be tried again")
     if job.state.is_final:
-        _queue_again(session, job, checkpoints_kept=checkpoints_kept, now=now, needs_trials=False)
+        _queue_again(session, job, kept=checkpoints_kept, now=now, needs_trials=False)
     elif job.state is JobState.RUNNING:
         _restart(job)
         record_change_event(session, job, now=now)
@@ -302,7 +297,7 @@ def propose_trial(
     trials.add(trial)
     record_trial_event(session, trial, now=now)
     if job.state.is_final:
-        _queue_again(session, job, checkpoints_kept=checkpoints_kept, now=now, needs_trials=False)
+        _queue_again(session, job, kept=checkpoints_kept, now=now, needs_trials=False)
     _restart(job)
     record_change_event(session, job, now=now)
     return job, trial, True
@@ -368,9 +363,7 @@ def _completed_since(trial: Trial, moment: datetime | None) -> bool:
     return ended is not None and moment is not None and ended >= moment
 
 
-def _queue_again(
-    session: Session, job: Job, *, checkpoints_kept: timedelta, now: datetime, needs_trials: bool
-) -> None:
+def _queue_again(session: Session, job: Job, *, kept: timedelta, now: datetime, needs_trials: bool) -> None:
     check_room(session, job.project)
     if job.state.is_final:
         num_trials = job.num_trials if needs_trials else None
@@ -380,7 +373,7 @@ def _queue_again(
         job.reopened_at, job.reopened_from = now, job.state
         job.num_trials = sum(allot(job.specification).values())  # its end had corrected it to those it needed
         for trial in cut_off_trials(session, job):
-            if goes_on(job, trial, kept=checkpoints_kept, now=now):
+            if goes_on(job, trial, kept=kept, now=now):
                 detail = "cut off by the end of the job; goes on from its last checkpoint"
                 move_trial(session, trial, TrialState.QUEUED, now=now, detail=detail)
             else:
@@ -399,8 +392,7 @@ def _why_spent(session: Session, job: Job, *, num_trials: int | None, now: datet
 
 
 def _spent(session: Session, job: Job, *, now: datetime) -> Spent:
-    trials: Counter[Phase] = Counter()
-    seconds = 0.0
+    trials, seconds = Counter[Phase](), 0.0
     for summary in TrialRepository(session).summaries([job.id]):
         trials[summary.phase] += summary.count
         seconds += summary.spent_seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timedelta
 from typing import Annotated, Any, get_args
 
 from fastapi import APIRouter, Query, Request, Response
@@ -91,6 +92,7 @@ def trial_page(
     )
     may_steer = caller.may(Scope.SUBMIT)
     may_run_again = may_have_run(job.specification.workload, job.specification.sampler, settings, caller=caller)
+    kept_until = _kept_until(session, job, trial, kept=settings.checkpoints_kept)
     context = {
         "is_whole": not parts,
         "job": job,
@@ -110,8 +112,8 @@ def trial_page(
         "baseline": baseline,
         "may_steer": may_steer,
         "may_run_again": may_run_again,
-        "may_have_checkpoints": not trial.state.is_final
-        or (trial.state is TrialState.CANCELLED and trial.number in trials_that_go_on(session, job, kept=settings.checkpoints_kept, now=now)),
+        "may_have_checkpoints": not trial.state.is_final or (kept_until is not None and now <= kept_until),
+        "checkpoints_kept_until": kept_until,
         "is_retriable": trial.state in RETRIABLE and trial.forked_from is None,
         "groups": groups,
         "metric": chosen,
@@ -140,6 +142,14 @@ def trial_page(
     if parts:
         return live_parts(request, "trial/page.html", context, known)
     return page(request, "trial/page.html", context)
+
+
+def _kept_until(session: Session, job: Job, trial: Trial, *, kept: timedelta) -> datetime | None:
+    """The time up to which the checkpoints stay of a trial that its job's budget cut off; None: it was not."""
+    ended = job.finished_at
+    if ended is None or trial.state is not TrialState.CANCELLED:
+        return None
+    return ended + kept if trial.number in trials_that_go_on(session, job, kept=kept, now=ended) else None
 
 
 def _standing(session: Session, job: Job, trial: Trial, origin: Origin) -> Standing | None:

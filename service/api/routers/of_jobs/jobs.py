@@ -137,9 +137,7 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
     dependencies=[Depends(permitted_job), IF_JOB_UNCHANGED],
     responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
-def resume_job(
-    session: WriteSession, settings: SettingsDependency, now: Now, reader: Reader, job_id: JobId
-) -> JobRead:
+def resume_job(session: WriteSession, settings: SettingsDependency, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
     raise it with PATCH first. Trials that have ended stay as they are, but for those that were cut off where the budget
     was spent, and confirmation trials that ended with the job: they go on from their checkpoints where these are kept,

@@ -54,7 +54,7 @@ def list_checkpoints(
     session: ReadSession, settings: SettingsDependency, job_id: JobId, number: TrialNumber
 ) -> CheckpointList:
     """The checkpoints that are there now, the newest first. A trial that has not ended has its last few; one that its
-    job's budget cut off has them for a week more; any other one has none.
+    job's budget cut off has them for a while more (by default a week); any other one has none.
     """
     checkpoints = _checkpoints(session, settings, job_id, number)
     try:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import html
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import httpx
 import pytest
 
-from service.domain import FailureReason, Phase, TrialState
+from service.clock import utc_text
+from service.domain import CutShort, FailureReason, Phase, TrialState
 from service.store.session import Database
+from service.use_cases.run import finish_job
+from tests.support.service import live
 from tests.support.service.scenarios import (
+    NOW,
     begin_trial,
     claimed_job,
     end_trial,
@@ -97,3 +102,18 @@ def test_an_open_page_is_told_when_nothing_changed(address: str, sqlite_database
     assert get(f"{address}/jobs/{lease.job_id}/trials/0?parts=true", headers=again).status_code == 304
     measure(sqlite_database, lease, 0, 10, 0.5)
     assert get(f"{address}/jobs/{lease.job_id}/trials/0?parts=true", headers=again).status_code == 200
+
+
+def test_a_trial_that_the_budget_cut_off_says_until_when_it_goes_on_from_its_checkpoints(
+    sqlite_database: Database,
+) -> None:
+    lease = claimed_job(sqlite_database, baselines=[], budget={"num_trials": 4, "wall_clock_seconds": 20})
+    begin_trial(sqlite_database, lease, 0)
+    with sqlite_database.writing() as session:
+        finish_job(session, lease, failure=None, cut_short=CutShort.BUDGET, now=NOW)
+    later = NOW + timedelta(days=1)
+    for days, words in ((2, "the last ones are kept until"), (0.5, "If the job goes on, it begins again.")):
+        with live.running(sqlite_database, clock=lambda: later, checkpoints_kept_days=days) as address:
+            page = page_of(address, lease.job_id, 0)
+        assert words in page
+        assert f"kept until {utc_text(NOW + timedelta(days=days))}" in page

@@ -10,8 +10,10 @@ import pytest
 from service.domain import CutShort, TrialState
 from service.scheduler.checkpoint_storage import directories_in
 from service.scheduler.removal import remove_checkpoints_of_finished_jobs
+from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
 from service.use_cases.keeping.checkpoints import KEPT
+from service.use_cases.leases import note_disk_use
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
 from tests.support.service.scenarios import (
@@ -58,6 +60,38 @@ def test_those_of_trials_that_the_budget_cut_off_stay_for_a_week(
     clock.now += timedelta(seconds=1)
     remove_checkpoints_of_finished_jobs(database, tmp_path, clock=clock)
     assert directories_in(tmp_path) == []
+
+
+def test_they_stay_for_as_long_as_is_set_and_what_goes_is_no_part_of_the_disk_that_the_job_takes(
+    database: Database, tmp_path: Path
+) -> None:
+    lease = claimed_job(database, baselines=[], budget={"num_trials": 4, "wall_clock_seconds": 20})
+    run_trial(database, lease, 0, 0.5)
+    begin_trial(database, lease, 1)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, cut_short=CutShort.BUDGET, now=NOW)
+        note_disk_use(session, lease.job_id, 1500)
+        events = EventRepository(session).last_id(lease.job_id)
+    checkpoint = tmp_path / lease.job_id / "1" / "step_10"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "rank-0.bin").write_bytes(bytes(1000))
+    clock, kept = Clock(), timedelta(hours=1)
+    clock.now += kept
+    remove_checkpoints_of_finished_jobs(database, tmp_path, kept=kept, clock=clock)
+    assert _looks(database, lease.job_id) == (1500, events)
+    clock.now += timedelta(seconds=1)
+    remove_checkpoints_of_finished_jobs(database, tmp_path, kept=kept, clock=clock)
+    num_bytes, told = _looks(database, lease.job_id)
+    assert num_bytes == 500
+    assert told > events, "open pages look again"
+    remove_checkpoints_of_finished_jobs(database, tmp_path, kept=kept, clock=clock)
+    assert _looks(database, lease.job_id) == (500, told)
+
+
+def _looks(database: Database, job_id: str) -> tuple[int | None, int]:
+    """The bytes that a job is said to take, and its last event."""
+    with database.reading() as session:
+        return JobRepository(session).get(job_id).disk_bytes, EventRepository(session).last_id(job_id)
 
 
 @pytest.mark.parametrize(("days", "step"), [(7, 10), (8, 0)])
