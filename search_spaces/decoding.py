@@ -14,6 +14,16 @@ from search_spaces.validation import MAX_CHOICES, MAX_PARAMETERS
 MAX_UNKNOWN = 5
 """Fields that there are not, of those told of one object."""
 
+_EXAMPLE = '{"type": "float", "name": "lr", "low": 1e-4, "high": 0.1, "scale": "log"}'
+"""A parameter, for people."""
+_MEANT: Mapping[object, str] = {
+    "log": ': did you mean "scale": "log"?',
+    "min": ": did you mean 'low'?",
+    "max": ": did you mean 'high'?",
+    "values": ": did you mean 'choices'?",
+    "options": ": did you mean 'choices'?",
+}
+"""The ends of messages about names that other libraries have for fields of a parameter."""
 _KINDS: dict[str, type[Float | Integer | Categorical]] = {kind.kind: kind for kind in (Float, Integer, Categorical)}
 
 
@@ -27,9 +37,9 @@ def fields_of_space(data: object, breaches: Breaches) -> dict[str, Any]:
         SpaceError: the space itself is not of the expected shape.
     """
     fields = _object(data, "", required=("optimizer",), optional=("parameters", "fixed"))
-    parameters = _list(fields.get("parameters", []), "parameters", MAX_PARAMETERS)
+    parameters = _list(fields.get("parameters", []), "parameters", MAX_PARAMETERS, element=_EXAMPLE)
     fixed = fields.get("fixed", {})
-    require(isinstance(fixed, Mapping), "fixed", "must be an object", fixed)
+    require(isinstance(fixed, Mapping), "fixed", 'must be an object, such as {"weight_decay": 0.01}', fixed)
     built: list[Parameter | None] = []
     for index, item in enumerate(parameters):
         built.append(None)
@@ -48,10 +58,12 @@ def parameter_to_json(parameter: Parameter) -> dict[str, Any]:
 
 
 def _parameter(data: object, path: str) -> Parameter:
-    require(isinstance(data, Mapping), path, "must be an object", data)
+    require(isinstance(data, Mapping), path, f"must be an object, such as {_EXAMPLE}", data)
     assert isinstance(data, Mapping)
     kind = data.get("type")
     known = ", ".join(_KINDS)
+    if "type" not in data:
+        raise SpaceError(f"{path}.type", f"is required: one of {known}")
     require(isinstance(kind, str) and kind in _KINDS, f"{path}.type", f"must be one of {known}", kind)
     cls = _KINDS[str(kind)]
     names = {
@@ -84,8 +96,12 @@ def _object(data: object, path: str, *, required: tuple[str, ...], optional: tup
     prefix = f"{path}." if path else ""
     breaches, names = Breaches(), required + optional
     for name in [name for name in data if name not in names][:MAX_UNKNOWN]:
-        hint = did_you_mean(name, names)
-        breaches.note(SpaceError(path or "space", f"unknown field {show(name)} (known: {', '.join(names)}){hint}"))
+        hint = (_MEANT.get(name) if path else None) or did_you_mean(name, names)
+        known = f"(known: {', '.join(names)}){hint}"
+        if isinstance(name, str) and name.isidentifier():
+            breaches.note(SpaceError(f"{prefix}{name}", f"there is no such field {known}"))
+        else:  # a path of it would not say where it ends
+            breaches.note(SpaceError(path or "space", f"unknown field {show(name)} {known}"))
     for name in required:
         if name not in data:
             breaches.note(SpaceError(f"{prefix}{name}", "is required"))
@@ -93,8 +109,9 @@ def _object(data: object, path: str, *, required: tuple[str, ...], optional: tup
     return dict(data)
 
 
-def _list(data: object, path: str, limit: int) -> list[Any]:
-    require(isinstance(data, list | tuple), path, "must be a list", data)
+def _list(data: object, path: str, limit: int, *, element: str | None = None) -> list[Any]:
+    rule = "must be a list" if element is None else f"must be a list, such as [{element}]"
+    require(isinstance(data, list | tuple), path, rule, data)
     assert isinstance(data, list | tuple)
     require(len(data) <= limit, path, f"must have at most {limit} elements", len(data))
     return list(data)

@@ -10,11 +10,16 @@ MIN_PART = 4
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """`: did you mean 'NAME'?` with the known name that is most like it, whatever its case, or else the only one that
-    it is a part of; "" if there is none, or if what was given is no text.
-    """
+    """`: did you mean 'NAME'?` with the name that was probably meant; "": there is none."""
+    near = near_name(name, known)
+    return "" if near is None else f": did you mean {near!r}?"
+
+
+def near_name(name: object, known: Iterable[str]) -> str | None:
+    """The known name that is most like one, whatever its case, or else the only one that it is a part of; None: there
+    is none, or what was given is no text."""
     if not isinstance(name, str):
-        return ""
+        return None
     folded: dict[str, str] = {}
     for each in known:
         folded.setdefault(each.casefold(), each)
@@ -22,7 +27,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(given, folded, n=1)
     wider = [each for each in folded if len(given) >= MIN_PART and given in each]
     near = near or (wider if len(wider) == 1 else [])
-    return f": did you mean {folded[near[0]]!r}?" if near else ""
+    return folded[near[0]] if near else None
 
 
 def nearest_first(name: str, known: Iterable[str]) -> list[str]:

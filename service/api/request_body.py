@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeAlias, get_args, get_type_hints
 
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError, model_validator
 
@@ -32,6 +32,9 @@ _FIRST = "baselines[0]"
 MAX_FAULTS = 20
 """Told at once of what cannot be stored."""
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
+
+Names: TypeAlias = tuple[str, ...]
+"""Those on the way to a place in a body."""
 
 
 def join_field(path: str, part: str | int) -> str:
@@ -203,9 +206,21 @@ def spot_of(body: object, field: str) -> Spot:
     return Spot(pointer, small(node) if is_there else None)
 
 
-def names_of(pointer: str) -> tuple[str, ...]:
+def names_of(pointer: str) -> Names:
     """The names on the way that a JSON Pointer tells."""
     return tuple(name.replace("~1", "/").replace("~0", "~") for name in pointer.split("/")[1:])
+
+
+def at(body: object, place: Names) -> Any:
+    """The value at a place in a decoded body; None: there is none."""
+    for name in place:
+        if isinstance(body, list) and name.isdecimal() and int(name) < len(body):
+            body = body[int(name)]
+        elif isinstance(body, dict):
+            body = body.get(name)
+        else:
+            return None
+    return body
 
 
 def _unquoted(quoted: str, node: object) -> str:

@@ -191,7 +191,9 @@ def _words(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "is nested too deeply, or has an alias within what it stands for"
     if isinstance(error, yaml.MarkedYAMLError) and (mark := error.problem_mark) is not None and error.problem:
-        return f"line {mark.line + 1}, column {mark.column + 1}: {error.problem}"
+        is_tab = mark.buffer is not None and mark.buffer[mark.pointer : mark.pointer + 1] == "\t"
+        problem = "a tab, where YAML wants spaces" if is_tab else error.problem
+        return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
     return words
 
 

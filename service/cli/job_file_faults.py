@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -15,10 +14,6 @@ from service.errors import InvalidInput, ServiceError
 
 if TYPE_CHECKING:
     from service.api.schemas.common import FieldError
-
-
-_NAMED = ("workload", "sampler", "pruner")
-"""Objects that are known by a name, which people write in their places."""
 
 
 class FaultyJobFile(ServiceError):
@@ -91,9 +86,5 @@ def _told(job_file: JobFile, errors: Sequence[FieldError], settings: Sequence[st
 
 
 def _way_out(fault: FieldError) -> str:
-    """Advice on what to write instead of a value of another kind, where that is known."""
-    if fault.expected == ["string"] and isinstance(fault.value, int | float):
-        return ": in quotes it is one"
-    if fault.expected == ["object"] and fault.field in _NAMED and isinstance(fault.value, str):
-        return f": write {fault.field}: {{name: {json.dumps(fault.value)}}}"
-    return ""
+    """Advice on what to write in YAML instead of a number where text is to be."""
+    return ": in quotes it is one" if fault.expected == ["string"] and isinstance(fault.value, int | float) else ""

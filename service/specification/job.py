@@ -117,7 +117,7 @@ class Budget(StrictModel):
     baseline one of an odd number is left over. Those of the confirmation come on top."""
     extra_search_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
     """Trials of the search beside those of `num_trials`: each one that a user proposes adds one."""
-    wall_clock_seconds: float | None = Field(default=None, gt=0)
+    wall_clock_seconds: float | None = Field(default=None, gt=0, examples=[3600])
     """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
     Null: no limit."""
     device_hours: float | None = Field(default=None, gt=0)

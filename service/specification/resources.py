@@ -28,7 +28,7 @@ class Resources(StrictModel):
     gpus_per_worker: float = Field(default=0.0, ge=0, le=1)
     """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL. A part, such as 0.5, lets several trials of one rank share a
     GPU; nothing keeps them from its whole memory."""
-    memory_per_worker: int | None = Field(default=None, ge=1, le=2**53)
+    memory_per_worker: int | None = Field(default=None, ge=1, le=2**53, examples=[8_000_000_000])
     """Bytes of a machine's memory that are set aside for a rank; null: memory is not counted. A trial of CPU ranks that
     is predicted to need more is not launched: it fails as `infeasible`."""
     beyond_memory: bool = False

@@ -121,7 +121,8 @@ def test_an_invalid_fixed_value_is_refused_with_its_field(fixed: dict[str, Any],
         ({}, "optimizer"),
         ({"optimizer": "adam"}, "optimizer"),
         ({"optimizer": ["shampoo"]}, "optimizer"),
-        ({"optimizer": "shampoo", "colour": 1}, "space"),
+        ({"optimizer": "shampoo", "colour": 1}, "colour"),
+        ({"optimizer": "shampoo", "my colour": 1}, "space"),
         ({"optimizer": "shampoo", "parameters": {}}, "parameters"),
         ({"optimizer": "shampoo", "parameters": [3]}, "parameters[0]"),
         ({"optimizer": "shampoo", "parameters": [{"type": "float", "name": "lr", "low": 1}]}, "parameters[0].high"),
@@ -132,7 +133,7 @@ def test_an_invalid_fixed_value_is_refused_with_its_field(fixed: dict[str, Any],
         ),
         (
             {"optimizer": "shampoo", "parameters": [{"type": "float", "name": "lr", "low": 1, "high": 2, "step": 1}]},
-            "parameters[0]",
+            "parameters[0].step",
         ),
         (
             {"optimizer": "shampoo", "parameters": [{"type": "categorical", "name": "grafting", "choices": "adam"}]},
@@ -368,7 +369,7 @@ def test_everything_that_is_wrong_with_a_space_is_told_at_once() -> None:
             }
         )
     fields = [one.field for one in all_of(refusal.value)]
-    assert fields[:1] == ["parameters[1]"]  # a field that there is not: its values are not looked at
+    assert fields[:1] == ["parameters[1].reasn"]  # a field that there is not: its values are not looked at
     assert fields[1:3] == ["parameters[0].low", "parameters[0].high"]
     assert fields[3:6] == ["parameters[2].choices[0]", "parameters[3].low", "parameters[4].name"]
     assert "fixed.betas" in fields

@@ -14,10 +14,11 @@ from fastapi import Request
 from fastapi.exceptions import RequestValidationError
 from starlette.responses import Response
 
-from search_spaces.nearest import did_you_mean
+from search_spaces.nearest import did_you_mean, near_name
 from service.api.problems.documents import invalid, malformed, problem_response
 from service.api.problems.unread_jobs import further_errors
-from service.api.request_body import field_of, fields_at, join_field, small, spot_of
+from service.api.problems.written_forms import main_field, meant_form, right_form
+from service.api.request_body import Names, at, field_of, fields_at, join_field, names_of, small, spot_of
 from service.api.schemas.common import FieldError, JsonType
 from service.api.schemas.jobs import JobCreate
 from service.specification.training import SAID_ELSEWHERE
@@ -38,6 +39,8 @@ EXPECTED: Mapping[str, JsonType] = {
     "string_type": "string",
 }
 """The kind of value that is wanted, for each name that pydantic gives to one of another kind."""
+_WRITTEN_OTHERWISE = frozenset[JsonType | None]({"object", "array", "integer", "number", "boolean"})
+"""Kinds of which a message says how they are written."""
 SAYS_WHAT_STANDS_THERE = ("missing", "value_error", *UNKNOWN_FIELD)
 """The names of errors whose messages need no value beside them: there is none, or it is the field's name."""
 
@@ -88,7 +91,7 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
     faults: dict[str, list[_Fault]] = {}
     expected: dict[str, set[JsonType | None]] = {}
     values: dict[str, Any] = {}
-    to_be_told = dict[str, str]()
+    to_be_told, forms = dict[str, str](), dict[str, str]()
     of_body = set[str]()
     for one in found:
         if _is_of_another_kind(one, found):
@@ -99,7 +102,9 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
         if source == "body":
             of_body.add(field)
         given = faults.setdefault(field, [])
-        message = _unknown_field(kind, path) if one["type"] in UNKNOWN_FIELD else _message(one)
+        place = names_of(spot_of(body, field).pointer) if source == "body" else ()
+        is_unknown = one["type"] in UNKNOWN_FIELD
+        message = _unknown_field(kind, path, body, place) if is_unknown else _message(one)
         fault = _Fault(message, _choices(one))
         if fault not in given:
             given.append(fault)
@@ -107,11 +112,15 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
         expected.setdefault(field, set()).add(EXPECTED.get(one["type"]))
         if one["type"] not in SAYS_WHAT_STANDS_THERE:
             to_be_told[field] = _got(one.get("input"))
+        if EXPECTED.get(one["type"]) in _WRITTEN_OTHERWISE:
+            forms[field] = right_form(kind, place, one.get("input"))
+        elif one["type"] == "missing":
+            forms[field] = right_form(kind, place, None)
     return [
         FieldError(
             field=field,
             message=", or ".join(_merged(given))
-            + (did_you_mean(values[field], _words(given)) or to_be_told.get(field, "")),
+            + (did_you_mean(values[field], _words(given)) or to_be_told.get(field, "") + forms.get(field, "")),
             value=values[field],
             expected=_kinds(expected[field]),
             pointer=spot_of(body, field).pointer if field in of_body else None,
@@ -142,7 +151,7 @@ def _message(error: Mapping[str, Any]) -> str:
     match error["type"]:
         case "missing":
             return "is required"
-        case "model_type" | "model_attributes_type" | "dict_type":
+        case "model_type" | "model_attributes_type" | "dict_type" | "dataclass_type":
             return "must be an object"
         case "too_short" | "string_too_short" if isinstance(error.get("input"), str):
             return "must not be empty" if error["ctx"]["min_length"] == 1 else error["msg"]
@@ -187,15 +196,32 @@ def _merged(faults: Sequence[_Fault]) -> list[str]:
     return [f"must be {', '.join(choices)} or {last}", *(fault.message for fault in faults if not fault.choices)]
 
 
-def _unknown_field(kind: Any, path: Sequence[str | int]) -> str:
+def _unknown_field(kind: Any, path: Sequence[str | int], body: object, place: Names) -> str:
     """The error of a field that a body of this kind does not have, with the name that was probably meant, or the place
-    of a field of that name, or else the fields that there are."""
+    of a field of that name, or else the fields that there are.
+
+    Args:
+        path: pydantic's.
+        place: of the field in the body.
+    """
     *parents, name = path
     known = fields_at(kind, parents)
-    hint = did_you_mean(name, known) or _elsewhere(kind, parents, name)
+    hint = _meant_field(kind, name, known, body, place) or _elsewhere(kind, parents, name)
     if not hint and known:
         hint = f" (known: {', '.join(known)})"
     return f"there is no such field{hint}"
+
+
+def _meant_field(kind: Any, name: str | int, known: Sequence[str], body: object, place: Names) -> str:
+    """The end of a message about a field that its object does not have: the one that was meant; "": unknown."""
+    *parents, _ = place or ("",)
+    value = at(body, place)
+    near = near_name(name, known)
+    if near is not None:
+        return f": did you mean {near!r}?{meant_form(kind, (*parents, near), value)}"
+    main = main_field(kind, parents, value)
+    is_missing = main is not None and main not in at(body, tuple(parents))
+    return f": did you mean {main!r}?" if is_missing else ""
 
 
 def _elsewhere(kind: Any, parents: Sequence[str | int], name: str | int) -> str:
@@ -208,6 +234,8 @@ def _elsewhere(kind: Any, parents: Sequence[str | int], name: str | int) -> str:
     if len(sections) == 1:
         return f": did you mean '{sections[0]}.{name}'?"
     is_job = isinstance(kind, type) and issubclass(kind, JobCreate)
+    if is_job and name == "direction" and list(parents[:1]) == ["objectives"]:
+        return ": the metric has its direction"
     if is_job and name in SAID_ELSEWHERE and list(parents) in ([], ["training"]):
         return f": {SAID_ELSEWHERE[str(name)]}"
     return ""

@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from pydantic import JsonValue, ValidationError
 
 from service.api.problems.situations import invalid_fields
-from service.api.request_body import names_of
+from service.api.request_body import Names, at, names_of
 from service.api.schemas.common import FieldError
 from service.api.schemas.jobs import JobCreate
 from service.errors import InvalidInput, ServiceBusy, WorkloadNotDescribed
@@ -26,16 +26,13 @@ from trainers.workloads.registry import BUILT_IN
 if TYPE_CHECKING:
     from service.api.preparation import Preparations
 
-Names = tuple[str, ...]
-"""Names and indices on the way to a place in a body."""
-
 
 async def further_errors(request: Request, body: object, errors: Sequence[FieldError]) -> list[FieldError]:
     """The `errors_of_names` of a request; none where others keep all processes busy, of which it may need one."""
     if not isinstance(body, dict):
         return []
     work = functools.partial(errors_of_names, body, errors)
-    if _at(body, ("workload", "name")) in (None, EXTERNAL, *BUILT_IN):
+    if at(body, ("workload", "name")) in (None, EXTERNAL, *BUILT_IN):
         return await run_in_threadpool(work)
     preparations: Preparations = request.app.state.preparations
     with contextlib.suppress(ServiceBusy):
@@ -80,7 +77,7 @@ def _remove(body: JsonValue, place: Names) -> Names:
     """Removes what stands at a place, or where nothing does, what lacks it; a list is removed whole, as its others
     would move. Gives the place of what is gone."""
     for length in range(len(place), 0, -1):
-        parent, name = _at(body, place[: length - 1]), place[length - 1]
+        parent, name = at(body, place[: length - 1]), place[length - 1]
         if isinstance(parent, dict) and name in parent:
             del parent[name]
             return place[:length]
@@ -93,16 +90,4 @@ def _is_apart(place: Names, removed: Names, rest: JsonValue) -> bool:
     parent = removed[:-1]
     if len(place) <= len(parent):
         return place != parent[: len(place)]
-    return place[: len(parent)] != parent or _at(rest, place[: len(parent) + 1]) is not None
-
-
-def _at(body: JsonValue, place: Names) -> JsonValue:
-    """The value at a place; None: there is none."""
-    for name in place:
-        if isinstance(body, list) and name.isdecimal() and int(name) < len(body):
-            body = body[int(name)]
-        elif isinstance(body, dict):
-            body = body.get(name)
-        else:
-            return None
-    return body
+    return place[: len(parent)] != parent or at(rest, place[: len(parent) + 1]) is not None

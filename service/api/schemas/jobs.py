@@ -70,7 +70,7 @@ class JobCreate(RequestModel, JobSpecification):
     """The job's name for people; null: that of the model, or else the workload's."""
     model: ModelName | None = None
     """Your own name of the model, e.g. `my-gpt`, by which its recommendations can be asked for."""
-    tags: Tags = Field(default_factory=dict)
+    tags: Tags = Field(default_factory=dict, examples=[{"team": "vision"}])
     """Anything to find the job by."""
     priority: Priority = 0
     """Higher goes first: in the queue, and where jobs share a cluster."""

@@ -39,6 +39,7 @@ ALIASES_OF_ALIASES = "a0: &a0 [1]\n" + "".join(
         ("- 1", "must hold an object"),
         ("", "must hold an object with a `workload`, it is empty; `shampoo-tuner init WORKLOAD` writes one"),
         ("a: [", "line 1, column 5: "),
+        ("a:\n\tb: 1", "line 2, column 1: a tab, where YAML wants spaces"),
         ("a: 1\nb: 2\na: 3", "line 3, column 1: 'a' is given twice"),
         ("a: !!python/object:os.system x", "could not determine a constructor"),
         ("a: " + "9" * 5000, "Exceeds the limit"),

@@ -83,7 +83,7 @@ def test_faults_say_what_stands_there_and_what_was_meant(tmp_path: Path) -> None
     path.write_text("workload: digits-mlp\nbudget: {num_trials: lots}\ntags: {run: 7}\nsampler: {name: bayes}\n")
     _, *faults = run("submit", str(path)).stderr.splitlines()
     told = {fault.split(": ", 2)[1]: fault.split(": ", 2)[2] for fault in faults}
-    assert told["workload"] == "must be an object, got 'digits-mlp': write workload: {name: \"digits-mlp\"}"
+    assert told["workload"] == 'must be an object, got \'digits-mlp\': write {"name": "digits-mlp"}'
     assert told["budget.num_trials"] == "must be a valid integer, got 'lots'"
     assert told["tags.run"] == "must be a valid string, got 7: in quotes it is one"
     assert told["sampler.name"] == (

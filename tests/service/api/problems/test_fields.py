@@ -88,7 +88,7 @@ def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
         ({"search_space": "shampo"}, "search_space", "shampoo"),
         ({"baseline": {"search_space": "AdamW"}}, "baseline.search_space", "adamw"),
         ({"baselines": [{"search_space": "AdamW"}]}, "baselines[0].search_space", "adamw"),
-        ({"search_space": {"optimizer": "adamw", "parameters": [], "fixd": {}}}, "search_space.space", "fixed"),
+        ({"search_space": {"optimizer": "adamw", "parameters": [], "fixd": {}}}, "search_space.fixd", "fixed"),
         (
             {"search_space": {"optimizer": "adamw", "fixed": {"weight_dekay": 0.1}}},
             "search_space.fixed",
@@ -288,8 +288,8 @@ def test_settings_that_do_not_go_with_each_other_hide_no_other_fault(
 @pytest.mark.parametrize(
     ("fields", "expected", "end"),
     [
-        ({"workload": "digits-mlp"}, ["object"], ", got 'digits-mlp'"),
-        ({"budget": {"num_trials": "8"}}, ["integer"], ", got '8'"),
+        ({"workload": "digits-mlp"}, ["object"], """, got 'digits-mlp': write {"name": "digits-mlp"}"""),
+        ({"budget": {"num_trials": "8"}}, ["integer"], ", got '8': write 8"),
         ({"tags": {"a": True}}, ["string"], ", got true"),
         ({"tag": {}}, None, ": did you mean 'tags'?"),
         ({"budget": {"num_trials": -8}}, None, ", got -8"),
