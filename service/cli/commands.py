@@ -194,7 +194,7 @@ def submit(
             else:
                 for line in estimate_lines(estimate):
                     say(line)
-            if estimate.hopeless_sides:
+            if estimate.is_futile:
                 raise typer.Exit(1)
             return
         with may_be_submitted():

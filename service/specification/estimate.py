@@ -160,3 +160,8 @@ class Estimate(DescribedModel):
         """The sides of which no trial is going to fit into memory, as far as was looked."""
         spaces = {} if self.memory is None else self.memory.spaces
         return [side for side, space in spaces.items() if space.fits_nowhere]
+
+    @property
+    def is_futile(self) -> bool:
+        """True if trials of the job are going to fail, as far as was looked: none of a side fits, or a step fails."""
+        return bool(self.hopeless_sides) or (self.memory is not None and self.memory.step_fails)

@@ -156,6 +156,21 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
+@pytest.mark.parametrize("option", [(), ("--json",)])
+def test_a_dry_run_in_which_a_step_fails_exits_with_1(
+    sqlite_database: Database, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("workload: {name: 'tests.support.trainers.broken_workloads:Raises'}\n")
+    with running(sqlite_database, allow_code=True) as url:
+        result = run("submit", str(job), "--dry-run", "--url", url, *option)
+    is_told = '"step_fails": true' in result.stdout if option else "A STEP FAILS: " in result.stdout
+    assert is_told or "cannot be predicted" in result.stdout  # a slow machine gives up
+    assert result.exit_code == int(is_told), result.output
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_a_check_that_takes_long_says_what_the_service_does(sqlite_database: Database, tmp_path: Path) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("workload: {name: 'tests.support.trainers.broken_workloads:TakesLongToBuild'}\n")
