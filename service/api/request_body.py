@@ -34,7 +34,7 @@ MAX_FAULTS = 20
 _JSON: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 Names: TypeAlias = tuple[str, ...]
-"""Those on the way to a place in a body."""
+"""Names and indices on the way to a place in a body."""
 
 
 def join_field(path: str, part: str | int) -> str:

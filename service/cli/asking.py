@@ -7,7 +7,8 @@ import json
 import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
-from threading import Timer
+from threading import Event, Thread
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -45,6 +46,8 @@ __all__ = [
 
 TOLD_AFTER_SECONDS = 2.0
 """Time that a command waits for the check of a job without a word: most take less."""
+TOLD_AGAIN_SECONDS = 30.0
+"""Time after which it is told that the check goes on."""
 
 Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
 Token = Annotated[
@@ -77,16 +80,27 @@ def client_at(url: str, token: str | None = None) -> Client:
 
 
 @contextmanager
-def checking_job(*, after_seconds: float = TOLD_AFTER_SECONDS) -> Iterator[None]:
-    """Within, the service checks a job: whoever waits for long is told what for, on standard error."""
+def checking_job(
+    *, after_seconds: float = TOLD_AFTER_SECONDS, again_seconds: float = TOLD_AGAIN_SECONDS
+) -> Iterator[None]:
+    """Within, the service checks a job: whoever waits for long is told what for, on standard error, and again."""
     words = "the service checks the job: it builds the workload and its model, with the data that these read"
-    telling = Timer(after_seconds, say, (f"{words} ...",), {"err": True})
-    telling.daemon = True
+    began, ended = monotonic(), Event()
+
+    def tell() -> None:
+        if ended.wait(after_seconds):
+            return
+        say(f"{words} ...", err=True)
+        while not ended.wait(again_seconds):
+            say(f"still checking, for {monotonic() - began:.0f} s now ...", err=True)
+
+    telling = Thread(target=tell, daemon=True)
     telling.start()
     try:
         yield
     finally:
-        telling.cancel()
+        ended.set()
+        telling.join()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 from pydantic import ValidationError
 
-from service.api.schemas.common import Problem
+from service.api.schemas.common import NOT_DONE_YET, TYPE_PREFIX, Problem
 from service.client.calls import Call
 from service.client.errors import ApiError, ServiceBusy, ServiceUnreachable
 from service.errors import ServiceError
@@ -25,7 +25,9 @@ class Attempts:
     """The attempts at one request.
 
     A connection that could not be made is tried again for every request, as nothing was sent; 429 too, as nothing was
-    done. A connection that broke, a time-out and 503 are for those alone that may be repeated.
+    done. A connection that broke, a time-out and 503 are for those alone that may be repeated. While the service says
+    that it is still at it, as with a workload that takes long to import, it is asked again without an end: it bounds
+    that itself.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Attempts:
         self._base_url = base_url
         self._timeout_seconds = timeout_seconds
         self._clock = clock
+        self._give_up_seconds = give_up_seconds
         self._deadline = clock() + give_up_seconds
         self._pause = FIRST_PAUSE_SECONDS
 
@@ -66,13 +69,17 @@ class Attempts:
         """
         if response.is_success:
             return None
+        told, error = _retry_after(response), refusal(response, self._base_url)
+        if told is not None and isinstance(error, ApiError) and error.problem.type == f"{TYPE_PREFIX}{NOT_DONE_YET}":
+            self._deadline = self._clock() + told + self._give_up_seconds
+            return told
         is_limited = response.status_code == httpx.codes.TOO_MANY_REQUESTS
         is_away = response.status_code == httpx.codes.SERVICE_UNAVAILABLE and self._may_repeat
-        if (is_limited or is_away) and (told := _retry_after(response)) is not None:
+        if (is_limited or is_away) and told is not None:
             pause = self._next_pause(at_least=told)
             if pause is not None:
                 return pause
-        raise refusal(response, self._base_url)
+        raise error
 
     @property
     def _may_repeat(self) -> bool:

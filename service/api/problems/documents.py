@@ -11,10 +11,9 @@ from fastapi.responses import JSONResponse
 from starlette.types import Receive, Scope, Send
 
 from service.api import examples
-from service.api.schemas.common import FieldError, Problem
+from service.api.schemas.common import NOT_DONE_YET, TYPE_PREFIX, FieldError, Problem
 
 MEDIA_TYPE = "application/problem+json"
-TYPE_PREFIX = "urn:shampoo-tuner:problem:"
 RETRY_AFTER_SECONDS = 5
 """Time after which to ask again a service that is busy or away, by judgement."""
 MAX_ERRORS = 20
@@ -126,12 +125,25 @@ def busy(detail: str, *, instance: str) -> JSONResponse:
     return _later("busy", "The service is busy", detail, instance=instance)
 
 
+def not_done_yet(detail: str, *, instance: str) -> JSONResponse:
+    """503: the service goes on with what the request needs, and has it for who asks again."""
+    return _later(NOT_DONE_YET, "The service is still at it", detail, instance=instance, after_seconds=1)
+
+
 def unavailable(detail: str, *, instance: str, errors: Sequence[FieldError] = ()) -> JSONResponse:
     """503: what the service needs is out of reach."""
     return _later("unavailable", "The service cannot answer now", detail, instance=instance, errors=errors)
 
 
-def _later(slug: str, title: str, detail: str, *, instance: str, errors: Sequence[FieldError] = ()) -> JSONResponse:
+def _later(
+    slug: str,
+    title: str,
+    detail: str,
+    *,
+    instance: str,
+    errors: Sequence[FieldError] = (),
+    after_seconds: int = RETRY_AFTER_SECONDS,
+) -> JSONResponse:
     """503: the same request may do later."""
     return problem_response(
         HTTPStatus.SERVICE_UNAVAILABLE,
@@ -140,7 +152,7 @@ def _later(slug: str, title: str, detail: str, *, instance: str, errors: Sequenc
         detail,
         instance=instance,
         errors=errors,
-        headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+        headers={"Retry-After": str(after_seconds)},
     )
 
 

@@ -12,10 +12,18 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
-from service.api.problems.documents import busy, malformed, problem_response, too_large, too_slow, unavailable
+from service.api.problems.documents import (
+    busy,
+    malformed,
+    not_done_yet,
+    problem_response,
+    too_large,
+    too_slow,
+    unavailable,
+)
 from service.api.problems.invalid_requests import invalid_request
 from service.api.problems.situations import response_to
-from service.errors import CheckpointsOutOfReach, ServiceBusy, ServiceError, WorkloadNotDescribed
+from service.errors import CheckpointsOutOfReach, NotDoneYet, ServiceBusy, ServiceError, WorkloadNotDescribed
 from service.monitoring.request_ids import HEADER, request_id_of
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
 from service.store.writes import is_damaged, why_it_fails
@@ -111,6 +119,8 @@ def _methods_at(request: Request) -> list[str]:
 
 async def _busy(request: Request, error: Exception) -> Response:
     logger.warning("%s %s: %s", request.method, request.url.path, error)
+    if isinstance(error, NotDoneYet):
+        return not_done_yet(str(error), instance=request.url.path)
     detail = str(error) if isinstance(error, ServiceBusy) else "others keep the database busy"
     return busy(detail, instance=request.url.path)
 

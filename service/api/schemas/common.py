@@ -46,6 +46,10 @@ class Readiness(ReadModel):
 
 JsonType: TypeAlias = Literal["object", "array", "string", "integer", "number", "boolean"]
 """A kind of value, as JSON Schema names it."""
+TYPE_PREFIX = "urn:shampoo-tuner:problem:"
+"""The beginning of the types of problems that are the project's own."""
+NOT_DONE_YET = "not-done-yet"
+"""The type of the problem that the service goes on with what it was asked for."""
 
 
 class FieldError(ReadModel):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from time import sleep
 
 import httpx
 import pytest
 import yaml
 
+from service.cli.asking import checking_job
 from service.cli.terminal import progress_line
 from service.domain import JobState, Phase
 from service.store.repositories import JobRepository
@@ -171,14 +173,25 @@ def test_a_dry_run_in_which_a_step_fails_exits_with_1(
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
-def test_a_check_that_takes_long_says_what_the_service_does(sqlite_database: Database, tmp_path: Path) -> None:
+@pytest.mark.parametrize("option", [(), ("--dry-run",)])
+def test_a_check_that_takes_long_says_what_the_service_does(
+    sqlite_database: Database, tmp_path: Path, option: tuple[str, ...]
+) -> None:
     job = tmp_path / "job.yaml"
     job.write_text("workload: {name: 'tests.support.trainers.broken_workloads:TakesLongToBuild'}\n")
-    with running(sqlite_database, allow_code=True) as url:
-        result = run("submit", str(job), "--dry-run", "--url", url)
-    # A busy machine may have no answer in time.
+    with running(sqlite_database, allow_code=True, data_are_here=True) as url:
+        result = run("submit", str(job), *option, "--url", url)
+    assert result.exit_code == 0, result.output
     assert result.stderr.startswith("the service checks the job: ")
     assert "the service checks" not in result.stdout
+
+
+def test_who_waits_for_a_check_is_told_again_that_it_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    with checking_job(after_seconds=0.01, again_seconds=0.01):
+        sleep(1.0)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first.startswith("the service checks the job: ")
+    assert second == "still checking, for 0 s now ..."
 
 
 @pytest.mark.usefixtures("url")

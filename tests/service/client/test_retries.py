@@ -8,9 +8,12 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from service.api import examples
+from service.api import examples, preparation
 from service.client import ApiError, AsyncClient, Client, ServiceBusy, ServiceUnreachable, attempts
 from service.client import requests as requests_module
+from service.domain import JobState
+from service.store.session import Database
+from tests.support.service.live import running
 from tests.support.service.scenarios import specification
 
 JOB = httpx.Response(200, json=examples.JOB)
@@ -19,6 +22,22 @@ JOB = httpx.Response(200, json=examples.JOB)
 def _problem(status: int, **headers: str) -> httpx.Response:
     body = {"type": "urn:x", "title": "later", "status": status, "detail": "later"}
     return httpx.Response(status, json=body, headers=headers)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_a_job_whose_check_takes_longer_than_a_request_may_is_waited_for(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preparation, "ANSWER_SECONDS", 0.5)
+    slow = {"workload": {"name": "tests.support.trainers.broken_workloads:TakesLongToBuild"}}
+    with running(sqlite_database, allow_code=True) as url:
+        answered = httpx.post(f"{url}/v1/jobs", json=slow)
+        told = (answered.status_code, answered.headers["Retry-After"], answered.json()["type"])
+        assert told == (503, "1", "urn:shampoo-tuner:problem:not-done-yet")
+        with Client(url, give_up_seconds=0.0) as client:
+            assert client.submit(slow).state is JobState.QUEUED
+            assert len(list(client.jobs())) == 1
 
 
 @pytest.fixture
