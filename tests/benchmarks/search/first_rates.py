@@ -15,23 +15,21 @@ that diverged counts as twenty times the least, and between two learning rates t
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import math
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from search_spaces import preset
 from tests.benchmarks.report import Cell, report
 from tests.benchmarks.training.starting_values import DIVERGED, log_loss
-from tests.benchmarks.training.training_runs import Task, Trainers
+from tests.benchmarks.training.training_runs import Task, final_losses, grid_options, told_losses
 from tests.benchmarks.training.tuning import recipe
+from trainers.config import TrialConfig
 
 PRESETS = ("kl", "spectral", "cosmos", "soap", "shampoo", "adamw")
 WORKLOADS = ("digits-mlp", "digits-autoencoder", "digits-convnet", "stdlib-gpt", "click-log")
@@ -62,31 +60,16 @@ def runs_of(presets: Sequence[str], lengths: Sequence[int], workloads: Sequence[
             yield Run(name, num_steps, workload, lr, seed)
 
 
-def trained(runs: Sequence[Run], options: Mapping[str, Any], log: Path | None, num_processes: int) -> dict[Run, float]:
-    """The final loss of every run, infinite where it diverged; those that the log has are not trained again."""
-    losses: dict[Run, float] = {}
-    if log is not None and log.exists():
-        for line in map(json.loads, log.read_text().splitlines()):
-            losses[Run(**line["run"])] = math.inf if line["loss"] is None else line["loss"]
-    with Trainers(num_processes) as trainers:
-        started = {}
-        for run in runs:
-            if run not in losses:
-                space = preset(run.preset)
-                chosen = recipe(space, {**space.defaults(), "lr": run.lr})
-                task = Task(
-                    run.workload, num_steps=run.num_steps, num_evaluations=4, options=options.get(run.workload, {})
-                )
-                started[trainers.start(task.config(chosen, seed=7000 + run.seed))] = run
-        for future in as_completed(started):
-            run, loss = started[future], future.result().final
-            losses[run] = loss
-            text = json.dumps({"run": asdict(run), "loss": loss if math.isfinite(loss) else None})
-            print(text, file=sys.stderr)
-            if log is not None:
-                with log.open("a") as file:
-                    file.write(text + "\n")
-    return {run: losses[run] for run in runs}
+def config_of(run: Run, options: Mapping[str, Any]) -> TrialConfig:
+    """The config of a run.
+
+    Args:
+        options: of the workloads, by their names.
+    """
+    space = preset(run.preset)
+    chosen = recipe(space, {**space.defaults(), "lr": run.lr})
+    task = Task(run.workload, num_steps=run.num_steps, num_evaluations=4, options=options.get(run.workload, {}))
+    return task.config(chosen, seed=7000 + run.seed)
 
 
 def grid_of(losses: Mapping[Run, float], name: str, num_steps: int, workload: str) -> dict[float, float]:
@@ -118,16 +101,12 @@ def mean_over(values: Mapping[str, float], *, without: str | None = None) -> flo
 
 def main() -> None:
     """Trains the grids that the command line asks for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = grid_options(__doc__)
     parser.add_argument("--presets", nargs="+", choices=PRESETS, default=["kl", "spectral", "adamw"])
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, help="all, but for click-log without --clicks")
     parser.add_argument("--num-steps", nargs="+", type=int, choices=list(RATES), default=[30, 60, 120], metavar="N")
     parser.add_argument("--clicks", type=Path, help="the file of click-log")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--log", type=Path, help="a line of JSON for each run, as soon as it is there")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.quick:
         given.presets, given.workloads, given.num_steps, given.seeds = ["kl"], ["digits-mlp", "digits-convnet"], [30], 1
@@ -137,7 +116,7 @@ def main() -> None:
         "click-log": {"path": str(given.clicks), "validation_share": 0.2},
     }
     runs = list(runs_of(given.presets, given.num_steps, workloads, given.seeds))
-    losses = trained(runs, options, given.log, given.processes)
+    losses = final_losses(runs, partial(config_of, options=options), given.log, num_processes=given.processes)
     rows: list[list[Cell]] = []
     ratios: dict[str, float] = {}
     for name, num_steps in itertools.product(given.presets, given.num_steps):
@@ -161,9 +140,7 @@ def main() -> None:
         "first_rates",
         columns=["preset", "steps", "lr", *workloads, "all"],
         rows=rows,
-        figures={
-            "losses": [{**asdict(run), "loss": loss if math.isfinite(loss) else None} for run, loss in losses.items()]
-        },
+        figures={"losses": told_losses(losses)},
         ratios=ratios,
         json_file=given.json,
     )

@@ -16,23 +16,18 @@ weight decay of 0.01. The loss is that on the validation data at the end of the 
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import math
 import statistics
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from shampoo import starting_values
 from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditioner
 from tests.benchmarks.report import Cell, report
-from tests.benchmarks.training.training_runs import Recipe, Task, Trainers
-from trainers.config import OptimizerConfig, ScheduleConfig
+from tests.benchmarks.training.training_runs import Recipe, Task, final_losses, grid_options, told_losses
+from trainers.config import OptimizerConfig, ScheduleConfig, TrialConfig
 
 LEARNING_RATES = tuple(0.001 * 2**power for power in range(7))
 MEMBERS: Mapping[Preconditioner, tuple[int | None, ...]] = {
@@ -83,27 +78,9 @@ def recipe_of(run: Run) -> Recipe:
     return Recipe(OptimizerConfig("shampoo", arguments), ScheduleConfig(decay="cosine", warmup_fraction=0.05))
 
 
-def trained(runs: Sequence[Run], log: Path | None, *, num_processes: int) -> dict[Run, float]:
-    """The final loss of every run, infinite where it diverged; those that the log has are not trained again."""
-    losses: dict[Run, float] = {}
-    if log is not None and log.exists():
-        for line in map(json.loads, log.read_text().splitlines()):
-            losses[Run(**line["run"])] = math.inf if line["loss"] is None else line["loss"]
-    with Trainers(num_processes) as trainers:
-        started = {}
-        for run in runs:
-            if run not in losses:
-                task = Task(run.workload, num_steps=run.num_steps, num_evaluations=1)
-                started[trainers.start(task.config(recipe_of(run), seed=0))] = run
-        for future in as_completed(started):
-            run, loss = started[future], future.result().final
-            losses[run] = loss
-            text = json.dumps({"run": asdict(run), "loss": loss if math.isfinite(loss) else None})
-            print(text, file=sys.stderr)
-            if log is not None:
-                with log.open("a") as file:
-                    file.write(text + "\n")
-    return losses
+def config_of(run: Run) -> TrialConfig:
+    """The config of a run."""
+    return Task(run.workload, num_steps=run.num_steps, num_evaluations=1).config(recipe_of(run), seed=0)
 
 
 def log_loss(grid: Mapping[float, float], lr: float, *, worst: float) -> float:
@@ -137,23 +114,18 @@ def over_best(
 
 def main() -> None:
     """Trains the grids that the command line asks for."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = grid_options(__doc__)
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--num-steps", nargs="+", type=int, default=list(NUM_STEPS), metavar="N")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--log", type=Path, help="a line of JSON for each run, as soon as it is there")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--quick", action="store_true")
     given = parser.parse_args()
     if given.quick:
         given.workloads, given.num_steps = ["digits-mlp"], [8]
     runs = list(runs_of(given.workloads, given.num_steps))
-    losses = trained(runs, given.log, num_processes=given.processes)
-    wanted = {run: losses[run] for run in runs}
+    losses = final_losses(runs, config_of, given.log, num_processes=given.processes)
     rows: list[list[Cell]] = []
     by_length: dict[int, list[tuple[float, float]]] = {}
     for workload, num_steps, member in dict.fromkeys((run.workload, run.num_steps, run.member) for run in runs):
-        found = over_best(wanted, workload, num_steps, member)
+        found = over_best(losses, workload, num_steps, member)
         by_length.setdefault(num_steps, []).append(found)
         begun = starting_values(num_steps, preconditioner=member)
         rows.append([workload, num_steps, member, begun["lr"], *map(math.exp, found)])
@@ -166,9 +138,7 @@ def main() -> None:
         "starting_values",
         columns=["workload", "steps", "member", "lr", "defaults/best", "starting values/best"],
         rows=rows,
-        figures={
-            "losses": [{**asdict(run), "loss": loss if math.isfinite(loss) else None} for run, loss in wanted.items()]
-        },
+        figures={"losses": told_losses(losses)},
         ratios=ratios,
         json_file=given.json,
     )

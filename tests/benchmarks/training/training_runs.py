@@ -6,16 +6,18 @@ import json
 import math
 import multiprocessing
 import os
+import sys
 import tempfile
-from collections.abc import Mapping
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from argparse import ArgumentParser
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import torch
 
@@ -26,6 +28,12 @@ from trainers.loop import train
 from trainers.ranks.context import RankContext, process_group_context, single_process_context
 from trainers.workload.description import WorkloadDescription
 from trainers.workloads.registry import describe
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Run = TypeVar("Run", bound="DataclassInstance")
+"""A point of a grid."""
 
 OBJECTIVE = "validation_loss"
 RUN_TIMEOUT_SECONDS = 3600
@@ -232,3 +240,40 @@ def curve(config: TrialConfig, context: RankContext | None = None) -> Curve:
         losses=tuple(measurement.metrics[OBJECTIVE] for measurement in measured),
         diverged=diverged,
     )
+
+
+def grid_options(documentation: str | None) -> ArgumentParser:
+    """The options that every benchmark has which trains a grid."""
+    parser = ArgumentParser(description=(documentation or "").partition("\n")[0])
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--log", type=Path, help="a line of JSON for each run, as soon as it is there")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--quick", action="store_true")
+    return parser
+
+
+def final_losses(
+    runs: Sequence[Run], config_of: Callable[[Run], TrialConfig], log: Path | None, *, num_processes: int
+) -> dict[Run, float]:
+    """The final loss of every run of a grid, infinite where it diverged; those that the log has are not trained
+    again."""
+    losses: dict[Run, float] = {}
+    if runs and log is not None and log.exists():
+        for line in map(json.loads, log.read_text().splitlines()):
+            losses[type(runs[0])(**line["run"])] = math.inf if line["loss"] is None else line["loss"]
+    with Trainers(num_processes) as trainers:
+        started = {trainers.start(config_of(run)): run for run in runs if run not in losses}
+        for future in as_completed(started):
+            run, loss = started[future], future.result().final
+            losses[run] = loss
+            text = json.dumps({"run": asdict(run), "loss": loss if math.isfinite(loss) else None})
+            print(text, file=sys.stderr)
+            if log is not None:
+                with log.open("a") as file:
+                    file.write(text + "\n")
+    return {run: losses[run] for run in runs}
+
+
+def told_losses(losses: Mapping[Run, float]) -> list[dict[str, object]]:
+    """Runs with their losses, as JSON."""
+    return [{**asdict(run), "loss": loss if math.isfinite(loss) else None} for run, loss in losses.items()]
