@@ -1,7 +1,7 @@
 """Checks a workload from the command line: `python -m trainers.workload_check module:Class`.
 
-Prints one line per rule, or with `--json` all in one object. Exit status: 0 if no rule failed, 1 otherwise, 2 wrong
-usage, 130 interrupted.
+Prints one line per rule, of skipped ones per reason, or with `--json` all in one object. Exit status: 0 if no rule
+failed, 1 otherwise, 2 wrong usage, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from trainers.arguments import count
 from trainers.installation.command import INTERRUPTED
-from trainers.workload_check.outcome import RuleOutcome
+from trainers.workload_check.outcome import RuleOutcome, Status
 from trainers.workload_check.supervisor import check
 
 DEFAULT_BATCH_SIZE = 12
@@ -48,11 +48,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _told(outcomes: Iterable[RuleOutcome]) -> Iterator[RuleOutcome]:
-    """The outcomes, each printed as it comes."""
+    """The outcomes, each printed as it comes; but for rules that were skipped, which follow, those with the same reason
+    in one line."""
+    skipped: dict[str, list[str]] = {}
     for outcome in outcomes:
-        sys.stdout.write(f"{outcome.status:<8} {outcome.rule:<20} {outcome.text}\n")
-        sys.stdout.flush()
+        if outcome.status == "skipped":
+            skipped.setdefault(outcome.text, []).append(outcome.rule)
+        else:
+            _tell(outcome.status, outcome.rule, outcome.text)
         yield outcome
+    for text, rules in skipped.items():
+        alike = len(rules) > 1
+        _tell("skipped", f"{len(rules)} rules" if alike else rules[0], f"{text}: {', '.join(rules)}" if alike else text)
+
+
+def _tell(status: Status, rule: str, text: str) -> None:
+    sys.stdout.write(f"{status:<8} {rule:<20} {text}\n")
+    sys.stdout.flush()
 
 
 def _parser() -> argparse.ArgumentParser:
