@@ -14,12 +14,13 @@ def own_memory(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def copy_state(source: Mapping[str, Any], target: dict[str, Any]) -> None:
-    """Writes a parameter's state into the views that are its place in the buckets."""
+    """Writes a parameter's state into the views that are its place in the buckets; what others keep beside is added."""
     for name, value in source.items():
-        if isinstance(value, Tensor):
-            target[name].copy_(value)
+        here = target.get(name)
+        if isinstance(here, Tensor):
+            here.copy_(value)
         else:
-            target[name] = value
+            target[name] = value if here is None else _as_count(value)
 
 
 def require_same_layout(source: Mapping[str, Any], target: Mapping[str, Any], *, parameter: object) -> None:
@@ -43,7 +44,7 @@ def require_same_layout(source: Mapping[str, Any], target: Mapping[str, Any], *,
                     f"state {name!r} of parameter {parameter} is {described}, "
                     f"expected {expected.dtype} {tuple(expected.shape)}"
                 )
-        elif not isinstance(found, int) or isinstance(found, bool) or found < 0:
+        elif _as_count(found) is None:
             raise ValueError(f"state {name!r} of parameter {parameter} must be a count, got {found!r}")
 
 
@@ -60,3 +61,11 @@ def take_blocks(source: Mapping[str, Any], blocks: Mapping[str, Tensor], *, para
                 f"state of parameter {parameter} is of other blocks: {name} is {found!r}, expected {expected.tolist()}"
             )
     return {name: x for name, x in source.items() if name not in blocks}
+
+
+def _as_count(value: Any) -> int | None:
+    """A count as an integer, also one that is a tensor, as torch's own optimizers have their counts of steps; None for
+    what is none."""
+    number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
+    is_whole = isinstance(number, int | float) and not isinstance(number, bool) and number >= 0 and number % 1 == 0
+    return int(number) if is_whole else None

@@ -1,8 +1,9 @@
-"""States that others put in place of the optimizer's, as those do who move them to a device and back."""
+"""States that others put in place of the optimizer's, as those do who move them to a device and back, or made."""
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -93,3 +94,34 @@ def test_a_state_that_does_not_fit_in_place_of_the_own_is_refused_before_anythin
     with pytest.raises(ValueError, match=message):
         optimizer.state_dict()
     assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
+
+
+@pytest.mark.parametrize("count", [torch.tensor(-1.0), torch.tensor(0.5), torch.tensor(math.nan), torch.ones(2), True])
+def test_a_count_of_steps_that_is_none_is_refused(count: object) -> None:
+    _, optimizer = _trained("shampoo_adam")
+    saved = optimizer.state_dict()
+    saved["state"][0]["step"] = count
+    with pytest.raises(ValueError, match="'step' of parameter 0 must be a count"):
+        optimizer.load_state_dict(saved)
+
+
+def test_counts_of_steps_may_be_tensors_as_those_of_other_optimizers_are() -> None:
+    params, optimizer = _trained("shampoo_adam")
+    saved = optimizer.state_dict()
+    for held in saved["state"].values():
+        held["step"] = torch.tensor(float(held["step"]))
+    resumed = Shampoo(params, **member("shampoo_adam"))
+    resumed.load_state_dict(saved)
+    assert [held["step"] for held in resumed.state.values()] == [6, 6, 6]
+    assert all(type(held["step"]) is int for held in resumed.state.values())
+    train(resumed, params, range(6, 7))
+
+
+def test_a_copy_of_the_optimizer_has_what_others_keep_beside_its_states() -> None:
+    params, optimizer = _trained("shampoo_adam")
+    optimizer.state[params[0]] |= {"of_others": torch.ones(2), "number_of_others": 1.5}
+    twins, twin = copy.deepcopy((params, optimizer))
+    held = twin.state[twins[0]]
+    assert held["of_others"].tolist() == [1.0, 1.0]
+    assert held["number_of_others"] == 1.5
+    train(twin, twins, range(6, 7))
