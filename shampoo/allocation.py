@@ -6,10 +6,9 @@ placeholder of the sharding plan), and the rows of buckets in which the state of
 
 from __future__ import annotations
 
-import itertools
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,10 +24,8 @@ from shampoo.group_rules import is_trained, require_params
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
+from shampoo.state.held_states import HeldStates, States
 from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
-
-States = MutableMapping[Tensor, dict[str, Any]]
-"""The state of an optimizer, by parameter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,22 +47,6 @@ class RankShare:
     buckets: Sequence[Bucket]
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    """The state of a parameter as it was made, which is where steps read and write it."""
-
-    state: dict[str, Any]
-    tensors: dict[str, Tensor]
-    """All of it but the step count, which comes first."""
-
-    def is_as_made(self, state: Mapping[str, Any]) -> bool:
-        """True if these are that state and its tensors."""
-        # Each step asks, of every parameter.
-        return state is self.state and all(
-            map(operator.is_, itertools.islice(state.values(), 1, None), self.tensors.values())
-        )
-
-
 class Allocation:
     """The parameters with a state, and those that are frozen and have none yet."""
 
@@ -82,7 +63,7 @@ class Allocation:
         self._made_for: dict[Tensor, tuple[torch.Size, torch.dtype, torch.device]] = {}
         """The shapes, dtypes and devices of parameters when their state was made."""
         self._shares: dict[int, list[RankShare]] = {}
-        self._held: dict[Tensor, _Held] = {}
+        self._held = HeldStates()
 
     def shares(self, number: int) -> Sequence[RankShare]:
         """All that this rank steps in the round of this number."""
@@ -101,7 +82,7 @@ class Allocation:
             self._positions_of_all[param] = len(self._positions_of_all)
             # An entry on every rank: torch's checkpoints step an optimizer whose state is empty.
             state[param] = {}
-            self._held[param] = _Held(state[param], {})
+            self._held.hold(param, state[param])
 
     def is_of(self, groups: Sequence[Mapping[str, Any]], state: States) -> bool:
         """True if groups hold the registered parameters, each its own, and `state` has an entry for every one."""
@@ -114,29 +95,15 @@ class Allocation:
         )
 
     def take_back(self, state: States) -> None:
-        """Takes over the values of states that were put in place of those made here, and puts these back.
-
-        Others do so when they move the state of an optimizer to a device and back, and as steps compute with the memory
-        that was made for them, they would neither see those values nor change them.
+        """Takes over the values of states, tensors or memory that were put in place of those made here, and puts these
+        back.
 
         Raises:
             ValueError: one does not have the names, shapes and dtypes that the state was made with.
         """
-        replaced = [(param, held) for param, held in self._held.items() if not held.is_as_made(state[param])]
-        own = [{"step": 0, **held.tensors} if held.tensors else {} for _, held in replaced]
-        found = [
-            {name: x for name, x in state[param].items() if name in of_param}
-            for (param, _), of_param in zip(replaced, own, strict=True)
-        ]
-        for (param, _), theirs, ours in zip(replaced, found, own, strict=True):
-            require_same_layout(theirs, ours, parameter=self._positions_of_all[param])
-        if replaced:
-            self._copy(zip(found, own, strict=True))
-        for (param, held), ours in zip(replaced, own, strict=True):
-            beside = {name: x for name, x in state[param].items() if name not in ours}
-            held.state.clear()
-            held.state.update(ours | beside)
-            state[param] = held.state
+        copies = self._held.take_back(state, self._positions_of_all)
+        if copies:
+            self._copy(copies)
 
     def require_as_made(self) -> None:
         """Checks that parameters are what their state was made for.
@@ -332,8 +299,7 @@ class Allocation:
                 state[param]["master"] = torch.empty(
                     tensor.shape, dtype=state_dtype(tensor.dtype), device=tensor.device
                 )
-            own = {name: x for name, x in state[param].items() if isinstance(x, Tensor)}
-            self._held[param] = _Held(state[param], own)
+            self._held.hold(param, state[param])
 
     def _fill_masters(self, wanted: Collection[Tensor | None]) -> None:
         with torch.no_grad(), self.plan.rounds.walk() as rounds:

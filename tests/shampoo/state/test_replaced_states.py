@@ -31,6 +31,20 @@ def _states_replaced(optimizer: Shampoo) -> None:
         optimizer.state[param] = dict(reversed(held.items()))
 
 
+def _memory_replaced(optimizer: Shampoo) -> None:
+    """As those do who keep the tensors and move what is in them."""
+    for held in optimizer.state.values():
+        for x in held.values():
+            if isinstance(x, Tensor):
+                x.data = x.data.clone()
+
+
+def _counts_replaced(optimizer: Shampoo) -> None:
+    """By tensors, as torch's own optimizers have them."""
+    for held in optimizer.state.values():
+        held["step"] = torch.tensor(float(held["step"]))
+
+
 def _assert_same(a: dict[str, Any], b: dict[str, Any]) -> None:
     assert a["state"].keys() == b["state"].keys()
     for key, held in a["state"].items():
@@ -46,7 +60,7 @@ def _trained(name: str) -> tuple[list[nn.Parameter], Shampoo]:
     return params, optimizer
 
 
-@pytest.mark.parametrize("replace", [_tensors_replaced, _states_replaced])
+@pytest.mark.parametrize("replace", [_tensors_replaced, _states_replaced, _memory_replaced, _counts_replaced])
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_equal_states_in_place_of_the_own_change_nothing(name: str, replace: Callable[[Shampoo], None]) -> None:
     params, optimizer = _trained(name)
@@ -74,6 +88,49 @@ def test_other_values_in_place_of_the_own_are_taken_over_and_what_lies_beside_th
     assert all(torch.equal(a, b) for a, b in zip(params, expected, strict=True))
     assert optimizer.state[params[0]]["of_others"] == 1
     assert optimizer.state[params[0]]["step"] == 5
+
+
+def test_other_memory_of_one_tensor_is_taken_over_whatever_others_keep_beside_it() -> None:
+    params, optimizer = _trained("shampoo_adam")
+    expected, undisturbed = copy.deepcopy((params, optimizer))
+    optimizer.state[params[0]]["of_others"] = 1
+    moment = optimizer.state[params[0]]["first_moment.0"]
+    for steps in (range(6, 8), range(8, 9)):
+        moment.data = torch.zeros_like(moment)
+        undisturbed.state[expected[0]]["first_moment.0"].zero_()
+        train(optimizer, params, steps)
+        train(undisturbed, expected, steps)
+        assert all(torch.equal(a, b) for a, b in zip(params, expected, strict=True))
+    assert optimizer.state[params[0]]["first_moment.0"] is moment
+    assert torch.equal(moment, undisturbed.state[expected[0]]["first_moment.0"])
+
+
+def test_other_memory_before_the_first_step_is_taken_over() -> None:
+    params = parameters(SHAPES)
+    optimizer = Shampoo(params, **member("soap"))
+    expected, undisturbed = copy.deepcopy((params, optimizer))
+    _memory_replaced(optimizer)
+    train(optimizer, params, range(2))
+    train(undisturbed, expected, range(2))
+    _assert_same(optimizer.state_dict(), undisturbed.state_dict())
+
+
+def test_memory_that_does_not_fit_is_refused_before_anything_moves() -> None:
+    params, optimizer = _trained("shampoo_adam")
+    before = [param.detach().clone() for param in params]
+    moment = optimizer.state[params[0]]["first_moment.0"]
+    moment.data = moment.data.half()
+    with pytest.raises(ValueError, match=r"'first_moment.0' of parameter 0 is torch.float16 .*, expected torch.fl"):
+        train(optimizer, params, range(6, 7))
+    assert all(torch.equal(a, b) for a, b in zip(params, before, strict=True))
+
+
+@pytest.mark.parametrize("count", [torch.tensor(0.5), torch.ones(2), True])
+def test_a_count_of_steps_in_place_of_the_own_that_is_none_is_refused(count: object) -> None:
+    params, optimizer = _trained("shampoo_adam")
+    optimizer.state[params[0]]["step"] = count
+    with pytest.raises(ValueError, match="'step' of parameter 0 must be a count"):
+        train(optimizer, params, range(6, 7))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""The states of parameters as they were made: the memory that steps compute with, whatever others put in its place."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from torch import Tensor
+
+from shampoo.state.transfer import require_same_layout
+
+States: TypeAlias = MutableMapping[Tensor, dict[str, Any]]
+"""The state of an optimizer, by parameter."""
+Copy: TypeAlias = tuple[Mapping[str, Any], dict[str, Any]]
+"""The values of a state, and the state that is to have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The state of one parameter: a count of steps, and tensors."""
+
+    state: dict[str, Any]
+    made: dict[str, Any]
+    """The same, with the tensors that were made."""
+    memory: dict[str, Tensor]
+    """Theirs, as tensors that nobody else has."""
+
+    def is_as_made(self, state: Mapping[str, Any]) -> bool:
+        """True if this is that state, with a count, and with its tensors in their memory."""
+        return (
+            state is self.state
+            and state.keys() >= self.made.keys()
+            and all(state[name] is x and x.data_ptr() == self.memory[name].data_ptr() for name, x in self._tensors())
+            and (not self.made or type(state["step"]) is int)
+        )
+
+    def restore(self) -> dict[str, Any]:
+        """Gives the tensors the memory that was made for them, and the state that was made back."""
+        for name, x in self._tensors():
+            if x.data_ptr() != self.memory[name].data_ptr():
+                x.data = self.memory[name]
+        return dict(self.made)
+
+    def _tensors(self) -> Iterable[tuple[str, Tensor]]:
+        return ((name, x) for name, x in self.made.items() if name in self.memory)
+
+
+class _Memory:
+    """Addresses of the tensors of states, to be compared in one pass."""
+
+    def __init__(self, held: Sequence[_Held]) -> None:
+        self._states = [one.state for one in held]
+        self._lengths = [len(one.made) for one in held]
+        self._are_tensors = [name in one.memory for one in held for name in one.made]
+        self._are_counts = [not is_tensor for is_tensor in self._are_tensors]
+        self._addresses = [x.data_ptr() for one in held for x in one.memory.values()]
+
+    def is_of(self, state: States) -> bool:
+        """True if `state` holds these states, and each of them first what it was made with, in that order."""
+        # Each step asks: no loop of Python's, and no hash of a tensor.
+        if not all(map(operator.is_, state.values(), self._states)):
+            return False
+        of_each = map(itertools.islice, map(dict.values, self._states), self._lengths)
+        values = [*itertools.chain.from_iterable(of_each)]
+        if len(values) != len(self._are_tensors):
+            return False
+        counts = itertools.compress(values, self._are_counts)
+        tensors = itertools.compress(values, self._are_tensors)
+        try:
+            # The memory is held, so its addresses are those of nothing else.
+            return {*map(type, counts)} <= {int} and [*map(Tensor.data_ptr, tensors)] == self._addresses
+        except TypeError:  # there is something else in place of a tensor
+            return False
+
+
+class HeldStates:
+    """The states that an optimizer's steps read and write, of which its users have the tensors, too."""
+
+    def __init__(self) -> None:
+        self._held: dict[Tensor, _Held] = {}
+        self._memory: _Memory | None = None
+        """None: to be found anew."""
+
+    def hold(self, param: Tensor, state: dict[str, Any]) -> None:
+        """Takes down the state of a parameter, as it has just been made."""
+        made = dict(state)
+        # Whoever gives one of its tensors other memory gives none to these.
+        memory = {name: x.detach() for name, x in made.items() if isinstance(x, Tensor)}
+        self._held[param] = _Held(state, made, memory)
+        self._memory = None
+
+    def take_back(self, state: States, positions: Mapping[Tensor, int]) -> list[Copy]:
+        """Puts back the states, tensors and memory that others have put something else in place of.
+
+        Others do so when they move the state of an optimizer to a device and back, and as steps compute with the memory
+        that was made for them, they would neither see those values nor change them.
+
+        Args:
+            positions: of the parameters, for messages.
+
+        Returns:
+            Their values, to be written to what has been put back.
+
+        Raises:
+            ValueError: one does not have the names, shapes and dtypes that the state was made with; nothing is put back
+                then.
+        """
+        if self._memory is None:
+            self._memory = _Memory([*self._held.values()])
+        if self._memory.is_of(state):
+            return []
+        replaced = [(param, held) for param, held in self._held.items() if not held.is_as_made(state[param])]
+        found = [
+            {name: _of_itself(x) for name, x in state[param].items() if name in held.made} for param, held in replaced
+        ]
+        for (param, held), theirs in zip(replaced, found, strict=True):
+            require_same_layout(theirs, held.made | held.memory, parameter=positions[param])
+        copies: list[Copy] = []
+        for (param, held), theirs in zip(replaced, found, strict=True):
+            beside = {name: x for name, x in state[param].items() if name not in held.made}
+            ours = held.restore()
+            held.state.clear()
+            held.state.update(ours | beside)
+            state[param] = held.state
+            copies.append((theirs, held.state))
+        return copies
+
+
+def _of_itself(x: Any) -> Any:
+    """A tensor that keeps its memory when x is given another."""
+    return x.detach() if isinstance(x, Tensor) else x
