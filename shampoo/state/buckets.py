@@ -81,9 +81,8 @@ class Chunk:
 
     def parts(self, X: Tensor) -> list[Tensor]:
         """X, (K, d_1, ..., d_k) over the chunk's rows, as the pieces' regions: views of shape grid + block."""
-        start = self.start
         return [
-            X[piece.start - start : piece.stop - start].view(piece.region.grid + X.shape[1:]) for piece in self.pieces
+            rows.view(piece.region.grid + X.shape[1:]) for rows, piece in zip(self._rows(X), self.pieces, strict=True)
         ]
 
     def aligned(self, X: Tensor, tensors: Mapping[Tensor, Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
@@ -91,9 +90,8 @@ class Chunk:
         parameter: lists of equal-shaped views. What is dense comes first and flat, for then one kernel does it all."""
         dense: tuple[list[Tensor], list[Tensor]] = [], []
         strided: tuple[list[Tensor], list[Tensor]] = [], []
-        first = self.start
-        for piece in self.pieces:
-            rows, tensor, region = X[piece.start - first : piece.stop - first], tensors[piece.param], piece.region
+        for rows, piece in zip(self._rows(X), self.pieces, strict=True):
+            tensor, region = tensors[piece.param], piece.region
             if piece.is_dense:
                 dense[0].append(rows.view(-1))
                 dense[1].append(region.flat(tensor))
@@ -101,6 +99,11 @@ class Chunk:
                 strided[0].append(rows.view(region.grid + region.block))
                 strided[1].append(region.view(tensor))
         return [lists for lists in (dense, strided) if lists[0]]
+
+    def _rows(self, X: Tensor) -> Sequence[Tensor]:
+        """X, of the chunk's rows, by piece."""
+        # In one call: of a model of many small layers, slices take longer than what is done with them.
+        return torch.split(X, [piece.region.num_blocks for piece in self.pieces])
 
 
 class Bucket:
