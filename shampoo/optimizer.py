@@ -33,6 +33,7 @@ from shampoo.group_rules import (
     is_trained,
     refuse_arguments,
     require_fit,
+    require_gradients,
     require_known_keys,
     require_no_steps,
     require_params,
@@ -43,7 +44,6 @@ from shampoo.memory import require_memory
 from shampoo.state.transfer import own_memory
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.group_step import GroupStep
-from shampoo.step.weights import gradient_of
 
 Loss = TypeVar("Loss")
 """The result of a closure, as a rule a float or a tensor: `step` passes it on."""
@@ -190,9 +190,9 @@ class Shampoo(Optimizer):
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
                 group holds a key that resembles one and is none, or a state was replaced by one that does not fit;
                 nothing has moved then.
-            RuntimeError: a gradient is sparse or does not lie as its parameter, or a parameter is another one, or has
-                another shape, dtype or device than when its state was made, and nothing has moved then; or another rank
-                did not take part, and the weights are lost.
+            RuntimeError: a gradient is sparse, too precise or lies otherwise than its parameter, or a parameter is
+                another one, or has another shape, dtype or device than when its state was made, and nothing has moved
+                then; or another rank did not take part, and the weights are lost.
             RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row, on whichever rank;
                 a RuntimeError.
         """
@@ -211,9 +211,9 @@ class Shampoo(Optimizer):
         checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
             require_fit(group, h, structure)
-            for param in group["params"]:
-                gradient_of(param)
+        require_gradients(self.param_groups)
         allocation, plan = self._allocation, self._allocation.plan
+        state, positions = allocation.state_of, allocation.positions
         allocation.require_as_made()
         allocation.thaw(checked.__getitem__, self.state)
         plan.require_gradients()
@@ -226,13 +226,7 @@ class Shampoo(Optimizer):
                     h, group = checked[share.group], self.param_groups[share.group]
                     kept = 1 - decay_per_step(h, group["peak_lr"])
                     self._step_group(
-                        share.tensors,
-                        share.buckets,
-                        h,
-                        kept=kept,
-                        state=allocation.state_of,
-                        positions=allocation.positions,
-                        norms=norms,
+                        share.tensors, share.buckets, h, kept=kept, state=state, positions=positions, norms=norms
                     )
         if plan.rounds.largest_report is not None:
             self._failures.raise_together(plan.rounds.largest_report)
@@ -301,6 +295,7 @@ class Shampoo(Optimizer):
         statistics; changes nothing.
         """
         self._follow_parameters()
+        require_gradients(self.param_groups)
         checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
         measured: dict[Tensor, ParameterHealth] = {}
         allocation, plan = self._allocation, self._allocation.plan

@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from shampoo.distributed.layout import is_dtensor
-from shampoo.step.weights import gradient_of
 from shampoo.torch_internals import waited_for
 
 
@@ -25,9 +24,9 @@ def gradient_shard(param: Tensor) -> Tensor | None:
     """This rank's rows of the gradient, if there is one.
 
     Raises:
-        RuntimeError: the gradient is sparse, lies otherwise on the mesh than its parameter, or has another dtype.
+        RuntimeError: the gradient lies otherwise on the mesh than its parameter, or has another dtype.
     """
-    gradient = gradient_of(param)
+    gradient = param.grad
     if gradient is None or not is_dtensor(param):
         return None if gradient is None else gradient.detach()
     where = f"parameter of shape {tuple(param.shape)} and placements {param.placements}"

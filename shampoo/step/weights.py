@@ -23,18 +23,6 @@ READABLE_DEVICES = frozenset({"cpu"})
 """Types of device of which the host reads a number without waiting for a queue of work."""
 
 
-def gradient_of(param: Tensor) -> Tensor | None:
-    """The gradient, if there is one.
-
-    Raises:
-        RuntimeError: it is sparse.
-    """
-    gradient = param.grad
-    if gradient is not None and gradient.layout != torch.strided:
-        raise RuntimeError(f"Shampoo needs dense gradients, got {gradient.layout} for shape {tuple(param.shape)}")
-    return gradient
-
-
 @dataclass(frozen=True, slots=True)
 class FiniteGradients:
     """The parameters that take a step, and, where only the device knows, whether their gradients are finite."""
@@ -105,7 +93,7 @@ class Weights:
         self._positions = positions
         self._stochastic = h.low_precision_weights == "stochastic"
         for param in steps:
-            gradient = gradient_of(param)
+            gradient = param.grad
             assert gradient is not None
             self.gradients[param] = gradient.contiguous()
             master = state[param].get("master")

@@ -84,6 +84,22 @@ def test_a_group_that_is_refused_leaves_nothing_behind(group: dict[str, Any], me
     assert all(torch.equal(a, b) for a, b in zip(params, undisturbed.param_groups[0]["params"], strict=True))
 
 
+@pytest.mark.parametrize("use", [Shampoo.step, Shampoo.diagnostics])
+def test_a_gradient_that_the_state_is_too_coarse_for_is_refused_by_name(use: Callable[[Shampoo], object]) -> None:
+    params = [nn.Parameter(torch.ones(4, 4)) for _ in range(3)]
+    optimizer = Shampoo([{"params": [("body", params[0])]}, {"params": [("tail", params[1]), ("head", params[2])]}])
+    for param in params:
+        param.grad_dtype = None  # whatever is assigned
+        param.grad = torch.ones(4, 4, dtype=torch.float64 if param is params[2] else torch.bfloat16)
+    with pytest.raises(RuntimeError, match=r"gradient of parameter 1 of group 1 \('head'\), of torch.float32.*float64"):
+        use(optimizer)
+    assert all(bool((param == 1).all()) for param in params)
+    assert params[2].grad is not None
+    params[2].grad = params[2].grad.float()
+    optimizer.step()
+    assert all(bool((param < 1).all()) for param in params)
+
+
 def test_a_group_without_parameters_says_what_it_lacks() -> None:
     with pytest.raises(ValueError, match=r"a parameter group must have the key 'params', got \['lr'\]"):
         Shampoo([{"lr": 0.1}])
