@@ -14,6 +14,7 @@ from torch.nn.parameter import is_lazy
 
 from shampoo.distributed.layout import is_dtensor, layout_of
 from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
+from shampoo.overlaps import overlapping
 from shampoo.state.buckets import state_dtype
 
 SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
@@ -203,6 +204,29 @@ def require_params(params: Sequence[object], h: Hyperparameters) -> None:
             f"{sorted({str(param.dtype) for param in tensors})}"
         )
     require_effect_of_distributed(tensors, h)
+
+
+def require_own_memory(groups: Sequence[Mapping[str, Any]]) -> None:
+    """Checks that no element belongs to two parameters that are trained.
+
+    Raises:
+        ValueError: one does; the message has both names.
+    """
+    # That a parameter is there twice is torch's to say.
+    places = {
+        param: (group, index, number)
+        for number, group in enumerate(groups)
+        for index, param in enumerate(group["params"])
+        if is_trained(param)
+    }
+    params = list(places)
+    found = overlapping(params)
+    if found is not None:
+        a, b = (f"{parameter_name(*places[params[i]])} of shape {tuple(params[i].shape)}" for i in found)
+        raise ValueError(
+            f"{a} and {b} share memory, and both would be stepped: give the optimizer one of them, or the tensor that "
+            "they are parts of"
+        )
 
 
 def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) -> None:

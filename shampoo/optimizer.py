@@ -36,6 +36,7 @@ from shampoo.group_rules import (
     require_gradients,
     require_known_keys,
     require_no_steps,
+    require_own_memory,
     require_params,
     saved_groups,
 )
@@ -150,7 +151,8 @@ class Shampoo(Optimizer):
         With DTensors all ranks add the same groups; with low_precision_weights="master" that is collective.
 
         Raises:
-            ValueError: a hyperparameter is illegal or unknown, or a parameter is not a real floating-point tensor.
+            ValueError: a hyperparameter is illegal or unknown, or a parameter is not a real floating-point tensor, or
+                shares memory with another.
             MemoryError: the state does not fit into what is left of the device's memory.
         """
         # Everything is checked on a copy: a group that is refused leaves nothing behind.
@@ -163,6 +165,7 @@ class Shampoo(Optimizer):
         require_params(tensors, h)
         placements: Placements | None = None
         if self._is_allocated:
+            require_own_memory([*self.param_groups, {"params": tensors}])
             trained = [param for param in tensors if is_trained(param)]
             placements = self._allocation.plan.propose([(trained, h)])
             require_memory(list(placements.costs(trained, h)), h, working_bytes=placements.working_bytes())
@@ -247,6 +250,7 @@ class Shampoo(Optimizer):
         self._step_group = GroupStep(self._failures)
 
     def _allocate(self) -> None:
+        require_own_memory(self.param_groups)
         # All groups at once, so that the ranks share them evenly.
         members = [self._take_in(number, is_trained) for number in range(len(self.param_groups))]
         self._allocation.add(members, self.state)

@@ -100,6 +100,53 @@ def test_a_gradient_that_the_state_is_too_coarse_for_is_refused_by_name(use: Cal
     assert all(bool((param < 1).all()) for param in params)
 
 
+def _views(*views: Tensor) -> list[Tensor]:
+    return [nn.Parameter(view) for view in views]
+
+
+_WHOLE = torch.arange(60.0).view(6, 10)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        _views(_WHOLE, _WHOLE),
+        _views(_WHOLE, _WHOLE[2:4]),
+        _views(_WHOLE[:3], _WHOLE[3:], _WHOLE[2:4, 9]),
+        _views(_WHOLE[:, :4], _WHOLE[:, 3:]),
+        _views(_WHOLE[:, ::2], _WHOLE.T[4:6]),
+        _views(_WHOLE, _WHOLE.view(torch.float16)[5, 19:]),
+    ],
+)
+def test_parameters_that_share_memory_are_refused_by_name(params: list[Tensor]) -> None:
+    named = [(f"part{index}", param) for index, param in enumerate(params)]
+    with pytest.raises(ValueError, match=r"group \d \('part\d'\) of shape .* and parameter .*'part\d'.* share memory"):
+        Shampoo([{"params": named[:1]}, {"params": named[1:]}])
+    optimizer = Shampoo(parameters(SHAPES))
+    with pytest.raises(ValueError, match=r"parameter \d of group 1 of .* and parameter \d of group 1 .* share memory"):
+        optimizer.add_param_group({"params": params})
+    optimizer.add_param_group({"params": params[:1]})
+    with pytest.raises(ValueError, match=r"parameter \d of group [12] of shape .* share memory"):
+        optimizer.add_param_group({"params": params[1:]})
+    assert len(optimizer.param_groups) == 2
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        _views(_WHOLE[:3], _WHOLE[3:]),
+        _views(_WHOLE[:, 4:], _WHOLE[:, :4]),
+        _views(_WHOLE[::2, ::2], _WHOLE[1::2], _WHOLE[::2, 1::2]),
+        _views(_WHOLE[:, :5], _WHOLE.view(torch.float16)[:, 10:], _WHOLE[:0], torch.zeros(0)),
+        [_WHOLE.clone().requires_grad_(), *_views(_WHOLE), _WHOLE[1:]],
+        _views(torch.ones(6, 10, device="meta"), torch.ones(6, 10, device="meta")),
+    ],
+)
+def test_parts_of_one_tensor_without_an_element_in_common_are_parameters(params: list[Tensor]) -> None:
+    optimizer = Shampoo([{"params": params[:1]}, {"params": params[1:]}])
+    assert len(optimizer.state) == len(params)
+
+
 def test_a_group_without_parameters_says_what_it_lacks() -> None:
     with pytest.raises(ValueError, match=r"a parameter group must have the key 'params', got \['lr'\]"):
         Shampoo([{"lr": 0.1}])
