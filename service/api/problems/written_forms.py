@@ -44,7 +44,7 @@ MAIN_FIELDS: Mapping[type, str] = {
     Training: "num_steps",
     WorkloadChoice: "name",
 }
-"""Of each kind of object, the field that people mean who write its value in the object's place."""
+"""The field, for each kind of object, that people mean who write its value in the object's place."""
 EXAMPLES: Mapping[type, JsonValue] = {
     AveragingConfig: {"method": "lawa"},
     Baseline: {"search_space": "adamw"},
@@ -62,12 +62,12 @@ EXAMPLES: Mapping[type, JsonValue] = {
     Training: {"num_steps": 1000, "batch_size": 64},
     WorkloadChoice: {"name": "digits-mlp"},
 }
-"""Of each kind of object."""
+"""An example of each kind of object."""
 WAYS: Mapping[type, str] = {
     CodeChoice: "`shampoo-tuner submit --code DIR` sends a directory and names it",
     ImportedTrial: "`shampoo-tuner import` writes them",
 }
-"""Of each kind of object that nobody writes by hand, the command that does."""
+"""The command that writes each kind of object that nobody writes by hand."""
 _NUMBERS = (int, float)
 
 
@@ -106,7 +106,7 @@ class _Place:
     annotation: Any
     """Its type; None: unknown."""
     example: JsonValue = None
-    """Of the field; None: it has none."""
+    """The default of the field; None: it has none."""
 
 
 def _place_at(kind: Any, path: Sequence[str]) -> _Place:
