@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.answers.transfer_distance            # from the shipped table alone: seconds
     python -m tests.benchmarks.answers.transfer_distance --train mlp gpt  # and two models in long trainings
+    python -m tests.benchmarks.answers.transfer_distance --widths mlp  # and a model as wide as none of the table
 
 Each member of the shipped table, of Shampoo and of AdamW, has its best config moved to each other one by the rules. The
 error of a moved learning rate is the logarithm of what it is over the member's own optimum (`transfer.best_lr`).
@@ -15,6 +16,12 @@ error of a moved learning rate is the logarithm of what it is over the member's 
 - `depth_error.rule`: the root mean square of the error of the deeper members, moved from their family's small ones;
   `depth_error.chosen`: the same where each family has the exponent of depth, of `DEPTH_EXPONENTS`, with the least such
   error on the other families, which `depth_exponent.FAMILY` names; `depth_error.EXPONENT`: one for all
+- `width_error.METHODS.rule`, `width_error.METHODS.chosen`, `width_exponent.METHODS.FAMILY`: likewise of wider members
+  and the exponent of width, of those whose steps are elementwise and of those in the eigenbasis of blocks
+- `rule_over_best_lr.MODEL.PRESET.WIDTH` (with `--widths`): the learning rate of the narrowest of a model's widths,
+  moved, over the best one of a grid by factors of two, to which a parabola is fitted, of the means over `--seeds`; all
+  other hyperparameters are the preset's defaults. `rule_over_best_loss...`: the loss there over the least one, read
+  between the points of the grid. The widths then count among the wider members above
 - `loss_over_published.MODEL.SOURCE` (with `--train`): a small member's loss after 16 to 50 times as many steps as it
   was tuned for, with the config of each source, moved, over that with the first published point, seed 1; the second and
   third published points are among the sources
@@ -37,11 +44,11 @@ from search_spaces import preset
 from search_spaces.shipped.algoperf import POINTS
 from service.transfer.candidates import ShippedMember, published, shipped_members
 from service.transfer.ranking import Transferred, transferred
-from service.transfer.rules import TunedConfig
+from service.transfer.rules import TunedConfig, moved, step_kind
 from service.transfer.situation import Distance, Situation
 from tests.benchmarks.answers.transfer import PENALTY, best_lr, moved_to
 from tests.benchmarks.report import Cell, report
-from tests.benchmarks.search.make_knowledge import PRESETS, Member, train_value
+from tests.benchmarks.search.make_knowledge import MEMBERS, PRESETS, Member, train_value
 from trainers.config import OptimizerConfig, ScheduleConfig
 
 AXES = ("width", "depth", "batch_size", "num_steps")
@@ -57,6 +64,10 @@ LONG = {
     "gpt": Member("gpt", "stdlib-gpt", 8, 1600, {"width": 16, "depth": 2}),
 }
 """The small members, of many times as many steps."""
+WIDTH_EXPONENTS = (0.0, -0.25, -0.5, -0.75, -1.0)
+WIDTHS = {"mlp": (64, 256, 1024, 2048), "convnet": (8, 32, 128), "autoencoder": (32, 128, 512), "gpt": (16, 64, 192)}
+"""The widths of small members that are tuned with `--widths`, the narrowest first."""
+WIDTH_PRESETS = ("shampoo", "soap", "adamw")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,11 +200,144 @@ def _missed(moved: Sequence[tuple[Pair, float]]) -> float:
     return math.sqrt(statistics.fmean(error**2 for error in errors))
 
 
+@dataclass(frozen=True, slots=True)
+class Widened:
+    """A wider model beside a narrower one that is else the same; all ratios are over that."""
+
+    family: str
+    preset: str
+    width: float
+    lr: float
+    """Of the best learning rates."""
+    lr_by_rule: float
+
+    @property
+    def methods(self) -> str:
+        """The kind of steps, whose rule they share."""
+        optimizer, fixed = preset(self.preset).optimizer, preset(self.preset).fixed
+        return step_kind(optimizer, fixed).value
+
+    def error(self, exponent: float | None) -> float:
+        """The logarithm of a moved learning rate over the best one; None: as the rules have it."""
+        return math.log((self.lr_by_rule if exponent is None else self.width**exponent) / self.lr)
+
+
+def widened_of(pairs: Sequence[Pair]) -> list[Widened]:
+    """The wider members of the table."""
+    return [
+        Widened(
+            pair.target.workload,
+            pair.target.preset,
+            pair.target.situation.features.width / pair.source.situation.features.width,
+            best_lr(pair.target) / best_lr(pair.source),
+            float(pair.moved.config.arguments["lr"]) / best_lr(pair.source),
+        )
+        for pair in pairs
+        if pair.only_axis == "width" and pair.target.situation.features.width > pair.source.situation.features.width
+    ]
+
+
+def width_claims(widened: Sequence[Widened]) -> dict[str, float]:
+    """The errors of wider models with the rule and other exponents of width, one of them chosen on other families."""
+    found = {}
+    for methods in sorted({one.methods for one in widened}):
+        alike = [one for one in widened if one.methods == methods]
+        families = sorted({one.family for one in alike})
+        found[f"width_error.{methods}.rule"] = _width_error(alike, None)
+        found |= {f"width_error.{methods}.{one:g}": _width_error(alike, one) for one in WIDTH_EXPONENTS}
+        if len(families) > 1:
+            errors = []
+            for family in families:
+                others = [one for one in alike if one.family != family]
+                chosen = min(WIDTH_EXPONENTS, key=lambda exponent: _width_error(others, exponent))
+                found[f"width_exponent.{methods}.{family}"] = chosen
+                errors += [one.error(chosen) for one in alike if one.family == family]
+            found[f"width_error.{methods}.chosen"] = math.sqrt(statistics.fmean(error**2 for error in errors))
+    return found
+
+
+def _width_error(widened: Sequence[Widened], exponent: float | None) -> float:
+    return math.sqrt(statistics.fmean(one.error(exponent) ** 2 for one in widened))
+
+
+def losses_near(member: Member, lr: float, *, num_seeds: int) -> dict[int, float]:
+    """The logarithms of losses, the means over seeds, by log2 of the learning rate: those around the best one and the
+    given one, each of them between two others."""
+    found: dict[int, float] = {}
+    middle = round(math.log2(lr))
+    while True:
+        for place in (middle - 1, middle, middle + 1):
+            if place not in found:
+                found[place] = _log_loss(member, 2.0**place, num_seeds=num_seeds)
+        best = min(found, key=lambda place: found[place])
+        if best == middle:
+            return found
+        middle = best
+
+
+def _log_loss(member: Member, lr: float, *, num_seeds: int) -> float:
+    values = []
+    for seed in range(1, num_seeds + 1):
+        value = train_value(member.config({**preset(member.preset).defaults(), "lr": lr}, seed=seed))
+        values.append(math.inf if value is None else math.log(value))
+    losses = [f"{math.exp(value):.4g}" for value in values]
+    print(f"{member.preset}, {member.name} {dict(member.options)}, lr {lr:.4g}: {' '.join(losses)}", flush=True)
+    return statistics.fmean(values)
+
+
+def best_of(losses: dict[int, float]) -> float:
+    """The learning rate at the least loss, by a parabola through the best one of a grid and those beside it."""
+    place = min(losses, key=lambda one: losses[one])
+    low, middle, high = (losses[one] for one in (place - 1, place, place + 1))
+    bend = low - 2 * middle + high
+    shift = (low - high) / (2 * bend) if math.isfinite(bend) and bend > 0 else 0.0
+    return float(2.0 ** (place + shift))
+
+
+def read_between(losses: dict[int, float], lr: float) -> float:
+    """The logarithm of the loss with a learning rate within a grid, by straight lines between its points."""
+    below = math.floor(math.log2(lr))
+    share = math.log2(lr) - below
+    return losses[below] if share == 0 else (1 - share) * losses[below] + share * losses[below + 1]
+
+
+def tuned_widths(name: str, preset_name: str, *, num_seeds: int) -> tuple[list[Widened], dict[str, float]]:
+    """The wider ones of a model's widths, and how well the learning rate of the narrowest one suits each."""
+    small = next(member for member in MEMBERS if member.name == name)
+    first_width, *widths = WIDTHS[name]
+    narrow = _of_width(small, first_width, preset_name)
+    space, defaults = preset(preset_name), preset(preset_name).defaults()
+    start = defaults["lr"]
+    assert isinstance(start, float)
+    own = best_of(losses_near(narrow, start, num_seeds=num_seeds))
+    assigned = space.assign({**defaults, "lr": own})
+    config = TunedConfig(assigned.optimizer, assigned.optimizer_arguments, assigned.schedule)
+    widened, found = [], {}
+    for width in widths:
+        member = _of_width(small, width, preset_name)
+        by_rule = float(moved(config, _situation(narrow), _situation(member))[0].arguments["lr"])
+        losses = losses_near(member, by_rule, num_seeds=num_seeds)
+        wider = _situation(member).features.width / _situation(narrow).features.width
+        widened.append(Widened(member.workload, preset_name, wider, best_of(losses) / own, by_rule / own))
+        found[f"rule_over_best_lr.{name}.{preset_name}.{width}"] = by_rule / best_of(losses)
+        lost = min(math.exp(read_between(losses, by_rule) - min(losses.values())), PENALTY)
+        found[f"rule_over_best_loss.{name}.{preset_name}.{width}"] = lost
+    return widened, found
+
+
+def _of_width(member: Member, width: int, preset_name: str) -> Member:
+    return dataclasses.replace(member, options={**member.options, "width": width}, preset=preset_name)
+
+
+def _situation(member: Member) -> Situation:
+    return Situation.of(
+        member.shape, batch_size=member.batch_size, num_steps=member.num_steps, workload=member.workload
+    )
+
+
 def losses_over_published(target: Member, sources: Sequence[ShippedMember]) -> dict[str, float]:
     """The loss of a long training with each source's config, moved, over that with the first published point."""
-    situation = Situation.of(
-        target.shape, batch_size=target.batch_size, num_steps=target.num_steps, workload=target.workload
-    )
+    situation = _situation(target)
     first, *others = [point.config for point in published()[:3]]
     configs = {f"point {number}": config for number, config in enumerate(others, 2)}
     configs |= {one.name: transferred(one.candidate().config, one.candidate(), situation).config for one in sources}
@@ -217,11 +361,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--train", nargs="+", default=[], choices=list(LONG), help="models to train for long")
     parser.add_argument("--sources", nargs="+", default=["mlp", "mlp-long", "convnet", "gpt"], help="with --train")
+    parser.add_argument(
+        "--widths", nargs="+", default=[], choices=list(WIDTHS), help="models to tune at several widths"
+    )
+    parser.add_argument("--presets", nargs="+", default=WIDTH_PRESETS, choices=WIDTH_PRESETS, help="with --widths")
+    parser.add_argument("--seeds", type=int, default=2, help="with --widths")
     parser.add_argument("--json", type=Path, help="file for the result")
     given = parser.parse_args()
     torch.set_num_threads(1)
     pairs = [pair for name in PRESETS for pair in pairs_of(name)]
+    widened = widened_of(pairs)
     ratios = {**claims(pairs), **depth_claims(pairs)}
+    for name, preset_name in itertools.product(given.widths, given.presets):
+        tuned, found = tuned_widths(name, preset_name, num_seeds=given.seeds)
+        widened += tuned
+        ratios |= found
+    ratios |= width_claims(widened)
     sources = [one for one in shipped_members() if one.preset == "shampoo" and one.name in given.sources]
     for name in given.train:
         losses = losses_over_published(LONG[name], sources)
