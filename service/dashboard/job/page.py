@@ -26,6 +26,7 @@ from service.dashboard.job.parallel import axes_of
 from service.dashboard.job.trials import AskedOfTable, best_numbers_of, table_of
 from service.dashboard.job.view import bar_of
 from service.dashboard.rendering import live_parts, page
+from service.domain import Phase, TrialState
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.wording import optimizer_title
@@ -33,6 +34,7 @@ from service.evidence.in_words.words import currency_lines
 from service.evidence.recommended import recommendation_from_json, weights_links
 from service.specification.estimate_lines import left_over_words
 from service.specification.phases import num_left_over, spaces_of
+from service.store.models import Job
 from service.store.repositories import (
     EventRepository,
     InsightsRepository,
@@ -40,13 +42,17 @@ from service.store.repositories import (
     RecommendationRepository,
     TrialColumnsRepository,
 )
+from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
 from service.use_cases.health import health_of_job
-from service.use_cases.progress import progress_of
+from service.use_cases.progress import JobProgress, progress_of
 from service.use_cases.steer import RETRIABLE, budget_is_left
 from service.use_cases.waiting import waiting_of
 
 NEWEST_REMARKS = 500
 """Trials: what the newest completed one of so many remarked of the data stands on the page."""
+
+TRAINING_SHOWN = 3
+"""Trials that train are named beside the budget, by judgement; the table has all."""
 
 router = APIRouter(route_class=OneThreadRoute)
 
@@ -117,7 +123,10 @@ def job_page(
             has_baseline=has_baseline,
             evidence=evidence if job.state.is_final else None,
             currency=job.currency,
+            ahead=_ahead(trials, job, progress),
         ),
+        "training": trials.training(job.id, limit=TRAINING_SHOWN) if progress.trials[TrialState.RUNNING] else [],
+        "training_shown": TRAINING_SHOWN,
         "health": health_of_job(session, job, progress, evidence),
         "standing": standing_of(evidence).sentence if evidence and job.state.is_final else None,
         "currency_lines": currency_lines(evidence) if evidence and job.state.is_final else [],
@@ -143,3 +152,11 @@ def job_page(
     if parts:
         return live_parts(request, "job/page.html", context, known)
     return page(request, "job/page.html", context)
+
+
+def _ahead(trials: TrialColumnsRepository, job: Job, progress: JobProgress) -> dict[Phase, UnfinishedTrial]:
+    """The trials that have come to the best values, of the phases of a job that goes on in which none has completed."""
+    found = {Phase.SEARCH: progress.best, Phase.BASELINE: progress.baseline_best}
+    phases = [] if job.state.is_final else [phase for phase, best in found.items() if best is None]
+    ahead = {phase: trials.ahead(job.id, phase, job.direction) for phase in phases}
+    return {phase: trial for phase, trial in ahead.items() if trial is not None}

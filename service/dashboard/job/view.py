@@ -14,6 +14,7 @@ from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
 from service.evidence.in_words.words import AT_EQUAL, Answer, answer_by_values, answer_of
 from service.evidence.types import Evidence
+from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
@@ -68,6 +69,7 @@ def figures(
     has_baseline: bool,
     evidence: Evidence | None,
     currency: str | None,
+    ahead: Mapping[Phase, UnfinishedTrial],
 ) -> list[Figure]:
     """The numbers behind the answer: the best values, by how much they differ, how soon one was reached, the cost.
 
@@ -75,10 +77,13 @@ def figures(
         labels: what each phase tunes; of the baselines, the one with the best value.
         evidence: of the job's recommendation, once it has ended.
         currency: of the cost.
+        ahead: of phases without a completed trial, the trial that has come to the best value.
     """
-    found = [_best_figure(f"{labels[Phase.SEARCH]} best", progress.best, "search")]
+    found = [_best_figure(labels[Phase.SEARCH], progress.best, ahead.get(Phase.SEARCH), "search")]
     if has_baseline:
-        found.append(_best_figure(f"{labels[Phase.BASELINE]} best (baseline)", progress.baseline_best, "baseline"))
+        found.append(
+            _best_figure(labels[Phase.BASELINE], progress.baseline_best, ahead.get(Phase.BASELINE), "baseline")
+        )
     result = None if evidence is None else evidence.confirmation
     if evidence is not None and evidence.improvement is not None and result is not None and result.improvement:
         low, high = told_interval(evidence, result.improvement)
@@ -98,7 +103,15 @@ def figures(
     return found
 
 
-def _best_figure(term: str, best: BestTrial | None, role: Literal["search", "baseline"]) -> Figure:
+def _best_figure(
+    label: str, best: BestTrial | None, early: UnfinishedTrial | None, role: Literal["search", "baseline"]
+) -> Figure:
+    is_baseline = role == "baseline"
+    term = f"{label} best (baseline)" if is_baseline else f"{label} best"
+    if best is None and early is not None and early.value is not None:
+        missing = "no baseline completed" if is_baseline else "no trial completed"
+        notes = [f"#{early.number} at step {early.step} of {early.num_steps}", missing]
+        return Figure(f"{label} so far", number(early.value), notes=notes, role=role)
     if best is None:
         return Figure(term, DASH, notes=["no completed trial"], role=role)
     deviation = "" if best.standard_deviation is None else spread(best.standard_deviation)

@@ -23,6 +23,7 @@ from service.evidence.types import (
     Verdict,
     Winner,
 )
+from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
 from service.use_cases.progress import JobProgress
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
@@ -202,7 +203,7 @@ def test_the_card_tells_values_interval_cost_and_how_soon_the_baselines_best_was
     evidence = dataclasses.replace(_evidence(Verdict.BETTER, (0.1, 0.3)), reached_baseline=reached)
     progress = dataclasses.replace(_progress(0.08, 0.1), device_hours=0.05, cost=1.2)
     named = {phase.value: label for phase, label in LABELS.items()}
-    told = view.figures(progress, named, has_baseline=True, evidence=evidence, currency="USD")
+    told = view.figures(progress, named, has_baseline=True, evidence=evidence, currency="USD", ahead={})
     assert [(figure.term, figure.value, list(figure.notes)) for figure in told] == [
         ("Shampoo best", "0.08000", ["search value, one seed, trial #1"]),
         ("AdamW best (baseline)", "0.1000", ["search value, one seed, trial #2"]),
@@ -214,8 +215,21 @@ def test_the_card_tells_values_interval_cost_and_how_soon_the_baselines_best_was
         ),
         ("Cost of the search", "3 min 00 s of one device", ["1.20 USD"]),
     ]
-    told = view.figures(_progress(None, None), named, has_baseline=False, evidence=None, currency=None)
+    told = view.figures(_progress(None, None), named, has_baseline=False, evidence=None, currency=None, ahead={})
     assert [(figure.value, list(figure.notes)) for figure in told] == [("–", ["no completed trial"])]
+
+
+def test_before_a_trial_has_completed_the_best_value_so_far_is_told_with_how_early_it_is() -> None:
+    ahead = {
+        Phase.SEARCH: UnfinishedTrial(14, "shampoo", None, step=18, num_steps=120, value=0.5),
+        Phase.BASELINE: UnfinishedTrial(3, "adamw", None, step=18, num_steps=120, value=0.7),
+    }
+    named = {str(phase): label for phase, label in LABELS.items()}
+    told = view.figures(_progress(None, 0.1), named, has_baseline=True, evidence=None, currency=None, ahead=ahead)
+    assert [(figure.term, figure.value, list(figure.notes)) for figure in told] == [
+        ("Shampoo so far", "0.5000", ["#14 at step 18 of 120", "no trial completed"]),
+        ("AdamW best (baseline)", "0.1000", ["search value, one seed, trial #2"]),
+    ]
 
 
 def test_a_config_that_failed_with_a_new_seed_is_named() -> None:

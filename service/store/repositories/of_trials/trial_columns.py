@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import String, cast, func, select, type_coerce
 from sqlalchemy.orm import Session
 
-from service.domain import FailureReason, Phase, TrialRequest, TrialState
+from service.domain import Direction, FailureReason, Phase, TrialRequest, TrialState
 from service.store.models import Trial
 
 
@@ -37,6 +37,20 @@ class ListedTrial:
     seed: int
     num_steps: int
     """Steps of the trial if it goes to its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedTrial:
+    """A trial that goes on, as far as it has come."""
+
+    number: int
+    optimizer: str
+    confirms: int | None
+    step: int
+    num_steps: int
+    """If it goes to its end."""
+    value: float | None
+    """As last measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +92,17 @@ _PHASES = {phase.value: phase for phase in Phase}
 _STATES = {state.value: state for state in TrialState}
 
 
+_UNFINISHED = (
+    Trial.number,
+    Trial.config["optimizer"]["name"].as_string(),
+    Trial.confirms,
+    Trial.step,
+    Trial.config["num_steps"].as_integer(),
+    Trial.value,
+)
+"""The columns of an `UnfinishedTrial`."""
+
+
 class TrialColumnsRepository:
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -106,6 +131,22 @@ class TrialColumnsRepository:
             Trial.config["num_steps"].as_integer(),
         ).where(Trial.job_id == job_id, Trial.number.in_(list(numbers)))
         return {row[0]: ListedTrial(*row) for row in self._session.execute(statement)}
+
+    def training(self, job_id: str, *, limit: int) -> list[UnfinishedTrial]:
+        """The trials of a job that are being trained, by number; the first `limit`."""
+        running = select(*_UNFINISHED).where(Trial.job_id == job_id, Trial.state == TrialState.RUNNING)
+        rows = self._session.execute(running.order_by(Trial.number).limit(limit))
+        return [UnfinishedTrial(*row) for row in rows]
+
+    def ahead(self, job_id: str, phase: Phase, direction: Direction) -> UnfinishedTrial | None:
+        """The trial of a phase with the best value among those that have not ended; None: none was measured."""
+        states = [state for state in TrialState if not state.is_final]
+        measured = select(*_UNFINISHED).where(
+            Trial.job_id == job_id, Trial.phase == phase, Trial.state.in_(states), Trial.value.is_not(None)
+        )
+        best = Trial.value.asc() if direction is Direction.MINIMIZE else Trial.value.desc()
+        row = self._session.execute(measured.order_by(best, Trial.number).limit(1)).first()
+        return None if row is None else UnfinishedTrial(*row)
 
     def remarked(self, job_id: str, *, among: int) -> Remark | None:
         """The remarks of the newest completed trial of the newest `among` on the data; None: nothing."""

@@ -245,3 +245,29 @@ def test_a_page_of_a_job_that_has_ended_says_that_it_goes_on_or_is_deleted(
     answers = Answers(page)
     page.wait_for_timeout(11_000)  # longer than from one look to the next
     assert answers.seen == []
+
+
+def test_a_job_says_from_its_first_measurement_what_it_has_come_to_and_what_is_being_tried(
+    page: Page, sqlite_database: Database
+) -> None:
+    story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(seconds=60))
+    story.begin(0)
+    open_page(page, story)
+    wait_until_live(page)
+    training = page.get_by_role("list", name="In training")
+    expect(training).to_contain_text("#0 Shampoo, step 0 of 200")
+
+    story.measure(0, until=50)
+    expect(training).to_contain_text("step 50 of 200: ")
+    expect(page.locator("#answer .figures")).to_contain_text("#0 at step 50 of 200")
+    below = page.locator(".charts").evaluate("charts => charts.getBoundingClientRect().top")
+    story.measure(0, until=100)
+    expect(page.locator("#answer .figures")).to_contain_text("#0 at step 100 of 200")
+    assert page.locator(".charts").evaluate("charts => charts.getBoundingClientRect().top") == below
+
+    for number in (1, 2, 3, 4):
+        story.begin(number)
+    expect(training.get_by_role("link")).to_have_count(3)
+    expect(training).to_contain_text("and 2 more")
+    story.end(0, TrialState.COMPLETED)
+    expect(page.locator("#answer .figures")).to_contain_text("search value, one seed, trial #0")
