@@ -85,6 +85,23 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
     return feasibility
 
 
+def num_at_once(plan: JobPlan, feasibility: Feasibility, *, fitting: int) -> int:
+    """Trials at once, by what the job says, or else by the memory of this machine if they train on it.
+
+    Args:
+        fitting: trials that the cluster has room for.
+    """
+    resources = plan.specification.resources
+    if resources.parallel_trials is not None or fitting == 1:
+        return min(fitting, resources.parallel_trials or fitting)
+    defaults = [plan.trial_config(side, space.defaults()) for side, space in plan.spaces.items()]
+    together = feasibility.most_together(defaults, num_ranks=resources.workers_per_trial)
+    if together is None or together >= fitting:
+        return fitting
+    logger.warning("%d trials at once and not %d: the machine's memory holds no more", together, fitting)
+    return together
+
+
 def remember_failures(feasibility: Feasibility, stored: Stored) -> None:
     """Tells of the trials that ran out of memory in earlier runs and have not fitted since."""
     for trial in stored.trials:

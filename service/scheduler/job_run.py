@@ -28,7 +28,7 @@ from service.checkpoint_files import weights_of
 from service.clock import utc_now
 from service.errors import LeaseLost
 from service.monitoring.logs import set_up_job_log
-from service.scheduler.before_training import check_data, make_feasibility
+from service.scheduler.before_training import check_data, make_feasibility, num_at_once
 from service.scheduler.checkpoint_storage import checkpoints_of
 from service.scheduler.cluster import process_tree, ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
@@ -232,8 +232,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         output=_output_places(this),
         weights=_weights_places(this, stored) if plan.specification.keep_weights else None,
     )
-    fitting = ray_cluster.max_parallel_trials(nodes, size)
-    at_once = min(fitting, plan.specification.resources.parallel_trials or fitting)
+    at_once = num_at_once(plan, feasibility, fitting=ray_cluster.max_parallel_trials(nodes, size))
     # Ray has set its own handler; a signal is only noted, and the run ends at its next turn.
     this.watch.end_on_sigterm()
     try:

@@ -97,6 +97,15 @@ class MemoryEstimate:
     config and one of the baselines' best. 0: the job keeps none; null: not known."""
     machine_bytes: int | None = None
     """The memory of the machine where the API runs, if ranks without a GPU run there, too; null: they do not."""
+    parallel_trials: int | None = None
+    """Trials at once on that machine: as many as its CPUs hold, or `resources.parallel_trials` if they are fewer, or
+    where the job does not say, those of which its memory holds weights, gradients and optimizer; null: trials do not
+    train there, or `resources.memory_per_worker` says how many fit."""
+    is_limited_by_memory: bool = False
+    """True: its CPUs would hold more at once than its memory."""
+    together_bytes: int | None = None
+    """The memory that so many trials need together, the largest with the defaults, with the activations if they are
+    known; null: see `parallel_trials`."""
     is_machine_limit: bool = False
     """True: `limit_bytes` is each rank's part of twice `machine_bytes`, as the job names no limit of its own."""
 

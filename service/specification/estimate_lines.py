@@ -144,14 +144,27 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
 
 
 def _beyond_the_machine(memory: MemoryEstimate) -> list[str]:
-    """Says of each side whose trials the service's machine cannot hold that they would be launched all the same."""
+    """Says of each side whose trials the service's machine cannot hold that they would be launched all the same, and so
+    of all that train at once."""
     machine = memory.machine_bytes
-    return [
+    lines = [
         f"TOO LARGE: a rank of the {_side(side)} needs more than the {mebibytes(machine)} of the service's machine, "
         "whose system would end it while it trains."
         for side, space in memory.spaces.items()
         if machine is not None and space.default_bytes > machine and not space.fits_nowhere
     ]
+    if machine is None or memory.parallel_trials is None or memory.together_bytes is None:
+        return lines
+    at_once = counted(memory.parallel_trials, "trial")
+    if memory.is_limited_by_memory:
+        lines.append(f"{at_once} at once, not as many as its CPUs hold: its memory holds no more.")
+    if memory.parallel_trials > 1 and memory.together_bytes > machine:
+        fitting = max(1, int(memory.parallel_trials * machine / memory.together_bytes))
+        lines.append(
+            f"TOO LARGE TOGETHER: {at_once} at once need about {mebibytes(memory.together_bytes)} of the machine's "
+            f"{mebibytes(machine)}: `resources.parallel_trials: {fitting}` has fewer at once."
+        )
+    return lines
 
 
 def _side(side: Side) -> str:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
-import os
-import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,6 +20,7 @@ from service.scheduler.cluster.ray_internals import (
     only_what_trains,
     set_environment_of_trainables,
 )
+from service.use_cases.estimating.machine_memory import usable_cpus
 
 logger = logging.getLogger(__name__)
 
@@ -113,19 +111,6 @@ def own_machine_is_lost() -> bool:
     own = ray.get_runtime_context().get_node_id()
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return not any(node["NodeID"] == own and node["Alive"] for node in nodes)
-
-
-def usable_cpus(cgroup_quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """The CPUs that this process may use at once: the machine's, unless its affinity or its container allows fewer.
-
-    Parts count as whole ones. Ray's own count rounds a quota down, to 0 of half a CPU, and knows no affinity.
-    """
-    cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    try:
-        quota, period = cgroup_quota.read_text().split()
-        return min(cpus, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):  # no such file, or the word `max`
-        return cpus
 
 
 def end_local_ranks() -> None:

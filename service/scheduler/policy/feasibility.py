@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
+from service.use_cases.estimating.machine_memory import memory_holds
 from service.use_cases.estimating.memory_predictor import NotPredictable
 from trainers.config import TrialConfig
 
@@ -119,6 +120,22 @@ class Feasibility:
         """The reason why a trial is not worth launching, for a person; None: it may fit, or there is no telling."""
         predicted = self._predicted_bytes(number, config)
         return None if predicted is None or self._limit is None else self._limit.why_infeasible(predicted)
+
+    def most_together(self, configs: Iterable[TrialConfig], *, num_ranks: int) -> int | None:
+        """Trials as large as the largest of these that the machine's memory holds at once; None: it sets no limit, or
+        there is no telling.
+
+        Args:
+            num_ranks: of each trial.
+        """
+        if self._predict is None or self._machine_bytes is None:
+            return None
+        try:
+            largest = max(self._predict(config) for config in configs)
+        except NotPredictable as error:
+            logger.warning("the memory of trials cannot be predicted: %s", error)
+            return None
+        return memory_holds(largest, num_ranks=num_ranks, machine_bytes=self._machine_bytes)
 
     def _predicted_bytes(self, number: int, config: TrialConfig) -> int | None:
         if self._predict is None:

@@ -1,8 +1,10 @@
-"""The memory of this machine, and the trials that it is too small for."""
+"""The CPUs and the memory of this machine, and the trials that it is too small for."""
 
 from __future__ import annotations
 
+import math
 import os
+import sys
 from pathlib import Path
 
 from service.specification.resources import Resources
@@ -11,6 +13,19 @@ FAR_BEYOND = 2.0
 """Trials of CPU ranks that need this many times the machine's memory are not launched. What is predicted leaves
 activations and the process out, so once would do; but a system with swap may hold a little more, and weights that
 nobody writes to take no memory."""
+
+
+def usable_cpus(cgroup_quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+    """The CPUs that this process may use at once: the machine's, unless its affinity or its container allows fewer.
+
+    Parts count as whole ones. Ray's own count rounds a quota down, to 0 of half a CPU, and knows no affinity.
+    """
+    cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    try:
+        quota, period = cgroup_quota.read_text().split()
+        return min(cpus, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # no such file, or the word `max`
+        return cpus
 
 
 def memory_of_this_machine(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
@@ -32,3 +47,13 @@ def machine_limit_bytes(resources: Resources) -> int | None:
     if resources.gpus_per_worker or resources.memory_per_worker is not None or resources.beyond_memory:
         return None
     return int(FAR_BEYOND * memory_of_this_machine() / resources.workers_per_trial)
+
+
+def cpus_hold(resources: Resources) -> int:
+    """Trials of CPU ranks that this machine's CPUs hold at once, of one job; 0: not even one."""
+    return int(usable_cpus() / resources.cpus_per_worker) // resources.workers_per_trial
+
+
+def memory_holds(bytes_per_rank: int, *, num_ranks: int, machine_bytes: int) -> int:
+    """Trials that a machine's memory holds at once, at least one: a larger one is judged by itself."""
+    return max(1, machine_bytes // max(1, bytes_per_rank * num_ranks))

@@ -25,7 +25,13 @@ from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.job import JobSpecification
 from service.specification.phases import fields_of, num_kept_weights, spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
-from service.use_cases.estimating.machine_memory import machine_limit_bytes, memory_of_this_machine
+from service.specification.resources import Resources
+from service.use_cases.estimating.machine_memory import (
+    cpus_hold,
+    machine_limit_bytes,
+    memory_holds,
+    memory_of_this_machine,
+)
 from service.use_cases.estimating.memory_predictor import (
     MemoryPredictor,
     NotPredictable,
@@ -116,7 +122,7 @@ def estimate_memory(
             kept = num_kept_weights(plan.specification) * predictor.weights_bytes
     except NotPredictable as error:
         return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
-    return MemoryEstimate(
+    estimate = MemoryEstimate(
         limit,
         spaces,
         activations_problem=None if unmeasured is None else str(unmeasured),
@@ -125,6 +131,7 @@ def estimate_memory(
         machine_bytes=memory_of_this_machine() if is_local and not gpus else None,
         is_machine_limit=machine_limit is not None,
     )
+    return estimate if estimate.machine_bytes is None else _with_trials_at_once(estimate, plan.specification.resources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +353,24 @@ def _slot() -> Iterator[None]:
         yield
     finally:
         _SLOTS.release()
+
+
+def _with_trials_at_once(estimate: MemoryEstimate, resources: Resources) -> MemoryEstimate:
+    """Adds the trials that train at once on this machine, and what they need together, to an estimate of CPU ranks."""
+    if resources.memory_per_worker is not None or estimate.machine_bytes is None:
+        return estimate
+    fitting, ranks = max(1, cpus_hold(resources)), resources.workers_per_trial
+    kept = max(space.default_bytes for space in estimate.spaces.values())
+    by_memory = memory_holds(kept, num_ranks=ranks, machine_bytes=estimate.machine_bytes)
+    is_limited = resources.parallel_trials is None and not resources.beyond_memory and by_memory < fitting
+    at_once = by_memory if is_limited else min(fitting, resources.parallel_trials or fitting)
+    needed = max(space.default_bytes + (space.activation_bytes or 0) for space in estimate.spaces.values())
+    return dataclasses.replace(
+        estimate,
+        parallel_trials=at_once,
+        is_limited_by_memory=is_limited,
+        together_bytes=at_once * ranks * needed,
+    )
 
 
 def _sample(predictor: MemoryPredictor, plan: JobPlan, side: Side, *, deadline: float) -> list[int]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -117,16 +115,3 @@ def test_a_trial_says_what_it_waits_for() -> None:
     assert ray_cluster.describe_wait(GroupSize(4, 0.25, 0.0)) is None
     assert ray_cluster.short_of(GroupSize(4, 0.25, 0.0)) == frozenset()
     remove_placement_group(other)
-
-
-@pytest.mark.parametrize(
-    ("quota", "expected"),
-    [("max 100000", 64), ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("", 64)],
-)
-def test_a_container_gets_no_more_ranks_than_its_quota_has_cpus(
-    quota: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(64)))
-    (tmp_path / "cpu.max").write_text(quota)
-    assert ray_cluster.usable_cpus(tmp_path / "cpu.max") == expected
-    assert ray_cluster.usable_cpus(tmp_path / "missing") == 64

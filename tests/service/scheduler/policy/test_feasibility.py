@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from service.domain import FailureReason, JobState, Phase, TrialState
-from service.scheduler.before_training import make_feasibility, remember_failures
+from service.scheduler.before_training import make_feasibility, num_at_once, remember_failures
 from service.scheduler.policy.feasibility import Feasibility, MemoryLimit
 from service.scheduler.stored_job import Stored
 from service.specification.planning import JobPlan, plan_job
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
+from service.use_cases.estimating.machine_memory import memory_of_this_machine
 from service.use_cases.estimating.memory_predictor import NotPredictable
 from service.use_cases.run import requeue_trial
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, specification
@@ -85,6 +86,26 @@ def test_what_needs_far_more_than_the_machine_has_is_not_launched(
         assert (feasibility.why_infeasible(1, huge) is None) == is_launched
 
 
+@pytest.mark.processes
+def test_no_more_trials_train_at_once_than_the_machine_has_memory_for(sqlite_database: Database) -> None:
+    machine = memory_of_this_machine()
+    wide = {"name": "digits-mlp", "options": {"width": 4000, "depth": 2}}
+    for resources, expected in (({}, None), ({"parallel_trials": 9}, 9), ({"beyond_memory": True}, 10_000)):
+        lease = claimed_job(sqlite_database, workload=wide, resources=resources)
+        with sqlite_database.reading() as session:
+            job = JobRepository(session).get(lease.job_id)
+        plan, stored = plan_job(job.specification), Stored(job, [])
+        with make_feasibility(plan, stored, is_local=True) as feasibility:
+            found = num_at_once(plan, feasibility, fitting=10_000)
+            assert num_at_once(plan, feasibility, fitting=1) == 1
+        with make_feasibility(plan, stored, is_local=False) as elsewhere:
+            assert num_at_once(plan, elsewhere, fitting=10_000) == resources.get("parallel_trials", 10_000)
+        if expected is None:
+            assert 1 <= found <= machine / (4000 * 4000 * 4 * 3)  # weights, gradients and more of the optimizer
+        else:
+            assert found == expected
+
+
 def test_what_cannot_be_predicted_is_feasible() -> None:
     def predict(_config: TrialConfig) -> int:
         raise NotPredictable("no such file")
@@ -94,6 +115,7 @@ def test_what_cannot_be_predicted_is_feasible() -> None:
     feasibility.ran_out(0, config)
     assert feasibility.why_infeasible(0, config) is None
     assert Feasibility().why_infeasible(0, config) is None
+    assert Feasibility(predict, lambda: 1, machine_bytes=1).most_together([config], num_ranks=1) is None
 
 
 @pytest.mark.parametrize("ending", [TrialState.QUEUED, TrialState.FAILED, TrialState.PRUNED, TrialState.COMPLETED])

@@ -1,7 +1,8 @@
-"""Jobs that the machine is far too small for."""
+"""Jobs that the machine is too small for, or not large enough for so many trials at once."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ from service.specification.estimate import Estimate
 from service.specification.estimate_lines import estimate_lines
 from service.specification.planning import JobPlan, plan_job
 from service.specification.resources import Resources
-from service.use_cases.estimating.machine_memory import machine_limit_bytes, memory_of_this_machine
+from service.use_cases.estimating.machine_memory import (
+    machine_limit_bytes,
+    memory_of_this_machine,
+    usable_cpus,
+)
 from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
 from tests.support.service.scenarios import specification
 from tests.support.waiting import PATIENCE_SECONDS
@@ -68,3 +73,45 @@ def test_a_machine_keeps_twice_its_memory_from_being_launched_divided_among_rank
     for other in ({"memory_per_worker": 1000}, {"gpus_per_worker": 1}):
         with pytest.raises(InvalidInput, match=r"resources.beyond_memory: has no effect beside"):
             Resources.model_validate({"beyond_memory": True, **other}).check()
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+@pytest.mark.parametrize(
+    ("resources", "is_limited"), [({}, True), ({"parallel_trials": 90}, False), ({"memory_per_worker": 2**33}, False)]
+)
+def test_a_dry_run_says_that_trials_do_not_fit_together(resources: dict[str, int], *, is_limited: bool) -> None:
+    wide: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"width": 4000, "depth": 2}}}
+    plan = _plan(**wide, resources={"cpus_per_worker": 0.01, **resources}, baseline=None)
+    estimate = estimate_memory(plan, start_seconds=PATIENCE_SECONDS)
+    (space,) = estimate.spaces.values()
+    machine = memory_of_this_machine()
+    assert estimate.machine_bytes == machine
+    told = estimate_lines(
+        Estimate(num_trials={}, num_steps=1, max_steps=1, measured=None, max_device_hours=None, memory=estimate)
+    )
+    together = [line for line in told if line.startswith("TOO LARGE TOGETHER: ")]
+    limited = [
+        line for line in told if line.endswith("at once, not as many as its CPUs hold: its memory holds no more.")
+    ]
+    assert estimate.is_limited_by_memory == bool(limited) == is_limited
+    if "memory_per_worker" in resources:
+        assert estimate.parallel_trials is None
+    elif is_limited:
+        assert estimate.parallel_trials == max(1, machine // space.default_bytes) < 100 * usable_cpus()
+    else:
+        assert estimate.parallel_trials == 90
+        assert bool(together) == (90 * (space.default_bytes + (space.activation_bytes or 0)) > machine)
+
+
+@pytest.mark.parametrize(
+    ("quota", "expected"),
+    [("max 100000", 64), ("200000 100000", 2), ("150000 100000", 2), ("50000 100000", 1), ("", 64)],
+)
+def test_a_container_gets_no_more_ranks_than_its_quota_has_cpus(
+    quota: str, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(64)))
+    (tmp_path / "cpu.max").write_text(quota)
+    assert usable_cpus(tmp_path / "cpu.max") == expected
+    assert usable_cpus(tmp_path / "missing") == 64
