@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +19,7 @@ from tests.support.service.commands import run
 from tests.support.service.scenarios import submit
 
 
+@pytest.mark.processes
 def test_a_first_job_file_is_accepted_as_it_is(url: str, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     written = run("init", "digits-mlp", "-o", str(path))
@@ -37,7 +39,25 @@ def test_a_first_job_file_is_accepted_as_it_is(url: str, tmp_path: Path) -> None
     assert "File exists" in run("init", "digits-mlp", "-o", str(path)).stderr
     assert "no workload 'digits'; known: " in run("init", "digits").stderr
     assert run("init", "digits-mpl").stderr.endswith(", or your own as module:Class: did you mean 'digits-mlp'?\n")
-    assert yaml.safe_load(run("init", "my_model:Mine").stdout)["workload"] == {"name": "my_model:Mine"}
+    elsewhere = run("init", "my_model:Mine")
+    assert yaml.safe_load(elsewhere.stdout)["workload"] == {"name": "my_model:Mine"}
+    assert elsewhere.stderr.startswith("the options of my_model:Mine are not in it, as it is not to be had here: ")
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("url")
+def test_a_first_job_file_says_what_each_field_means_and_which_options_there_are() -> None:
+    text = run("init", "digits-mlp").stdout
+    patience = "  # A phase starts no more trials once so many, begun after its best one, were tried without bettering"
+    assert patience in text
+    assert "  # Ranks of a trial's process group.\n  #workers_per_trial: 1\n" in text
+    assert "  # Optimizer steps of a full trial; null: those of `num_examples`" in text
+    assert "  # options:\n    # hidden_sizes: " in text
+    folder = run("init", "image-folder").stdout
+    assert yaml.safe_load(folder)["workload"]["options"] == {"path": None}
+    assert re.search(r"^    path: null  # required: \w+", folder, re.MULTILINE)
+    own = run("init", "tests.support.trainers.broken_workloads:RefusesItsDefaults").stdout
+    assert "  # options:\n    # scale: -1.0  # " in own
 
 
 @pytest.mark.usefixtures("url")
