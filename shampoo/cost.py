@@ -259,7 +259,7 @@ def _refresh_operations(
         moments = (1 if h.betas[0] > 0 else 0) + (1 if h.preconditioner == "soap" else 0)
     operations = moments * 2.0 * numel * d  # their change of basis
     if h.low_precision_state:
-        cubes += 6  # rectification, and QΛQᵀ of the past
+        cubes += 2 if h.state_dtype == "int4" else 6  # QΛQᵀ of the past, and rectification
         operations += 2 * numel * d  # the sample
         others = [other for other in full if other != d] + [d] * (full.count(d) - 1)
         if h.preconditioner == "kl":

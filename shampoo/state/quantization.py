@@ -165,6 +165,11 @@ def decode_table(dtype: StateDtype, device: torch.device, *, structure: Structur
     return _codebook(4, device)[torch.stack([byte & 15, byte >> 4], dim=1) ^ 7]
 
 
+def is_product_of_reflections(dtype: StateDtype, structure: Structure) -> bool:
+    """True if matrices are stored as Householder vectors: what is read back is orthogonal to rounding."""
+    return _stored_as(dtype, structure) == "orthogonal"
+
+
 def rectify(V: Tensor, times: int = 1) -> Tensor:
     """V ← 1.5·V − 0.5·V Vᵀ V, repeated: a step of Newton and Schulz towards the nearest orthogonal matrix.
 

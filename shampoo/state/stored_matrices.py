@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import StateDtype
-from shampoo.state.quantization import Structure, pack, packed_layout, unpack
+from shampoo.state.quantization import Structure, is_product_of_reflections, pack, packed_layout, unpack
 
 TensorSpec = tuple[tuple[int, ...], torch.dtype]
 
@@ -39,6 +39,11 @@ class StoredMatrices:
     @property
     def _packed(self) -> dict[str, Tensor]:
         return {name: x for name, x in self.tensors.items() if name != "diagonal"}
+
+    @property
+    def reads_orthogonal(self) -> bool:
+        """True if what is read is orthogonal to the rounding of float32."""
+        return is_product_of_reflections(self.dtype, self.structure)
 
     def rows(self, start: int, stop: int) -> StoredMatrices:
         """Matrices start, ..., stop − 1."""

@@ -10,8 +10,8 @@ far too small in a direction that M is rotated into, and the step far too long.)
 
 In low precision A = QΛQᵀ is all there is of the factor, and the statistics are brought up to date here:
 A ← β QΛQᵀ + (1 − β) G_(i) G_(i)ᵀ, the first time A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144,
-whose rectification of Q is used as well). kl's Λ, which follows every step, has the sample's diagonal already; it
-counts once more.
+whose rectification of Q is used as well, except for "int4", which is read orthogonal). kl's Λ, which follows every step,
+has the sample's diagonal already; it counts once more.
 
 Where no finite result is found the previous one stays in use and the failure is counted.
 """
@@ -207,7 +207,9 @@ def _low_precision_factor(
 ) -> Tensor:
     assert side.basis is not None
     assert side.eigenvalues is not None
-    values, Q = side.eigenvalues, rectify(side.basis.read())
+    values, Q = side.eigenvalues, side.basis.read()
+    if not side.basis.reads_orthogonal:
+        Q = rectify(Q)
     # Where there is nothing yet the sample counts fully.
     first = _beside(values, is_first).view(-1, 1, 1)
     sample = torch.zeros_like(Q)
