@@ -10,8 +10,8 @@ far too small in a direction that M is rotated into, and the step far too long.)
 
 In low precision A = QΛQᵀ is all there is of the factor, and the statistics are brought up to date here:
 A ← β QΛQᵀ + (1 − β) G_(i) G_(i)ᵀ, the first time A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144,
-whose rectification of Q is used as well, except for "int4", which is read orthogonal). kl's Λ, which follows every step,
-has the sample's diagonal already; it counts once more.
+whose rectification of Q is used as well, except for "int4", which is read orthogonal). kl's Λ, which follows every
+step, has the sample's diagonal already; it counts once more.
 
 Where no finite result is found the previous one stays in use and the failure is counted.
 """
