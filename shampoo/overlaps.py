@@ -54,7 +54,7 @@ def _first_pair(run: Sequence[tuple[_Extent, Tensor]]) -> tuple[int, int] | None
     if len(run) == 1:
         return None
     begin = run[0][0].start
-    taken = torch.zeros(max(extent.stop for extent, _ in run) - begin, dtype=torch.bool)
+    taken = torch.zeros(max(extent.stop for extent, _ in run) - begin, dtype=torch.bool, device="cpu")
 
     def of(extent: _Extent, x: Tensor) -> Tensor:
         strides = [stride * x.itemsize for stride in x.stride()]
