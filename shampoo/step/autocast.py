@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor
+from torch.amp.autocast_mode import is_autocast_available
 
 
 @contextlib.contextmanager
@@ -15,6 +16,6 @@ def own_precision(tensors: Iterable[Tensor]) -> Iterator[None]:
     float32 ones, and the threads of a step, which know nothing of it, would compute otherwise than the caller's."""
     with contextlib.ExitStack() as stack:
         for device_type in {tensor.device.type for tensor in tensors}:
-            if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
+            if is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
                 stack.enter_context(torch.autocast(device_type, enabled=False))
         yield
