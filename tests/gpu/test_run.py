@@ -15,6 +15,7 @@ import torch
 
 from shampoo.hyperparameters import Preconditioner
 from tests.gpu import __main__, kit, training
+from tests.gpu.results import SuiteTests
 from tests.gpu.speed import MODELS, START_WITH
 from tests.support.shampoo.deviations import FLOAT32
 from tests.support.shampoo.members import REPRESENTATIVES
@@ -112,6 +113,20 @@ def test_every_stage_runs_on_a_cpu(
     assert {training.TF32, training.WHOLE_STEP, training.RESUMED, training.MEMORY, training.LOST} <= groups
     assert all(f" | {group} | " in whole for group in groups)
     assert "WRONG" not in whole
+
+
+@pytest.mark.processes
+def test_a_file_that_lacks_a_package_keeps_no_other_from_its_tests(tmp_path: Path) -> None:
+    (tmp_path / "tests").mkdir()
+    for name in ("no_package_of_this_name", "math"):
+        test = f"import {name}\nimport pytest\n\n\n@pytest.mark.gpu\ndef test_it() -> None:\n    pass\n"
+        (tmp_path / "tests" / f"test_{name}.py").write_text(test)
+    code = "import sys; from tests.gpu import correct; print(correct.suite_tests('cpu', correct.Path(sys.argv[1])))"
+    shown = subprocess.run(
+        [sys.executable, "-c", code, tmp_path], cwd=ROOT, capture_output=True, text=True, timeout=600, check=True
+    )
+    missing = ("tests/test_no_package_of_this_name.py needs the package no_package_of_this_name",)
+    assert shown.stdout.splitlines()[-1] == repr(SuiteTests("cpu", 1, (), missing))
 
 
 @pytest.mark.processes
