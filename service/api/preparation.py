@@ -61,7 +61,7 @@ WAIT_SECONDS = 20.0
 ANSWER_SECONDS = 25.0  # clients commonly give up after 30
 """A request is answered after so long: whoever asks again is given what the work, which goes on, finds out."""
 KEPT_SECONDS = 120.0
-"""Time for which an answer that came after the first one's time is kept for who asks again."""
+"""Time that what was found out after the first answer is kept for whoever asks again."""
 
 WHAT = "requests that need a process of their own"
 
@@ -198,7 +198,7 @@ class Prepared:
     model: ModelOfJob | None
     """The model that it trains, for the configs of earlier ones that the job asks for; None: it asks for none."""
     memory: MemoryEstimate | None
-    """The memory that a trial needs, told by a dry run; None: this is none, or nobody knows."""
+    """The memory that a trial needs, told by a dry run; None: this is none."""
     price: Price | None
     """The price of a device-hour; None: nobody knows."""
 

@@ -46,9 +46,9 @@ class RunningJob:
     is_lost: bool
     """True if its worker has fallen silent: another one takes it."""
     num_trials: int
-    """Its trials that are in training now."""
+    """Number of its trials that are in training now."""
     num_ranks: int
-    """The ranks of those; 0: others train its trials."""
+    """Number of their ranks; 0: others train its trials."""
     device: Device | None
     """None: nothing of it was measured yet."""
     waiting: Waiting | None
@@ -60,9 +60,9 @@ class Others:
 
     num_jobs: int
     num_trials: int = 0
-    """Trials of theirs that are in training."""
+    """Number of their trials that are in training."""
     num_ranks: int = 0
-    """The ranks of those."""
+    """Number of the ranks of those."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Items:
     operations: float
     """Operations of the steps and refreshes of one item, in a mean step."""
     state_bytes: float
-    """State of one item."""
+    """Bytes of one item's state."""
     numel: int
     """Elements of one item."""
 

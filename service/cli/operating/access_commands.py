@@ -57,10 +57,10 @@ class QuotaOptions:
     """The options that say what a project may take; None: not given."""
 
     running_jobs: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Run at once; others wait. `none`: no limit.")
+        str | None, typer.Option(metavar="NUMBER", help="Jobs that run at once; others wait. `none`: no limit.")
     ] = None
     queued_jobs: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Wait at once; others are refused. `none`: no limit.")
+        str | None, typer.Option(metavar="NUMBER", help="Jobs that wait at once; others are refused. `none`: no limit.")
     ] = None
     device_hours: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Device-hours of all its trials, ever. `none`: no limit.")
@@ -88,8 +88,10 @@ class QuotaOptions:
 def create_token(
     name: Annotated[str, typer.Argument(help="Says in jobs and in the audit trail who did something.")],
     scope: Annotated[list[Scope], typer.Option(help="What it may do. Repeatable.")],
-    project: Annotated[str, typer.Option(help="In which its jobs are made, and which it sees.")] = DEFAULT_PROJECT,
-    expires: Annotated[str, typer.Option(help="After 30m, 12h, 90d or 4w; `never`.")] = "90d",
+    project: Annotated[
+        str, typer.Option(help="The project in which its jobs are made, and which it sees.")
+    ] = DEFAULT_PROJECT,
+    expires: Annotated[str, typer.Option(help="Time until it ends: 30m, 12h, 90d, 4w or `never`.")] = "90d",
     as_json: AsJson = False,
     *,
     here: Here,
@@ -254,8 +256,8 @@ def list_projects(here: Here, as_json: AsJson = False) -> None:
 @app.command()
 @with_shared_options
 def audit(
-    project: Annotated[str | None, typer.Option(help="Only of those of this project.")] = None,
-    actor: Annotated[str | None, typer.Option(help="Only of this token, by its name.")] = None,
+    project: Annotated[str | None, typer.Option(help="Only what actors of this project did.")] = None,
+    actor: Annotated[str | None, typer.Option(help="Only what this token did, by its name.")] = None,
     limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 50,
     as_json: AsJson = False,
     *,

@@ -52,7 +52,7 @@ def recommend(
     batch_size: Annotated[
         int | None, typer.Option(min=1, help="With a FILE: examples in a step, of all ranks.")
     ] = None,
-    num_steps: Annotated[int | None, typer.Option(min=1, help="With a FILE: of the whole training.")] = None,
+    num_steps: Annotated[int | None, typer.Option(min=1, help="With a FILE: steps of the whole training.")] = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help="With a FILE: configs that are wanted. Default: 5.", show_default=False)
     ] = None,
@@ -63,8 +63,8 @@ def recommend(
     job: Annotated[
         str | None,
         typer.Option(
-            help="Config of this job, instead of the best answer. With --fingerprint FILE: moved to that model, of "
-            "which the job tuned a smaller or shorter version."
+            help="Config of this job, instead of the best answer. With --fingerprint FILE: moved to that model, if "
+            "the job tuned a smaller or shorter version of it."
         ),
     ] = None,
     trial: Annotated[

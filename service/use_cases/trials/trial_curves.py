@@ -41,9 +41,9 @@ class BaselineBand:
     optimizer: str
     points: Sequence[BandPoint]
     num_trials: int
-    """The trials that it is made of."""
+    """Number of trials that it is made of."""
     num_completed: int
-    """The trials that there are."""
+    """Number of completed trials that there are."""
 
 
 @dataclass(frozen=True, slots=True)
