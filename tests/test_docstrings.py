@@ -52,13 +52,14 @@ def test_docstrings_say_what_a_thing_is_before_whose_it_is(folder: str) -> None:
     assert not found, "begin with a noun or a verb:\n" + "\n".join(found)
 
 
-def test_help_and_descriptions_say_what_a_thing_is_before_whose_it_is() -> None:
+@pytest.mark.parametrize("folder", [*CODE, "tests/benchmarks"])
+def test_help_and_descriptions_say_what_a_thing_is_before_whose_it_is(folder: str) -> None:
     found = [
         f"{path.relative_to(ROOT)}: {text}"
-        for path in sorted((ROOT / "service").rglob("*.py"))
+        for path in sorted((ROOT / folder).rglob("*.py"))
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
         for text in _texts_for_users(node)
-        if re.match(rf"(?:{'|'.join(RELATIONS)})\b", text)
+        if re.match(rf"(?:{'|'.join((*RELATIONS, *PLACES))})\b", text, re.IGNORECASE)
     ]
 
     assert not found, "begin with a noun or a verb:\n" + "\n".join(found)

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--submissions", nargs="+", default=["shampoo", "adamw"], help="(default: shampoo adamw)")
     parser.add_argument("--workloads", nargs="+", default=list(GOALS), choices=list(GOALS), help="(default: all)")
     parser.add_argument("--studies", nargs="+", type=int, default=list(range(NUM_STUDIES)), help="(default: all five)")
-    parser.add_argument("--threads", type=int, default=1, help="of torch (default: 1)")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch (default: 1)")
     options = parser.parse_args(arguments)
     torch.set_num_threads(options.threads)
     try:

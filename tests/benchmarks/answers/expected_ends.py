@@ -110,7 +110,7 @@ def landscapes(seed: int) -> dict[str, list[Landscape]]:
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--searches", type=names_of(SEARCHES), default=list(SEARCHES), help="asha,auto (default: both)")
-    parser.add_argument("--seeds", type=int, default=10, help="of each landscape, search and size (default: 10)")
+    parser.add_argument("--seeds", type=int, default=10, help="seeds of each landscape, search and size (default: 10)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     return parser.parse_args(arguments)
 

@@ -160,9 +160,9 @@ def landscape_of(name: str) -> TableFamily:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help="of real curves, by name")
-    parser.add_argument("--search", default="auto", help="as in recommendation_regret (default: auto)")
-    parser.add_argument("--searches", type=int, default=20, help="of each preset and table (default: 20)")
+    parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help="tables of real curves, by name")
+    parser.add_argument("--search", default="auto", help="search, as in recommendation_regret (default: auto)")
+    parser.add_argument("--searches", type=int, default=20, help="searches of each preset and table (default: 20)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     return parser.parse_args(arguments)
 

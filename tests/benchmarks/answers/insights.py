@@ -107,9 +107,9 @@ def coverage(num_searches: int, *, count: int, noise: float, by_auto: bool) -> d
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--trials", default="40,2000,10000", help="of each job (default: 40,2000,10000)")
-    parser.add_argument("--sides", type=int, default=200, help="of noise (default: 200)")
-    parser.add_argument("--searches", type=int, default=30, help="of each kind that are priced (default: 30)")
+    parser.add_argument("--trials", default="40,2000,10000", help="trials of each job (default: 40,2000,10000)")
+    parser.add_argument("--sides", type=int, default=200, help="sides of noise (default: 200)")
+    parser.add_argument("--searches", type=int, default=30, help="searches of each kind that are priced (default: 30)")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()
 

@@ -204,10 +204,12 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help=", ".join(TABLES))
     parser.add_argument("--synthetic", type=names_of(FAMILIES), default=list(FAMILIES), help=", ".join(FAMILIES))
-    parser.add_argument("--search", default="auto", help="as in recommendation_regret (default: auto)")
-    parser.add_argument("--jobs", type=int, default=24, help="of each size on each table (default: 24)")
-    parser.add_argument("--searches", type=int, default=16, help="of each member of a table alone (default: 16)")
-    parser.add_argument("--tasks", type=int, default=7, help="of each synthetic family (default: 7)")
+    parser.add_argument("--search", default="auto", help="search, as in recommendation_regret (default: auto)")
+    parser.add_argument("--jobs", type=int, default=24, help="jobs of each size on each table (default: 24)")
+    parser.add_argument(
+        "--searches", type=int, default=16, help="searches of each member of a table alone (default: 16)"
+    )
+    parser.add_argument("--tasks", type=int, default=7, help="tasks of each synthetic family (default: 7)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     return parser.parse_args(arguments)
 

@@ -154,7 +154,7 @@ def names_of(known: Collection[str]) -> Callable[[str], list[str]]:
 
 def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help="of real curves, by name")
+    parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help="tables of real curves, by name")
     parser.add_argument(
         "--synthetic",
         type=names_of(FAMILIES),
@@ -166,7 +166,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     sizes = [str(size.num_trials) for size in SIZES]
     parser.add_argument("--trials", type=names_of(sizes), default=sizes, help="8,16,32")
-    parser.add_argument("--jobs", type=int, default=20, help="of each landscape, search and size, 2 at least (20)")
+    parser.add_argument("--jobs", type=int, default=20, help="jobs of each landscape, search and size, 2 at least (20)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     given = parser.parse_args(arguments)
     if given.jobs < 2:

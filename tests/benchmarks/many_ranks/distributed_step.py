@@ -229,7 +229,7 @@ def main() -> None:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--preconditioners", nargs="+", choices=PRECONDITIONERS, default=list(PRECONDITIONERS))
     parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4], help="measured numbers of ranks")
-    parser.add_argument("--width", type=int, default=256, help="of the measured GPT")
+    parser.add_argument("--width", type=int, default=256, help="width of the measured GPT")
     parser.add_argument("--blocks", type=int, default=4, help="layers of the measured GPT")
     parser.add_argument("--block", type=int, default=256, help="longest side of a block of the measured optimizer")
     parser.add_argument("--frequency", type=int, default=10, help="measured steps from refresh to refresh")

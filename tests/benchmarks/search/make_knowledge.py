@@ -192,7 +192,7 @@ def main() -> None:
     arguments.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
     names = [member.name for member in MEMBERS]
     arguments.add_argument("--members", nargs="+", choices=names, default=names)
-    arguments.add_argument("--num-trials", type=int, default=24, help="of each member")
+    arguments.add_argument("--num-trials", type=int, default=24, help="trials of each member")
     arguments.add_argument("--time-limit", type=float, default=3600.0, help="seconds")
     arguments.add_argument("--journal", type=Path, default=JOURNAL)
     arguments.add_argument("--table", type=Path, help="where rows go; by default nowhere")

@@ -85,10 +85,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--measure-every", type=int, default=1, help="units between the measurements of a training")
     parser.add_argument("--policies", type=_policies, default=_policies("auto,tpe,gp,asha,random"), help="names")
     parser.add_argument("--prior", choices=PRIORS, default="none", help="what the auto search knows before")
-    parser.add_argument("--fingerprint", type=Path, help="of the objective's model, by `shampoo-tuner fingerprint`")
-    parser.add_argument("--batch-size", type=int, help="of the objective's training")
-    parser.add_argument("--num-steps", type=int, help="of the objective's training")
-    parser.add_argument("--database", help="of the service whose recommendations are the prior, as a URL")
+    parser.add_argument(
+        "--fingerprint", type=Path, help="fingerprint of the objective's model, by `shampoo-tuner fingerprint`"
+    )
+    parser.add_argument("--batch-size", type=int, help="batch size of the objective's training")
+    parser.add_argument("--num-steps", type=int, help="steps of the objective's training")
+    parser.add_argument("--database", help="database of the service whose recommendations are the prior, as a URL")
     parser.add_argument("--sample", type=int, default=2000, help="random configs that give best and median")
     parser.add_argument("--json", type=Path, help="file for the result")
     return parser.parse_args(arguments)

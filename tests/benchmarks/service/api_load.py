@@ -205,18 +205,22 @@ def _directory(kept: Path | None) -> Iterator[Path]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--databases", default="sqlite,postgresql", help="of these (default: both)")
+    parser.add_argument("--databases", default="sqlite,postgresql", help="databases to use (default: both)")
     parser.add_argument("--jobs", type=int, default=50, help="stored (default: 50)")
-    parser.add_argument("--trials", type=int, default=2000, help="of each job (default: 2000)")
-    parser.add_argument("--measurements", type=int, default=50, help="of each trial (default: 50)")
+    parser.add_argument("--trials", type=int, default=2000, help="trials of each job (default: 2000)")
+    parser.add_argument("--measurements", type=int, default=50, help="measurements of each trial (default: 50)")
     parser.add_argument("--running", type=int, default=20, help="jobs that run (default: 20)")
-    parser.add_argument("--objectives", type=int, default=1, help="of each job, up to 4 (default: 1)")
-    parser.add_argument("--requests", type=int, default=30, help="of each kind, one after the other (default: 30)")
+    parser.add_argument("--objectives", type=int, default=1, help="objectives of each job, up to 4 (default: 1)")
+    parser.add_argument(
+        "--requests", type=int, default=30, help="requests of each kind, one after the other (default: 30)"
+    )
     parser.add_argument("--clients", default="1,16,64", help="so many at once (default: 1,16,64)")
     parser.add_argument("--offered", type=float, default=100.0, help="requests a second of 16 clients (default: 100)")
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each series of requests (default: 20)")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each series of requests (default: 20)")
     parser.add_argument("--concurrent", type=int, default=40, help="listings at once; 0: none (default: 40)")
-    parser.add_argument("--streams", type=int, default=64, help="of events, read at once; 0: none (default: 64)")
+    parser.add_argument(
+        "--streams", type=int, default=64, help="streams of events, read at once; 0: none (default: 64)"
+    )
     parser.add_argument("--events", type=float, default=20.0, help="a second that they tell of (default: 20)")
     parser.add_argument("--keep", type=Path, help="keep the databases in this directory, and take those that are there")
     parser.add_argument("--fill-only", action="store_true", help="fill the databases to be kept, and end")

@@ -47,7 +47,7 @@ def command(*arguments: str) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--starts", type=int, default=5, help="of each (default: 5)")
+    parser.add_argument("--starts", type=int, default=5, help="starts of each (default: 5)")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()
 

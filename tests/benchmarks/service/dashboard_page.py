@@ -55,8 +55,10 @@ def row(name: str, size: str, kind: str, seen: Visit | None = None, looked: Look
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", default="40x20,2000x20,10000x100", help="of jobs: trials x measurements of each")
-    parser.add_argument("--visits", type=int, default=10, help="of which the mean is told (default: 10)")
+    parser.add_argument(
+        "--sizes", default="40x20,2000x20,10000x100", help="sizes of jobs: trials x measurements of each"
+    )
+    parser.add_argument("--visits", type=int, default=10, help="visits of which the mean is told (default: 10)")
     parser.add_argument(
         "--peer-up-to", type=int, default=2000, help="trials of a job that optuna-dashboard is asked for"
     )

@@ -43,9 +43,9 @@ def neighbours(count: int) -> Iterator[None]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workload", default="digits-mlp", help="of the job (default: digits-mlp)")
-    parser.add_argument("--options", type=json.loads, default={}, help="of the workload, in JSON")
-    parser.add_argument("--questions", type=int, default=10, help="after the first (default: 10)")
+    parser.add_argument("--workload", default="digits-mlp", help="workload of the job (default: digits-mlp)")
+    parser.add_argument("--options", type=json.loads, default={}, help="options of the workload, in JSON")
+    parser.add_argument("--questions", type=int, default=10, help="questions after the first (default: 10)")
     parser.add_argument("--busy", type=int, default=0, help="processes that compute beside it (default: 0)")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()

@@ -64,9 +64,9 @@ def record(database: Database, names: Sequence[str], *, num_trials: int, num_mea
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--databases", default="sqlite,postgresql", help="of these (default: both)")
-    parser.add_argument("--trials", type=int, default=20, help="that are measured (default: 20)")
-    parser.add_argument("--measurements", type=int, default=100, help="of each trial (default: 100)")
+    parser.add_argument("--databases", default="sqlite,postgresql", help="databases to use (default: both)")
+    parser.add_argument("--trials", type=int, default=20, help="trials that are measured (default: 20)")
+    parser.add_argument("--measurements", type=int, default=100, help="measurements of each trial (default: 100)")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()
 

@@ -78,9 +78,9 @@ def store(journal: Journal, *, trials: int, measurements: int, batch: int, first
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--databases", default="sqlite,postgresql", help="of these (default: both)")
-    parser.add_argument("--trials", type=int, default=64, help="that report (default: 64)")
-    parser.add_argument("--measurements", type=int, default=6400, help="of all of them (default: 6400)")
+    parser.add_argument("--databases", default="sqlite,postgresql", help="databases to use (default: both)")
+    parser.add_argument("--trials", type=int, default=64, help="trials that report (default: 64)")
+    parser.add_argument("--measurements", type=int, default=6400, help="measurements of all of them (default: 6400)")
     parser.add_argument("--batch", default="1,8,64", help="measurements in a transaction (default: 1,8,64)")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()

@@ -124,9 +124,11 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", choices=sorted(MODELS), default=["mlp"])
     parser.add_argument("--preconditioner", choices=PRECONDITIONERS, default="shampoo")
     parser.add_argument("--block", type=int, default=256, help="longest side of a block")
-    parser.add_argument("--steps", type=int, default=10, help="of each kind")
-    parser.add_argument("--seconds", type=float, default=60.0, help="after which no further step of a kind begins")
-    parser.add_argument("--threads", type=int, help="of torch")
+    parser.add_argument("--steps", type=int, default=10, help="steps of each kind")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="seconds after which no further step of a kind begins"
+    )
+    parser.add_argument("--threads", type=int, help="threads of torch")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     options = parser.parse_args()
     if options.threads is not None:

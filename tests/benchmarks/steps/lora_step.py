@@ -42,11 +42,11 @@ def adapter_shapes(*, width: int, num_layers: int, rank: int) -> Shapes:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--width", type=int, default=768, help="of the model (default: 768, GPT-2's)")
+    parser.add_argument("--width", type=int, default=768, help="width of the model (default: 768, GPT-2's)")
     parser.add_argument("--layers", type=int, default=12, help="blocks of the model (default: 12)")
-    parser.add_argument("--rank", type=int, default=16, help="of the adapters (default: 16)")
-    parser.add_argument("--steps", type=int, default=20, help="of each (default: 20)")
-    parser.add_argument("--threads", type=int, help="of torch; default: as it has them")
+    parser.add_argument("--rank", type=int, default=16, help="rank of the adapters (default: 16)")
+    parser.add_argument("--steps", type=int, default=20, help="steps of each (default: 20)")
+    parser.add_argument("--threads", type=int, help="threads of torch; default: as it has them")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (default: cpu)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     options = parser.parse_args()

@@ -262,7 +262,7 @@ def main() -> None:
     )
     parser.add_argument("--peer-steps", type=int, default=20, help="most steps without refresh of a peer in a cycle")
     parser.add_argument("--compile-peers", action="store_true", help="heavyball with torch.compile; always on CUDA")
-    parser.add_argument("--threads", type=int, help="of torch")
+    parser.add_argument("--threads", type=int, help="threads of torch")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     options = parser.parse_args()

@@ -132,8 +132,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sizes", nargs="+", type=int, default=[64, 256])
     parser.add_argument("--conditions", nargs="+", type=float, default=[1e2, 1e4, 1e6])
-    parser.add_argument("--updates", type=int, default=100, help="of the factor (default: 100)")
-    parser.add_argument("--seeds", type=int, default=3, help="of which the median is given (default: 3)")
+    parser.add_argument("--updates", type=int, default=100, help="updates of the factor (default: 100)")
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of which the median is given (default: 3)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     options = parser.parse_args()
     if min(*options.sizes, *options.conditions, options.updates, options.seeds) < 1:

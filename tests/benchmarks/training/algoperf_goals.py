@@ -48,8 +48,8 @@ def rounded_up(value: float) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--workloads", nargs="+", default=list(GOALS), choices=list(GOALS))
-    parser.add_argument("--trials", type=int, default=16, help="of the search (default: 16)")
-    parser.add_argument("--seeds", type=int, default=5, help="of the best one (default: 5)")
+    parser.add_argument("--trials", type=int, default=16, help="trials of the search (default: 16)")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds of the best one (default: 5)")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()

@@ -29,8 +29,8 @@ from trainers.external_tuning.scoring import MAX_RATIO, profile, ratios, score, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("runs", nargs="+", type=Path, help="files of runs")
-    parser.add_argument("--unit", choices=("steps", "seconds"), default="steps", help="of time (default: steps)")
-    parser.add_argument("--studies", type=int, default=NUM_STUDIES, help="of each workload (default: 5)")
+    parser.add_argument("--unit", choices=("steps", "seconds"), default="steps", help="unit of time (default: steps)")
+    parser.add_argument("--studies", type=int, default=NUM_STUDIES, help="studies of each workload (default: 5)")
     parser.add_argument("--max-ratio", type=float, default=MAX_RATIO, help="where profiles end (default: 4)")
     parser.add_argument("--json", type=Path, help="write the result to this file too")
     options = parser.parse_args()

@@ -300,11 +300,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--workloads", nargs="+", choices=(*WORKLOADS, ADAPTERS), default=list(WORKLOADS))
     parser.add_argument("--optimizers", nargs="+", choices=OPTIMIZERS, default=list(TUNED[1:]), help="beside adamw")
-    parser.add_argument("--trials", type=int, default=12, help="of each optimizer on each workload (default: 12)")
+    parser.add_argument(
+        "--trials", type=int, default=12, help="trials of each optimizer on each workload (default: 12)"
+    )
     parser.add_argument("--seeds", type=int, default=3, help="on which the best trial is confirmed (default: 3)")
     parser.add_argument("--evaluations", type=int, default=50, help="measurements in each run (default: 50)")
-    parser.add_argument("--steps", type=int, help="of each run; default: the workload's")
-    parser.add_argument("--size", choices=("tiny", "small"), default="tiny", help="of every model (default: tiny)")
+    parser.add_argument("--steps", type=int, help="steps of each run; default: the workload's")
+    parser.add_argument("--size", choices=("tiny", "small"), default="tiny", help="size of every model (default: tiny)")
     parser.add_argument("--variants", nargs="*", choices=VARIANTS, default=["int4"], help="default: int4")
     parser.add_argument("--no-budgets", action="store_true", help="leave budget_over_adamw out")
     parser.add_argument("--processes", type=int, default=2, help="runs at once, of one thread each (default: 2)")

@@ -125,7 +125,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--presets", nargs="+", choices=PRESETS, default=list(PRESETS))
     parser.add_argument("--workloads", nargs="+", choices=list(LENGTHS), default=list(LENGTHS))
-    parser.add_argument("--trials", type=int, default=max(AFTER), help="of each search")
+    parser.add_argument("--trials", type=int, default=max(AFTER), help="trials of each search")
     parser.add_argument("--seeds", type=int, default=2, help="pairs of searches for each preset, workload and length")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--log", type=Path, help="a line of JSON for each search, as soon as it is there")

@@ -268,7 +268,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--workloads", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument("--methods", nargs="+", choices=list(METHODS)[1:], default=list(METHODS)[1:], help="and adamw")
-    parser.add_argument("--learning-rates", type=int, default=NUM_LEARNING_RATES, help="of each (default: 9)")
+    parser.add_argument(
+        "--learning-rates", type=int, default=NUM_LEARNING_RATES, help="learning rates of each (default: 9)"
+    )
     parser.add_argument("--processes", type=int, default=2, help="runs at once, of one thread each (default: 2)")
     parser.add_argument("--log", type=Path, help="a line of JSON for each run, as soon as it is there")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")

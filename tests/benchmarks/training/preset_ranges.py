@@ -214,11 +214,13 @@ def main() -> None:
     parser.add_argument("--preset", default="shampoo")
     parser.add_argument("--other", nargs="+", default=["lr=1e-4:3e-2"], metavar="NAME=LOW:HIGH")
     parser.add_argument("--workloads", nargs="+", default=list(WORKLOADS))
-    parser.add_argument("--options", type=json.loads, default={}, metavar="JSON", help="of the workloads, by name")
-    parser.add_argument("--trials", type=int, default=24, help="of each search")
+    parser.add_argument(
+        "--options", type=json.loads, default={}, metavar="JSON", help="options of the workloads, by name"
+    )
+    parser.add_argument("--trials", type=int, default=24, help="trials of each search")
     parser.add_argument("--seeds", type=int, default=3, help="pairs of searches per workload")
     parser.add_argument("--repeats", type=int, default=2, help="new seeds that a winner is trained again on")
-    parser.add_argument("--steps", type=int, help="of each trial; the workload's default if not given")
+    parser.add_argument("--steps", type=int, help="steps of each trial; the workload's default if not given")
     parser.add_argument("--edge", type=float, default=EDGE, help="share of a range that counts as its edge")
     parser.add_argument(
         "--log",

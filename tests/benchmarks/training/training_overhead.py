@@ -315,7 +315,7 @@ def main() -> None:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rounds", type=int, default=21, help="cycles of each loop that count")
     parser.add_argument("--cycle-seconds", type=float, default=0.3, help="how long the steps of a cycle take, roughly")
-    parser.add_argument("--threads", type=int, default=1, help="of torch, in each rank")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch, in each rank")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     options = parser.parse_args()
     if options.rounds < 2:

@@ -128,7 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("path", type=Path, help="file to write; compressed if it ends in .gz")
     parser.add_argument("--examples", type=int, default=100_000, help="lines to write (default: 100000)")
-    parser.add_argument("--seed", type=int, default=0, help="of features, clicks and what they follow (default: 0)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of features, clicks and what they follow (default: 0)"
+    )
     options = parser.parse_args(arguments)
     if options.examples < 1 or options.seed < 0:
         parser.error(f"--examples must be >= 1 and --seed >= 0, got {options.examples} and {options.seed}")
