@@ -19,11 +19,11 @@ NUM_LAST = 5
 class Curve:
     """Sums up measurements as they come; its state is plain values.
 
-    A target that has not been reached gives censored values, by the share of the way from the first measurement that
-    the best one so far has left: from the trial's number of steps up to twice that, and from `CENSORED_SECONDS` up to
-    twice that. So trials that miss the target rank behind all that reach it, however fast they are, and the nearer the
-    better. (A constant penalty of twice the budget, PAR2, is usual where algorithms are configured for time; it would
-    leave a search blind among trials that miss.)
+    A target that has not been reached gives censored values: from the trial's number of steps up to twice that, and
+    from `CENSORED_SECONDS` up to twice that, by how much of the way from the first measurement to the target the best
+    one so far has left. So trials that miss the target rank behind all that reach it, however fast they are; among
+    them, those that came nearer rank first. (A constant penalty of twice the budget, PAR2, is usual where algorithms
+    are configured for time; it would leave a search blind among trials that miss.)
 
     Raises:
         InvalidConfig: a summary, or a target without a direction, is of a metric that nobody declared.

@@ -57,9 +57,9 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
 
     A trial that is going to be left at `context.pause_step` is measured and checkpointed there, wherever that lies, and
     measured before it where it would not be often enough (`stopwatch.extra_measurements`). This changes nothing that
-    comes after: neither weights nor batches nor random numbers, nor the measurements at the steps that are measured
-    anyhow, which are of all steps since the one before, and whose `best_` and `mean_of_last_` metrics and target know
-    nothing of those in between.
+    comes after: neither weights nor batches nor random numbers. Nor does it change the measurements at the steps that
+    are measured anyhow: these are of all steps since the one before, and their `best_` and `mean_of_last_` metrics and
+    target leave out those in between.
 
     With `context.consumer`, the next measurement can be asked for before the last one has been dealt with. What is
     trained ahead of the consumer leaves no trace: before a checkpoint is taken, `consumer.wait()`.

@@ -1,8 +1,8 @@
 """Sessions of browsers: a signed cookie that stands for a token, and ends with it.
 
 The cookie holds the token's prefix and the end of the session, signed with a key of the database; each request looks
-the token up anew. The secret is never in it. Logging out ends all sessions of the token, as the database then knows of
-each of them, and of every copy of a cookie, that it began before.
+the token up anew. The secret is never in it. Logging out ends all sessions of the token: the database then knows that
+each of them, and every copy of a cookie, began before.
 """
 
 from __future__ import annotations

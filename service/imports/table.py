@@ -92,7 +92,7 @@ def _why_left_out(told: Mapping[str, str], optimizer: str) -> LeftOut | None:
 
 
 def _read(text: object) -> Value:
-    """A cell of a CSV file as JSON has it, where it is a truth value or a number that floats reach, else as text."""
+    """A cell of a CSV file: a truth value or a number where JSON would read one that floats can hold, else the text."""
     if not isinstance(text, str) or not text.strip():
         return None
     lowered = text.strip().lower()

@@ -87,8 +87,9 @@ def _file_of(database_url: str) -> Path:
 
 
 def _reading_mode(source: Path) -> str:
-    """In which SQLite reads a database. It makes files beside it for that; on a file system that can only be read it
-    does without them if it is told that nobody else writes, which holds where no log is beside the database."""
+    """The mode in which SQLite reads a database. It makes files beside it for that, which a file system that can only
+    be read does not allow. There it does without if it is told that nobody else writes, which is so where no log lies
+    beside the database."""
     is_at_rest = not any(log.exists() for log in logs_of(source))
     return "ro&immutable=1" if is_at_rest and os.statvfs(source).f_flag & os.ST_RDONLY else "ro"
 

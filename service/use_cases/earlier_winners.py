@@ -83,8 +83,8 @@ def find_winners(
 def find_nearest(
     session: Session, plan: JobPlan, of_model: ModelOfJob, side: Side, *, project: str
 ) -> Iterator[MovedConfig]:
-    """Configs of the nearest tuned models of the project, and of the table that comes with the service, moved to the
-    job's model by scaling rules, as they fit the side's space; the nearest first."""
+    """Configs of the nearest tuned models, those of the project and those of the shipped table, moved to the job's
+    model by scaling rules and fitted to the side's space; the nearest first."""
     if of_model.shape is None:
         return
     target = Situation.of(

@@ -3,8 +3,8 @@
 DCP decides which rank writes which piece of a tensor (a replicated one is written once, by the rank with the least to
 write so far) and which pieces a rank has to read for the shards it has now. What it would do around that, a plan
 exchanged twice per checkpoint, a pickle per tensor and one for the metadata, is done here with one exchange per
-*change* of the plan and without pickles. DCP is imported by what uses it, as it takes half as long as torch, and a
-process that neither writes nor reads a checkpoint needs none of it.
+*change* of the plan and without pickles. DCP is imported only where it is used: that takes half as long as importing
+torch, and a process that neither writes nor reads a checkpoint does not need it.
 """
 
 from __future__ import annotations

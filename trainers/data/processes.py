@@ -1,7 +1,7 @@
 """Preparing data in several processes: each is `python -m MODULE`, with a job on its standard input.
 
-Processes of their own rather than `multiprocessing`, whose children either are forks of a process that has threads, or
-import the main module again, which for a user's script without a guard would start the training a second time.
+They are not children of `multiprocessing`. Those are either forks of a process that has threads, or import the main
+module again: a user's script without a guard would start the training a second time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Fully sharded data parallelism in tensor operations that a compiler sees through (SimpleFSDP, arXiv 2411.00284).
 
 A parameter p is a DTensor of which each rank holds a slice along the first dimension. Where a module reads its
-attribute p, it gets all of it: the slices are cast to the dtype of the forward pass and gathered, and the transpose of
-that, in the backward pass, is to sum gradients over ranks in float32 and to keep this rank's slice of their mean. All
-the rest, when to gather and when to drop, is up to `torch.compile`.
+attribute p, it gets all of it: the slices are cast to the dtype of the forward pass and gathered. The backward pass
+does the transpose of that: it sums gradients over ranks in float32 and keeps this rank's slice of their mean. All the
+rest, when to gather and when to drop, is up to `torch.compile`.
 """
 
 from __future__ import annotations

@@ -143,8 +143,8 @@ def check_options(description: WorkloadDescription, options: Mapping[str, Json])
 
 
 def refused_options(description: WorkloadDescription, options: Mapping[str, Json]) -> Iterator[InvalidConfig]:
-    """Each option that the workload does not have or whose value is of no kind that it takes, and each required one
-    that is missing; the message names it."""
+    """An error for each option that the workload does not have, or whose value it does not take, and for each required
+    one that is missing; the message names it."""
     for name, value in options.items():
         if name not in description.options:
             known = ", ".join(sorted(description.options)) or "none"

@@ -197,12 +197,12 @@ def _merged(faults: Sequence[_Fault]) -> list[str]:
 
 
 def _unknown_field(kind: Any, path: Sequence[str | int], body: object, place: Names) -> str:
-    """The error of a field that a body of this kind does not have, with the name that was probably meant, or the place
-    of a field of that name, or else the fields that there are.
+    """The error of a field that a body of this kind does not have. It says which name was probably meant, or where a
+    field of that name stands, or else which fields there are.
 
     Args:
         path: pydantic's.
-        place: of the field in the body.
+        place: the place of the field in the body.
     """
     *parents, name = path
     known = fields_at(kind, parents)
@@ -225,8 +225,8 @@ def _meant_field(kind: Any, name: str | int, known: Sequence[str], body: object,
 
 
 def _elsewhere(kind: Any, parents: Sequence[str | int], name: str | int) -> str:
-    """The end of a message about a field that stands at the top, and is one of the only section that has it, or the
-    other way round, or that jobs say in other words than the configs of their trials; "" if it is none of these."""
+    """A hint at the right place of a misplaced field: at the top instead of in a section, in the only section that has
+    it instead of at the top, or in the words of jobs instead of those of trials' configs; "": there is none."""
     of_top = fields_at(kind, [])
     if parents and name in of_top:
         return f": did you mean '{name}' beside '{parents[0]}'?"

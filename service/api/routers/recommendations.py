@@ -160,7 +160,7 @@ def write_recommendation(
     form: Annotated[Format, Path(alias="format", description="The format.")],
 ) -> Written:
     """The recommended config as Python, JSON or YAML, as the command that trains it again, or in the words of another
-    optimizer package, with a list of what of it cannot be said there."""
+    optimizer package, with a list of the parts that cannot be said there."""
     found = RecommendationRepository(session).get(recommendation_id, project=caller.sees)
     return written(recommendation_from_json(found.row.content), form)
 

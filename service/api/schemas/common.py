@@ -95,7 +95,7 @@ class Page(ReadModel, Generic[Item]):
 
 
 def of_list(example: Mapping[str, Any], *, always: str, large: str) -> Callable[[dict[str, Any]], None]:
-    """Changes the schema of what is read alone to that of a row of a list, which may lack any field but one."""
+    """Changes the schema of a single thing to that of a row in a list, which may lack any field but one."""
 
     def change(schema: dict[str, Any]) -> None:
         schema["required"] = [always]

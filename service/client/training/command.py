@@ -58,8 +58,8 @@ class RunningCommand:
     def end(self, seconds: float) -> None:
         """Ends it and what is left of its group, if it has not ended: asks them to, and after so long makes them.
 
-        It is asked first, and the others once it is gone: what helps it, such as the workers of a data loader, must not
-        end while it saves a checkpoint, but what a shell that is gone was waiting for is to save one, too.
+        It is asked first, and the others once it is gone. Its helpers, such as the workers of a data loader, must not
+        end while it saves a checkpoint; but if it was a shell, what it was waiting for is to save one, too.
         """
         deadline = time.monotonic() + seconds
         with self._process:

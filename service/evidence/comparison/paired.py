@@ -46,12 +46,12 @@ def num_outliers(num_seeds: int) -> int:
 def interval_of(differences: Sequence[float]) -> Interval:
     """The interval of a difference by its value with each of two or more seeds.
 
-    It is the smallest that contains both Student's paired interval, which is right for normal noise of any spread on
-    either side, and the sign test's interval of the median, which from `SURE_SEEDS` on is right for any noise: for
+    It is the smallest interval that contains two others. Student's paired interval is right for normal noise of any
+    spread on either side; the sign test's interval of the median is right for any noise from `SURE_SEEDS` on. For
     configs that fail, jump between two outcomes or have heavy tails, the first alone calls a lucky draw a fact.
 
-    Two equal differences, up to rounding, have no spread that says anything, as those of an accuracy over a hundred
-    examples, of which two often agree by chance: then the interval holds zero.
+    The spread of two differences that are equal up to rounding says nothing: two accuracies over a hundred examples
+    often agree by chance. Then the interval holds zero.
     """
     mean, num, ordered = statistics.fmean(differences), len(differences), sorted(differences)
     reach = student_t.quantile(0.5 * (1.0 + CONFIDENCE), num - 1) * statistics.stdev(differences) / math.sqrt(num)

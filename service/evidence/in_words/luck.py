@@ -15,8 +15,8 @@ standard errors of the draws that they come from."""
 def luck_words(low: float, high: float) -> str:
     """The interval with the luck of a search, whose ends are shares of the baseline's value.
 
-    Where it holds 0, an end beyond `TELLING_SHARE` is not told: of a loss, all of the baseline's value is the most that
-    can be gained, and who may lose as much as there is decides no otherwise if it is twenty times that.
+    Where it holds 0, an end beyond `TELLING_SHARE` is not told. A loss cannot fall by more than all of the baseline's
+    value; and whoever may lose as much as that does not decide otherwise if it is twenty times as much.
     """
     covers = "With the luck of a search of this size, which that does not cover,"
     if low >= 0.0 or high <= 0.0:

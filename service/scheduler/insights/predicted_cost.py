@@ -57,8 +57,8 @@ def grouped(
 
 
 def _holds(rule: ParameterRule, parameter: ParameterShape, tables: set[tuple[int, ...]]) -> bool:
-    """True if a rule holds for a parameter, as far as its kind and shape tell: one with a name of its own, or of the
-    output of a language model, is taken to be that output, which has the shape of the table of its words."""
+    """True if a rule holds for a parameter, as far as its kind and shape tell. A rule on names, or on the output of a
+    language model, is taken to mean that output, which has the shape of the table of words."""
     dims = len(parameter.shape)
     if (rule.min_dims is not None and dims < rule.min_dims) or (rule.max_dims is not None and dims > rule.max_dims):
         return False

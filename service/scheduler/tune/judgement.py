@@ -113,8 +113,8 @@ class Judgement:
             self._hopeless = str(error)
 
     def _no_other_could_be_built(self, field: str) -> bool:
-        """True if the field of a trial's config that is at fault is of its workload, or the optimizer that its side is
-        tuned with, and all trials have it alike."""
+        """True if the field of a trial's config that is at fault belongs to the workload or is its side's optimizer,
+        and all trials have it alike."""
         section, _, option = field.partition(".")
         if section == "workload":
             return True

@@ -278,8 +278,8 @@ def _default_options(space: SearchSpace) -> dict[str, FixedValue]:
 
 
 def _check_values(predictor: MemoryPredictor, plan: JobPlan, *, started_by: float, data_are_here: bool) -> None:
-    """Checks what the job searches of its workload's options, if the data are here, and of its optimizers' arguments,
-    as far as there is time: a refusal ends a trial later.
+    """Checks the values that the job searches for its workload's options, if the data are here, and for its optimizers'
+    arguments, as far as there is time: a refusal would else end a trial later.
 
     Raises:
         InvalidInput: a value is refused with the defaults, and with all others that were tried beside it.

@@ -98,8 +98,8 @@ class JobTrials:
 
 
 class TrialMemory:
-    """Remembers what the trials of ended jobs have come to, and of other jobs those trials that have ended, so that a
-    list does not count millions of them each time.
+    """Remembers what the trials of ended jobs have come to, and the ended trials of other jobs, so that a list does not
+    count millions of them each time.
 
     Whoever changes a trial of a job that has ended has the job go on, in the same transaction, and it ends anew at
     another time. So what was found of a job holds for as long as it says that it ended at this time; what was found of

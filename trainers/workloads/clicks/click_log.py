@@ -121,8 +121,8 @@ class ClickPrediction:
         self, model: nn.Module, *, rank: int, world_size: int, device: str
     ) -> Mapping[str, tuple[float, float]]:
         """Metrics on every `world_size`-th validation example: `validation_loss` (nats), and
-        `validation_normalized_entropy`, which is that over the entropy of the base rate: 1 for a model that knows
-        nothing of the features."""
+        `validation_normalized_entropy`, the loss over the entropy of the base rate: 1 for a model that knows nothing of
+        the features."""
         self._counts_here = rank == 0  # each rank has read the same log, and the loop adds up what they count
         share = self._validation[rank::world_size]
         loss_sum = 0.0

@@ -84,7 +84,8 @@ def read_click_log(
 def parse_parts(job: Job) -> Job:
     """Writes the examples of a job's parts; stops where more lines than the limit are malformed.
 
-    Gives for each part that it came to the number of its lines, of malformed ones, and the number of the first of them.
+    For each part that it came to it gives the number of lines, the number of malformed lines, and the place of the
+    first malformed one.
     """
     num_examples, num_malformed = 0, 0
     parts = []

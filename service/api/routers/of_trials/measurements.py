@@ -52,8 +52,8 @@ def list_measurements(
 ) -> MeasurementPage:
     """The measurements of a trial, by step, in pages.
 
-    With `max_points`, in one page: where there are more, the first, the last, and of equal stretches of steps those
-    with the lowest and the highest value of each metric (the method MinMax of
+    With `max_points` they come in one page. If there are more, these remain: the first, the last, and in equal
+    stretches of steps those with the lowest and the highest value of each metric (the method MinMax of
     [M4](https://www.vldb.org/pvldb/vol7/p797-jugel.pdf)), so that a chart shows every peak.
     """
     trial = TrialRepository(session).get(job_id, number)

@@ -34,8 +34,8 @@ def read_trial_plot(
     x: Annotated[CurveAxis, Query(description="The axis that the curve is drawn over.")] = "step",
     scale: Annotated[CurveScale, Query(description="The scale of the values; `auto` decides by them.")] = "auto",
 ) -> dict[str, Any]:
-    """`{"data": [...], "layout": {...}}` for Plotly: a metric of the trial, the same of the best trial of its side, and
-    from the lowest to the highest value the band of the best baseline's completed trials, with their median."""
+    """`{"data": [...], "layout": {...}}` for Plotly: a metric of the trial, that of the best trial of its side, and the
+    band of the best baseline's completed trials, from their lowest to their highest value, with their median."""
     job = JobRepository(session).get(job_id)
     trial = TrialRepository(session).get(job_id, number)
     wanted = metric or job.metric

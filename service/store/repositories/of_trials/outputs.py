@@ -52,8 +52,8 @@ class OutputRepository:
         self._session = session
 
     def add(self, chunks: Sequence[NewChunk], *, bytes_per_rank: int, now: datetime) -> None:
-        """Adds chunks, and of ranks that printed more than `bytes_per_rank` removes what lies between the first
-        quarter of that and the end."""
+        """Adds chunks. If a rank printed more than `bytes_per_rank`, the first quarter of that stays, and as much of
+        the end as fits; what lies between is removed."""
         outputs = {key: self._output(*key) for key in dict.fromkeys((chunk.trial_id, chunk.rank) for chunk in chunks)}
         for chunk in chunks:
             output = outputs[chunk.trial_id, chunk.rank]
