@@ -71,8 +71,8 @@ def ignore_in_replicas(module: nn.Module, names: Sequence[str]) -> None:
 
 
 def lay_out_final_buckets(replica: DistributedDataParallel) -> None:
-    """Lays out at once, in the order of the parameters, the buckets that DDP would lay out after its first backward
-    pass in the order in which gradients became ready.
+    """Lays out DDP's buckets at once, in the order of the parameters. DDP would lay them out after its first backward
+    pass, in the order in which gradients became ready.
 
     DDP has no public way to ask for it but `find_unused_parameters`, which costs another collective per step.
     """

@@ -129,7 +129,8 @@ def field_of(location: Sequence[str | int], body: object) -> str:
 
 
 def field_as_sent(field: str, body: object) -> str:
-    """The path of a field of a checked body in the body as it was sent, where `baseline` is a list of one."""
+    """The path that a field of a checked body has in the body as it was sent, which may say `baseline` for a list of
+    one."""
     return f"baseline{field.removeprefix(_FIRST)}" if field.startswith(_FIRST) and _has_one_baseline(body) else field
 
 

@@ -34,7 +34,7 @@ class AxisScale:
 
     @classmethod
     def of(cls, values: Sequence[float], ends: Sequence[float] = (), *, furthest: float = 1.0) -> AxisScale:
-        """The axis that holds all values, and ends of intervals as far as that leaves room for the values.
+        """The axis that holds all values, and the ends of intervals as far as `furthest` allows.
 
         Args:
             ends: they extend the axis by at most `furthest` times what the values span, on either side.

@@ -1,4 +1,4 @@
-"""The best of each choice of the parameter that a space branches by, as each member of a family."""
+"""The best config of each choice of the parameter that a space branches by, such as each member of a family."""
 
 from __future__ import annotations
 

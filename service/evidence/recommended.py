@@ -76,7 +76,7 @@ def _evidence() -> TypeAdapter[Evidence]:
 
 
 def weights_links(job_id: str, recommended: RecommendedConfig) -> dict[WeightsOf, str]:
-    """Paths of the API at which the trained weights of the two configs are, of those that were confirmed."""
+    """Paths of the API at which the trained weights of the two configs are, as far as they were confirmed."""
     if not recommended.keeps_weights:
         return {}
     evidence = recommended.evidence

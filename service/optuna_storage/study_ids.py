@@ -1,7 +1,7 @@
 """Whole numbers for studies and trials, the same in every process: Optuna wants integers, our keys are texts.
 
-They are made of the number of the job's first event, and stay below 2^53 up to 8 thousand million events, so that
-a page's JavaScript keeps all their digits:
+They are made of the number of the job's first event. Up to 8 thousand million events they stay below 2^53, so that a
+page's JavaScript keeps all their digits:
 
 - a study: 8 times that number, plus 0 for the search, 1 to 4 for the baselines in the order of the specification, and
   7 for the confirmation;

@@ -131,7 +131,7 @@ def remove_checkpoints_of_finished_jobs(
 def remove_checkpoints_if_finished(
     database: Database, checkpoints: Place, job_id: str, *, kept: timedelta = KEPT, clock: Clock = utc_now
 ) -> None:
-    """Removes the checkpoints of a job that has ended, but for those of trials that go on where it does.
+    """Removes the checkpoints of a job that has ended, except those of trials that will go on if the job does.
 
     Args:
         kept: as `remove_checkpoints_of_finished_jobs` takes it.

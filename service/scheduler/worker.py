@@ -285,7 +285,8 @@ def _run_to_its_end(
 
 
 def _keep_house(job_id: str, settings: Settings, directory: Path, database: Database, ended: threading.Event) -> None:
-    """Notes what disk a job takes and removes what of it is of no use, until its run has ended and once more."""
+    """Notes how much disk a job takes and removes what is of no use, again and again until its run has ended, and once
+    more then."""
     is_last, checkpoints = False, checkpoints_of(settings.checkpoint_place, job_id)
     weights = weights_of(settings.checkpoint_place, job_id)
     while not is_last:

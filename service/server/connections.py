@@ -1,7 +1,7 @@
 """The connections of the HTTP server: how many there are, and how long one may take to say what it wants.
 
-Uvicorn closes a connection that is silent between two requests. It waits for ever for one that has begun a request and
-goes on a byte at a time, or not at all, and for one that does not take its answer.
+Uvicorn closes a connection that is silent between two requests. It waits for ever for a client that sends its request a
+byte at a time, or stops in the middle of it, and for one that does not take its answer.
 """
 
 from __future__ import annotations

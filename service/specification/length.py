@@ -310,8 +310,8 @@ def _batch_sizes(specification: JobSpecification, space: SearchSpace, field: str
 
 
 def _said(space: SearchSpace) -> list[tuple[str, list[int], bool]]:
-    """The places where a space says the batch size, each with the values that it may take, or the ends of a range, and
-    whether it is a range."""
+    """The places where a space says the batch size. Each comes with its values, or the ends of its range, and whether
+    it is a range."""
     found: list[tuple[str, list[int], bool]] = []
     for index, parameter in enumerate(space.parameters):
         if parameter.name == BATCH_SIZE:

@@ -136,8 +136,7 @@ def _with_assigned_averaging(given: AveragingConfig | None, assigned: Mapping[st
 
 
 def _naming_fields(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Validates, and turns what settings say of each other into an error at the field that they name, among those of
-    all other fields."""
+    """Validates all fields. Errors of settings that do not go together are moved to the fields that they name."""
     try:
         return validate(value)
     except ValidationError as error:

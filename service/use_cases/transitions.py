@@ -161,7 +161,7 @@ def cancel_unfinished_trials(session: Session, job: Job, cause: CancelCause, *, 
 
 
 def cut_off_trials(session: Session, job: Job) -> list[Trial]:
-    """The trials that the end of a finished job has cut off, and that are trained to their ends where it goes on.
+    """The trials that the end of a finished job has cut off. They are trained to their ends if it goes on.
 
     Trials of the confirmation are, however the job ended, as configs are compared on equal seeds; trials of search and
     baselines are where its budget or its project's was spent, as otherwise their side is a trial short of the other.

@@ -70,7 +70,7 @@ class TrialFiles(Protocol):
         """
 
     def discard(self, step: int, token: int) -> None:
-        """Removes what was written of a checkpoint that will not be completed, as far as that is possible."""
+        """Removes, as far as possible, what was written of a checkpoint that will not be completed."""
 
 
 def chunks_of(files: CheckpointFiles, name: str) -> Iterator[bytes]:

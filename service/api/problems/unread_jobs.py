@@ -41,7 +41,7 @@ async def further_errors(request: Request, body: object, errors: Sequence[FieldE
 
 
 def errors_of_names(body: dict[str, JsonValue], errors: Sequence[FieldError]) -> list[FieldError]:
-    """The errors of what `check_names` checks, as far as the fields that cannot be read have no part in them.
+    """The errors that `check_names` finds and that have nothing to do with the fields that cannot be read.
 
     Args:
         errors: of all fields that cannot be read.

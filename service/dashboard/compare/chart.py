@@ -40,8 +40,8 @@ class DrawnJob:
 
 
 def best_so_far_of(jobs: Sequence[DrawnJob], *, metric: str, direction: Direction, axis: Axis) -> Figure:
-    """The best value of each job's search, and dotted of its baselines, over their ended trials, the time since it
-    started, or the device time that the side has spent."""
+    """The best value of each job's search so far, and dotted that of its baselines: over their ended trials, over the
+    time since the job started, or over the device time that the side has spent."""
     data: list[Figure] = []
     values: list[float] = []
     for place, job in enumerate(jobs):

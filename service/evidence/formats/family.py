@@ -1,5 +1,5 @@
-"""The hyperparameters of a Shampoo config with every default in its place, and what is said of those that another
-package has no word for."""
+"""The hyperparameters of a Shampoo config with every default filled in, and sentences about those that another package
+has no word for."""
 
 from __future__ import annotations
 

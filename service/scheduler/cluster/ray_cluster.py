@@ -135,7 +135,8 @@ def max_parallel_trials(nodes: Iterable[Node], size: GroupSize) -> int:
 
 
 def dominant_share(nodes: Iterable[Node], size: GroupSize) -> float:
-    """The part of the cluster that a trial takes, of the resource of which it takes the largest part; at most 1."""
+    """The part of the cluster that a trial takes, counted by the resource of which it takes the largest part; at most
+    1."""
     machines = list(nodes)
     total = {name: sum(node.resources.get(name, 0.0) for node in machines) for name in size.rank_bundle}
     parts = [amount * size.world_size / total[name] for name, amount in size.rank_bundle.items() if total[name] > 0]

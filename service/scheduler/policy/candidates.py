@@ -35,12 +35,13 @@ class Candidate:
 
 
 def chosen_candidates(found: Sequence[Candidate], num: int, space: SearchSpace | None) -> list[int]:
-    """The numbers of the `num` configs of a side to be trained again, in the order of the choice, or of all if fewer.
+    """The numbers of the `num` configs of a side that are to be trained again, in the order of the choice; all, if
+    there are fewer.
 
-    The best one is always the first. Each further one is, of the configs with a chance (`REACH`), the best of another
-    member of the space's family than those before it; else the best of another region of the space, so far from them
-    as `search_luck` counts regions; else the best that is left. The best of trials with equal parameters stands for all
-    of them, and where values are equal the earlier one.
+    The best one is always the first. Each further one is the best of the configs with a chance (`REACH`) that is of
+    another member of the space's family than those before it; else the best in another region of the space, as far from
+    them as `search_luck` counts regions; else the best that is left. The best of trials with equal parameters stands
+    for all of them, and where values are equal the earlier one.
 
     Args:
         space: that of the side; None: configs go by value alone.

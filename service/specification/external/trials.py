@@ -1,4 +1,4 @@
-"""The section of a job whose trials others train, and the workload of those that train a model of their own."""
+"""The section of a job whose trials others train, and the workload for a model of their own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of events, from which live streams are fed, too, of webhooks, and of what is sent to them."""
+"""The tables of events, which also feed live streams, of webhooks, and of the messages that are sent to them."""
 
 from __future__ import annotations
 

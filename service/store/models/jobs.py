@@ -1,4 +1,4 @@
-"""The tables of jobs, their trials and what was measured of those, which refer to each other, and of deleted jobs."""
+"""The tables of jobs, of their trials and of measurements, which refer to each other, and of deleted jobs."""
 
 from __future__ import annotations
 

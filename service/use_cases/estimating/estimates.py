@@ -133,8 +133,8 @@ class EarlierStep:
 
 
 def earlier_step(session: Session, job: Job, *, optimizer: str, batch_size: int) -> EarlierStep | None:
-    """The step time that was known before a job began: that of the newest earlier job with steps like its own and as
-    many ranks, from its completed trials of an optimizer and a batch size; None: there was none."""
+    """The step time that was known before a job began. It is from the newest earlier job with as many ranks and steps
+    like this one's, by its completed trials with an optimizer and a batch size. None: there was none."""
     wanted, resources = _kind(job.specification), job.specification.resources
     before = JobQuery(sees=job.project, workload=job.workload, created_before=job.created_at, archived=Archived.ALL)
     for earlier in JobListRepository(session).page(before, limit=JOBS_LOOKED_AT):

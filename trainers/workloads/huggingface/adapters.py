@@ -47,7 +47,8 @@ class Adapters:
             parameter.requires_grad_(True)
 
     def _chosen(self, model: nn.Module, base: nn.Module) -> list[str]:
-        """The names in `model` of layers that get an adapter, of those of the base model that take part in the task."""
+        """The names in `model` of the layers that get an adapter: of those that the base model has and that take part
+        in the task."""
         linear = (nn.Linear, transformers().pytorch_utils.Conv1D)
         kinds = linear if self.targets is None else (*linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.Embedding)
         inner = {id(module) for module in base.modules()}

@@ -33,7 +33,7 @@ _LONE_LINE_END = re.compile(rb".*\S\n(?=\S)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class CorpusPart:
-    """A stretch of one file, all of whose text is on one side of the split, or, in Parquet, split by row."""
+    """A stretch of one file. All of its text is on one side of the split; or in Parquet, it is split by row."""
 
     path: str
     start: int
