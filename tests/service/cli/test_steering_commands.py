@@ -82,6 +82,6 @@ def test_try_proposes_a_trial(sqlite_database: Database) -> None:
         refused = run("try", job_id, *arguments)
         assert refused.exit_code == 1
         assert said in refused.stderr
-    assert run("try", job_id, "--phase", "confirmation").exit_code == 2
+    assert "must be search or baseline" in run("try", job_id, "--phase", "confirmation").stderr
     assert "--beyond-bounds" in run("try", job_id, "--set", "lr=5").stderr
     assert run("try", job_id, "--set", "lr=5", "--beyond-bounds").stdout == f"trial 2 of job {job_id} is queued\n"

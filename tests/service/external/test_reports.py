@@ -191,3 +191,11 @@ def test_a_trial_that_gets_on_may_be_given_back_as_often_as_it_likes(sqlite_worl
         world.report(trial, step)
         world.end(trial, outcome="released")
     assert (world.trial(0).state, world.trial(0).losses) == (TrialState.QUEUED, 0)
+
+
+def test_measurements_out_of_order_are_refused_with_their_steps(sqlite_world: World) -> None:
+    trial = sqlite_world.suggest()
+    measured = [{"step": step, "metrics": {"validation_loss": 1}} for step in (4, 2)]
+    refused = sqlite_world.post("trials/0/reports", {"lease": trial["lease"], "measurements": measured})
+    assert refused.status_code == 422
+    assert "each once, got the steps [4, 2]" in refused.json()["detail"]

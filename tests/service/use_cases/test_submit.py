@@ -81,10 +81,15 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
         ({"constraints": [{"metric": "steps_to_target", "max": 9}]}, "target", "'steps_to_target'"),
         ({"pinned": [{"lr": 1e-3}, {"lr": 5.0}]}, "pinned[1].lr", "5.0"),
         ({"pinned": [{"learning_rate": 1.0}]}, "pinned[0]", "learning_rate"),
-        ({"search_space": "soap", "pinned": ["algoperf"]}, "pinned[0]", "no point"),
+        ({"search_space": "soap", "pinned": ["algoperf"]}, "pinned[0]", "'algoperf' has no point of 'shampoo'"),
         ({"baseline": {"pinned": [{"lr": "big"}]}}, "baselines[0].pinned[0].lr", "'big'"),
         ({"pruner": {"reduction_factor": 4}}, "pruner.reduction_factor", "no effect with the sampler 'auto'"),
         ({"budget": {"num_trials": 1}}, "budget.num_trials", "1"),
+        (
+            {"resources": {"gpus_per_worker": 1e-6}},
+            "resources.gpus_per_worker",
+            "must be 0 or at least 0.01, got 1e-06",
+        ),
         (
             {
                 "search_space": {

@@ -286,7 +286,9 @@ def test_webhooks_over_http(database: Database, receiver: Receiver) -> None:
         assert (delivery["state"], delivery["status"]) == ("delivered", 200)
         again = http.post(f"{path}/deliveries/{delivery['id']}/redeliver")
         assert (again.status_code, again.json()["state"]) == (200, "waiting")
-        assert http.post(f"{path}/deliveries/{delivery['id']}/redeliver").status_code == 409
+        twice = http.post(f"{path}/deliveries/{delivery['id']}/redeliver")
+        assert twice.status_code == 409
+        assert twice.json()["detail"].endswith("waits to be sent already")
         clock.advance(1e9)
         assert deliver(database, allows_private=True, clock=clock) == 1
         assert len({headers["webhook-id"] for headers, _ in receiver.requests}) == 1
