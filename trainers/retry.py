@@ -26,7 +26,7 @@ def retry(
     """The result of `action`, tried again after pauses that double, while its error is temporary.
 
     Args:
-        is_temporary: of an error, whether the same may do later; any other error is raised at once.
+        is_temporary: says of an error whether the same may do later; any other error is raised at once.
         give_up_seconds: an error that comes so late that the next try would be later still is raised.
         may_wait: asked before each pause; False raises the error at once.
         tell: hears of the error and the pause before each.

@@ -117,11 +117,11 @@ def tune(
             that goes along with.
         budget: trials of all phases but the confirmation, or the fields of a job's budget.
         wait: until the job has ended, with a line on standard error whenever a trial has.
-        options: of the workload.
+        options: options of the workload.
         name: what to call the job.
         send_code: False: the service can import the class itself; a directory: that goes along instead.
-        url: of the service.
-        token: for it; None: from the environment.
+        url: the address of the service.
+        token: the token for it; None: from the environment.
         specification: further fields of a job, such as `search_space` and `confirmation`.
 
     Raises:

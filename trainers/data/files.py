@@ -36,8 +36,8 @@ def data_files(
 
     Args:
         option: what to call the path in an error.
-        suffixes: of a directory, only files whose names end so (in lower case).
-        pattern: of a directory, only files that this glob finds, instead of those with the suffixes.
+        suffixes: endings of the names (in lower case) of the files that are taken from a directory.
+        pattern: a glob; it finds the files of a directory, instead of the suffixes.
 
     Raises:
         ValueError: there is nothing at the path, or no such file in it.

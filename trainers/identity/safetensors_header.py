@@ -57,7 +57,7 @@ def _are_equal(path: Path, begin: int, one: Mapping[str, Any], other: Mapping[st
     """True if two tensors have the same bytes; not of constants, as zeros, which are equal without being one.
 
     Args:
-        begin: of the tensors, in bytes from that of the file.
+        begin: the tensors' beginning, in bytes from that of the file.
     """
     start, end = _offsets(one)
     other_start, other_end = _offsets(other)

@@ -35,9 +35,9 @@ def activation_bytes(config: TrialConfig, workload: Workload, *, model_bytes: in
     recomputation, what blocks get and compute again is not counted.
 
     Args:
-        config: of the trial.
-        workload: that of the config.
-        model_bytes: of its model's parameters and buffers.
+        config: the trial's config.
+        workload: the workload of the config.
+        model_bytes: bytes of its model's parameters and buffers.
         world_size: number of ranks that share a batch.
 
     Raises:

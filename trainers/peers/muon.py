@@ -24,16 +24,16 @@ class MuonWithAdamW(Optimizer):
 
     Args:
         params: parameters or groups. A group's own `lr` is taken as it is by both.
-        lr: of Muon.
-        momentum: of Muon.
-        nesterov: of Muon.
+        lr: learning rate of Muon.
+        momentum: momentum of Muon.
+        nesterov: True: Muon's momentum is Nesterov's.
         ns_steps: Newton-Schulz iterations in each step of Muon.
         adjust_lr_fn: scale of Muon's step by a matrix's shape; with "match_rms_adamw" it has the length of one of
             AdamW, so that learning rates and decay are those of AdamW.
         adamw_lr_ratio: AdamW's learning rate over Muon's.
-        betas: of AdamW.
-        eps: of AdamW.
-        weight_decay: decoupled, of both.
+        betas: averages of AdamW.
+        eps: damping of AdamW.
+        weight_decay: decoupled weight decay of both.
         preconditioner: "none" leaves all to AdamW; for groups.
 
     Raises:

@@ -24,7 +24,7 @@ class TensorBoardRun:
         """Begins the file.
 
         Args:
-            metrics: those by which the tab HPARAMS compares trials, with any value: what is logged shows there; None:
+            metrics: metrics by which the tab HPARAMS compares trials, with any value: what is logged shows there; None:
                 the names are not known yet.
 
         Raises:

@@ -19,8 +19,8 @@ def groups_by_rule(
     Rules look at names, classes and dimensions, which are the same in a model that is sharded or wrapped.
 
     Args:
-        groups: of the description; with settings and rules all of them.
-        options: of the workload.
+        groups: the description's groups; with settings and rules all of them.
+        options: the workload's options.
     """
     of_group: list[list[nn.Parameter]] = [[] for _ in groups]
     rest: list[nn.Parameter] = []

@@ -44,12 +44,12 @@ def recommend(
     """Configs to try first on a model that was never tuned, the best guess first.
 
     Args:
-        fingerprint: of the model, as `shampoo-tuner fingerprint` prints it.
+        fingerprint: the model's fingerprint, as `shampoo-tuner fingerprint` prints it.
         batch_size: examples in a step, of all ranks.
-        num_steps: of the whole training.
+        num_steps: steps of the whole training.
         num_trials: configs that are wanted.
         proxy_job: the job that tuned a smaller or shorter version of the model, whose answer alone is moved.
-        formats: those of `service.evidence.formats.written.Format` in which each config is written, beside Python.
+        formats: formats of `service.evidence.formats.written.Format` in which each config is written, beside Python.
 
     Raises:
         ApiError: 422: the problem names the fields.

@@ -17,8 +17,8 @@ def add_webhook(url: str, *, kinds: Sequence[str] = (), job_id: str | None = Non
     """Has an address told of events; the answer alone has the secret with which messages are signed.
 
     Args:
-        kinds: of the events; none: `job.state` and `job.recommendation`.
-        job_id: None: of all jobs of the project.
+        kinds: kinds of events; none: `job.state` and `job.recommendation`.
+        job_id: the job whose events it is told; None: all jobs of the project.
 
     Raises:
         ApiError: 409: the project has as many as it may; 422: the problem names the field.

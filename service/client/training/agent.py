@@ -72,7 +72,7 @@ def train_with_command(
     Args:
         name: who asks, for people; None: machine and process, or the task of a SLURM array.
         max_trials: None: as many as there are.
-        ending_seconds: that a command has to end after SIGTERM, before it is killed.
+        ending_seconds: time that a command has to end after SIGTERM, before it is killed.
 
     Raises:
         ApiError, ServiceUnreachable: as `suggest`.

@@ -26,7 +26,7 @@ class MemoryLimit:
     """
 
     limit_bytes: int
-    """Memory of each rank."""
+    """The limit on the memory of each rank."""
     machine_bytes: int | None = None
     """Memory of the machine that all ranks of a trial train on, if the limit is far above that: a trial which ran out
     of memory says nothing then. None: the limit is what there is."""

@@ -145,7 +145,7 @@ class JobPolicy:
         Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
 
         Args:
-            seconds: that it has trained up to there.
+            seconds: time that it has trained up to there.
 
         Raises:
             ValueError: the trial is not running.
@@ -174,7 +174,7 @@ class JobPolicy:
         """Takes in how a trial ended, or with state `queued` that it was interrupted and must be resumed.
 
         Args:
-            values: of the job's objectives, in its order, where the trial completed.
+            values: values of the job's objectives, in its order, where the trial completed.
 
         Raises:
             ValueError: the trial is unknown or has ended before, or the state is `running`.

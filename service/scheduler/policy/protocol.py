@@ -145,7 +145,7 @@ class Policy(Protocol):
         Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
 
         Args:
-            seconds: that it has trained up to there.
+            seconds: time that it has trained up to there.
         """
 
     def tell(
@@ -154,7 +154,7 @@ class Policy(Protocol):
         """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed.
 
         Args:
-            values: of the job's objectives, in its order, where the trial completed.
+            values: values of the job's objectives, in its order, where the trial completed.
         """
 
     def close(self) -> None:

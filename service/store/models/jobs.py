@@ -129,7 +129,7 @@ class Job(Base):
     code_sha256: Mapped[str | None] = mapped_column(String(64))
     """The digest of the code that it came with, which is kept while it is there; None: it has none."""
     requested: Mapped[JobRequest | None]
-    """The end that its run is asked for, while it runs."""
+    """The request for which its run is to end; None: there is none."""
     lease_worker_id: Mapped[str | None] = mapped_column(ForeignKey("workers.id"))
     lease_expires_at: Mapped[datetime | None]
     attempt: Mapped[int] = mapped_column(default=0)

@@ -65,11 +65,11 @@ class WorkloadInMemory(ArchitectureWorkload, ABC):
     """Trains and evaluates on two data sets; a subclass says what the model predicts of a batch.
 
     Args:
-        architecture: of the model.
+        architecture: the model's architecture.
         train: the training set.
         validation: what is held out; of it, `max_validation_examples` (None: 512) are evaluated, spread over all.
-        label_smoothing: of the training loss, in [0, 1).
-        num_examples_at_once: in evaluation: bounds its memory.
+        label_smoothing: smoothing of the training loss, in [0, 1).
+        num_examples_at_once: examples at once in evaluation: bounds its memory.
         adapters: what is trained in place of the model's weights; None: these.
         precondition_embeddings: see the description's groups.
     """
