@@ -284,6 +284,16 @@ def test_an_unknown_plot_is_a_problem_with_404(address: str, story: Story, path:
     assert response.headers["content-type"] == "application/problem+json"
 
 
+@pytest.mark.parametrize(
+    ("kind", "hint"),
+    [("learning-curve", "did you mean 'learning-curves'?"), ("trade-off", "it takes a job with several objectives")],
+)
+def test_an_unknown_plot_is_told_with_those_there_are(address: str, story: Story, kind: str, hint: str) -> None:
+    told = get(f"{address}/v1/jobs/{story.job_id}/plots/{kind}").json()["errors"][0]
+    assert told["field"] == "kind"
+    assert told["message"] == f"no kind is called {kind!r} (known: best-so-far, learning-curves): {hint}"
+
+
 def test_an_unknown_state_in_the_filter_is_refused(address: str) -> None:
     assert get(f"{address}/", params={"state": "asleep"}).status_code == 422
 

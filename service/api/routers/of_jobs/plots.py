@@ -21,10 +21,13 @@ from service.api.figures import (
 )
 from service.api.one_thread import OneThreadRoute
 from service.domain import TrialState
-from service.errors import InvalidInput, NotFound
+from service.errors import InvalidInput, UnknownName
 from service.evidence.pareto_front import front_of
 from service.store.models import Job
 from service.store.repositories import JobRepository, MeasurementRepository, TrialColumnsRepository, TrialRepository
+
+KINDS = ("best-so-far", "learning-curves", "trade-off")
+"""Charts of a job, the last one if it has several objectives."""
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"], route_class=OneThreadRoute)
 
@@ -51,9 +54,11 @@ def read_plot(
         return _best_so_far(session, job, x)
     if kind == "learning-curves":
         return _learning_curves(session, job)
-    if kind == "trade-off" and len(job.objectives) > 1:
+    has_several = len(job.objectives) > 1
+    if kind == "trade-off" and has_several:
         return _trade_off(session, job, against)
-    raise NotFound("plot", kind)
+    hint = "it takes a job with several objectives" if kind == "trade-off" else ""
+    raise UnknownName("kind", kind, KINDS if has_several else KINDS[:-1], hint=hint)
 
 
 def _best_so_far(session: ReadSession, job: Job, axis: Axis) -> Figure:
