@@ -118,7 +118,9 @@ def read_corpus(
         held_out = list(labelled_rows("validation_path", validation_path, text_column, label_column))
     names = tuple(sorted({label for _, label in rows}))
     if len(names) < 2:
-        raise ValueError(f"label_column {label_column!r} must have at least two labels, got {', '.join(names)}")
+        raise ValueError(
+            f"label_column {label_column!r} must have at least two labels, got {', '.join(names) or 'none'}"
+        )
     if not rows or not held_out:
         way_out = "; give validation_path" if validation_path is None else ""
         raise ValueError(f"path {path!r} gives {len(rows)} texts to train on and {len(held_out)} held out{way_out}")

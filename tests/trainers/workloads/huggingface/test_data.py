@@ -94,7 +94,7 @@ def test_a_class_keeps_a_text_to_train_on(tmp_path: Path) -> None:
         ([("a", "x"), ("b", "x")] * 40, ("text", "label"), "label_column 'label' must have at least two labels, got x"),
         (ROWS, ("body", "label"), "text_column must be one of body, label in .*, got 'text'"),
         (ROWS, ("text", "stars"), "label_column must be one of text, stars in .*, got 'label'"),
-        ([], ("text", "label"), "label_column 'label' must have at least two labels, got "),
+        ([], ("text", "label"), "label_column 'label' must have at least two labels, got none"),
         (ROWS[:2], ("text", "label"), r"gives \d texts to train on and \d held out"),
     ],
 )
