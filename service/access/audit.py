@@ -19,7 +19,7 @@ def record_deed(
 
     Args:
         target: the thing that it was done to, e.g. a job's id.
-        address: of whoever asked.
+        address: the address of whoever asked.
     """
     entry = AuditEntry(
         at=now,

@@ -63,7 +63,7 @@ def hold(requirements: Sequence[str], parent: Path, *, max_bytes: int) -> Packag
     """Installs packages below `parent`, unless they are there. It may take minutes.
 
     Args:
-        max_bytes: of all that lies below `parent`. Where it is too much, packages go that nobody holds.
+        max_bytes: most bytes of all that lies below `parent`. Where it is too much, packages go that nobody holds.
 
     Raises:
         NotInstalled: there are none such, or they do not go with what is installed here, or not in time or in the room

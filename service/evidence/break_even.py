@@ -14,8 +14,8 @@ def break_even_of(evidence: Evidence, *, spent_seconds: float, num_ranks: int) -
     seed.
 
     Args:
-        spent_seconds: that all trials of the job trained.
-        num_ranks: of a trial, each a device.
+        spent_seconds: time that all trials of the job trained.
+        num_ranks: ranks of a trial, each a device.
     """
     reached = evidence.reached_baseline
     if reached is None or reached.seconds_ratio is None or reached.seconds_ratio_low is None:

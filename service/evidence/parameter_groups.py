@@ -46,10 +46,10 @@ def own_settings(
     without any has groups of its own.
 
     Args:
-        groups: of the workload's description.
+        groups: the groups of the workload's description.
         optimizer: its name; a setting that it has no argument for was left out.
-        arguments: those of the config; a setting that they have, too, makes no difference.
-        options: of the workload.
+        arguments: the config's arguments; a setting that they have, too, makes no difference.
+        options: the workload's options.
     """
     if optimizer in FOR_ADAPTERS:  # has groups of its own in any case
         return []

@@ -98,7 +98,7 @@ def recommend(
         num_pinned: other trials that the search was to begin with; a caveat says if a baseline had fewer.
         num_imported: trials of other studies that its sampler learned from, for the same caveat.
         num_baseline_pinned: such pinned trials of each baseline.
-        num_ranks: of a trial, each a device that the job took.
+        num_ranks: ranks of a trial, each a device that the job took.
     """
     metric, direction = objectives[0].metric, objectives[0].direction
     best = _winner(trials, Phase.SEARCH, direction)

@@ -73,7 +73,7 @@ def frozen_trial(
 
     Args:
         number: its position in the study.
-        dimensions: of its side's space.
+        dimensions: the dimensions of its side's space.
         curve: the first objective by step; NaN: it was not finite.
     """
     # In the confirmation, the search's config and the baselines' may give one name to different ranges.

@@ -136,7 +136,7 @@ class Launcher:
         Args:
             environment: all of its variables; `DIRECTORY_VARIABLE` among them is where the template listens.
             stdin: the file descriptor of its standard input.
-            output: that of its standard output and error.
+            output: the file descriptor of its standard output and error.
 
         Returns: its process; None: there is no launcher that can.
         """

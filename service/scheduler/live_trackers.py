@@ -75,7 +75,7 @@ class LiveTrackers:
         """Prepares; the first measurement opens the trackers.
 
         Args:
-            directory: of all jobs; each tracker has one of its own in it.
+            directory: the directory of all jobs; each tracker has one of its own in it.
             clock: unix seconds.
         """
         self._job_id = job_id

@@ -87,8 +87,8 @@ def spaces_of(specification: JobSpecification, *, num_steps: int | None = None) 
     """The search spaces of the sides.
 
     Args:
-        num_steps: of a trial, if presets are to begin with a learning rate for that length, on all sides alike. Not
-            where clients train what only they know: their steps may be epochs.
+        num_steps: steps of a trial, if presets are to begin with a learning rate for that length, on all sides alike.
+            Not where clients train what only they know: their steps may be epochs.
 
     Raises:
         InvalidInput: one is none, or two baselines have the same optimizer; names what is wrong.

@@ -68,7 +68,7 @@ def why_spent(specification: JobSpecification, spent: Spent, *, num_trials: int 
     """The part of the budget that has to be raised before anything more can be tried; None: none.
 
     Args:
-        num_trials: those that the job has, as its end corrected them; None: it takes none that has not begun yet.
+        num_trials: trials that the job has, as its end corrected them; None: it takes none that has not begun yet.
     """
     budget: Budget = specification.budget
     if budget.wall_clock_seconds is not None and spent.wall_clock_seconds >= budget.wall_clock_seconds:

@@ -253,7 +253,7 @@ def places(
     """The queue as a caller sees it: its jobs at their places, and between them the places that others have.
 
     Args:
-        jobs: those that are listed, by id.
+        jobs: the jobs that are listed, by id.
     """
     found: list[QueuePlace] = []
     for is_own, group in groupby(queued, key=lambda each: sees in (None, each.project)):

@@ -19,7 +19,7 @@ def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: E
     """The findings about a job, warnings first, with a few statements.
 
     Args:
-        evidence: of its recommendation, if it has one.
+        evidence: the evidence of its recommendation, if it has one.
     """
     columns = TrialColumnsRepository(session)
     outcomes = [SearchedTrial(*row) for row in columns.outcomes(job.id)]

@@ -227,7 +227,7 @@ def _newly_spent(trial: Trial, reported: Measurement, *, replaced_seconds: float
     """Seconds of training behind a measurement that nothing recorded before told of.
 
     Args:
-        replaced_seconds: of the measurement recorded before at the same step, if there is one.
+        replaced_seconds: training time of the measurement recorded before at the same step, if there is one.
     """
     if reported.seconds == replaced_seconds:
         return 0.0  # a resumed trial first gives its checkpoint's measurement again

@@ -58,7 +58,7 @@ def create_job(
         owner: the name of whoever submits it, where that is known.
         cloned_from: the id of the job that it is a clone of.
         plan: its plan, where it has been made already: that may take seconds.
-        price: of each of its ranks; None: nobody knows.
+        price: the price of each of its ranks; None: nobody knows.
 
     Raises:
         InvalidInput: the specification is impossible; names the field.

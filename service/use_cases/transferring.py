@@ -29,7 +29,7 @@ def configs_for(session: Session, wanted: ConfigsWanted, *, project: str | None)
     """The configs to try for a model.
 
     Args:
-        project: whose recommendations count; None: those of any.
+        project: the project whose recommendations count; None: any.
 
     Raises:
         InvalidInput: `proxy_job` has no recommendation, or its model has no known shape.

@@ -24,7 +24,7 @@ def signed_headers(secret: str, *, message_id: str, timestamp: int, body: bytes)
     Args:
         secret: as `new_secret` made it.
         message_id: the same each time the message is sent, so that its reader can tell that it has it.
-        timestamp: of the sending, in seconds since 1970.
+        timestamp: the time of the sending, in seconds since 1970.
     """
     key = base64.b64decode(secret.removeprefix(SECRET_PREFIX))
     signed = f"{message_id}.{timestamp}.".encode() + body

@@ -183,7 +183,7 @@ def trade_off(
     Args:
         values: (other objective, first one) by the trial's number; None where it has none.
         front: numbers of the trials that no other one betters in every objective of the job.
-        metrics: of the other objective and of the first.
+        metrics: the metric of the other objective, and that of the first.
     """
     data: list[Figure] = []
     drawn: list[tuple[float, float]] = []

@@ -29,9 +29,9 @@ def curve_figure(
     """The trial's curve in front, then the best one, and the band from the lowest to the highest of its baseline.
 
     Args:
-        number: of the trial.
+        number: the trial's number.
         has_diverged: a cross ends the curve.
-        scale: of the values; `auto` decides by them.
+        scale: the scale of the values; `auto` decides by them.
     """
     own = thin_curve(curve.points)
     data = [] if curve.band is None else _band_traces(curve.band, x)

@@ -44,7 +44,7 @@ def errors_of_names(body: dict[str, JsonValue], errors: Sequence[FieldError]) ->
     """The errors that `check_names` finds and that have nothing to do with the fields that cannot be read.
 
     Args:
-        errors: of all fields that cannot be read.
+        errors: the errors of all fields that cannot be read.
     """
     rest = copy.deepcopy(body)
     removed = [_remove(rest, names_of(error.pointer or "")) for error in errors]

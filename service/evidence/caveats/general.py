@@ -54,7 +54,7 @@ def of_trials(
 
     Args:
         num_planned: trials of search and baselines that the job was to have; None: unknown.
-        seconds: of training, of each side.
+        seconds: training time of each side.
     """
     caveats: list[str] = []
     found = [trial for trial in trials if trial.confirms is None]

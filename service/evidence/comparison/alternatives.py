@@ -38,7 +38,7 @@ def alternatives_of(
     has it for m = 1.
 
     Args:
-        space: that the search took its configs from; None: unknown, and nothing is said of the edges of its ranges.
+        space: the search's space; None: unknown, and nothing is said of the edges of its ranges.
     """
     chosen = next(iter(result.candidates), None)
     if chosen is None or chosen.choosing_mean is None or chosen.mean is None:

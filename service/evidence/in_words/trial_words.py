@@ -124,7 +124,7 @@ def account_of(
     """Tells what became of a trial, why, and what to do.
 
     Args:
-        standing: of a trial that was pruned or completed; None: nothing is known of it.
+        standing: the standing of a trial that was pruned or completed; None: nothing is known of it.
         repeated: None: it repeats none, or nothing is known of that.
     """
     match trial.state:

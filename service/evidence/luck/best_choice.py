@@ -52,8 +52,8 @@ def choice_probabilities(
     be as good as any that was. The same values give the same probabilities, to about 0.016.
 
     Args:
-        trials: of the search.
-        choices: of each trial, by its number.
+        trials: the search's trials.
+        choices: the choice of each trial, by its number.
         side: the search with its best configs trained again; None: none was.
 
     Returns:

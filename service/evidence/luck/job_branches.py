@@ -33,7 +33,7 @@ def branches_of(
     Args:
         trials: all of the job's.
         best: the number of the trial whose config is recommended.
-        space: that of the search.
+        space: the search's space.
         side: the search as the models of luck see it; None: nothing was trained again.
         metric: the objective.
 

@@ -31,7 +31,7 @@ def sides_of(
     """The sides of a job about which there is something to say: the search, and the baseline that was compared.
 
     Args:
-        spaces: those that the sides took their configs from; a side without one is left out.
+        spaces: the spaces that the sides took their configs from; a side without one is left out.
     """
     by_number = {trial.number: trial for trial in trials}
     rivals = [*([] if result.baseline is None else [result.baseline]), *result.baseline_others]
@@ -90,8 +90,8 @@ def _side_of(
     """One side of a job, its search or a baseline; None: none of its configs completed all its new seeds.
 
     Args:
-        configs: of that side, the chosen one first.
-        trials: of that side.
+        configs: that side's configs, the chosen one first.
+        trials: that side's trials.
         metric: the objective.
         top_k: configs that were to be trained again.
         num_choosing: new seeds that were to choose among them.

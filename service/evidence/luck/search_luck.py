@@ -66,7 +66,7 @@ def interval_of_searches(
     values give the same interval.
 
     Args:
-        differences: of the chosen configs by comparing seed, positive where the search's is better; two or more.
+        differences: those of the chosen configs by comparing seed, positive where the search's is better; two or more.
         over_seeds: the interval of the two chosen configs' difference; the result contains it.
 
     Raises:

@@ -51,7 +51,7 @@ def connect(
     """Connects this process to the cluster at `address`, or starts a local one; the cluster's machines.
 
     Args:
-        namespace: of all ranks that are started from here, and of no other job's; None: one of its own.
+        namespace: the namespace of all ranks that are started from here, and of no other job's; None: one of its own.
         directory: where a local cluster keeps its files. A short path: it holds sockets, whose paths must stay below
             108 characters.
         runtime_environment: Ray's, of all that is started from here on a cluster that runs already; None: its own.

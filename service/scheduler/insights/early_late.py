@@ -26,7 +26,7 @@ def early_late(trials: Sequence[EndedTrial], curves: Mapping[str, Curve]) -> Ear
     """The rank correlation of the values at the first rung with the last ones; None: too few trials have both.
 
     Args:
-        trials: those that completed.
+        trials: the trials that completed.
         curves: by the id of the trial.
     """
     shares, early, late = [], [], []

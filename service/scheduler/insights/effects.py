@@ -45,7 +45,7 @@ def observed_objective(trial: EndedTrial, curve: Curve) -> Observed | None:
     """The objective of a compared trial: at its end, where it was stopped, or that it diverged; None: unknown.
 
     Args:
-        curve: of one that completed; empty: unknown.
+        curve: the curve of a trial that completed; empty: unknown.
     """
     if trial.has_diverged:
         return Observed(trial.parameters, [(1.0, math.nan)])
@@ -73,7 +73,7 @@ class SideModel:
         """Fits the model.
 
         Args:
-            observed: of several trials.
+            observed: what several trials measured.
             only: the names of the parameters that the value can depend on; None: all.
         """
         self._encoding = Encoding(space)

@@ -35,8 +35,8 @@ def grouped(
     """The parameters of a model in the groups that its workload trains them in; None: shapes do not tell.
 
     Args:
-        groups: of the workload's description.
-        options: of the workload.
+        groups: the groups of the workload's description.
+        options: the workload's options.
     """
     settings = [group.settings_with(options) for group in groups]
     if any(own is None or not group.any_of for own, group in zip(settings, groups, strict=True)):
@@ -77,7 +77,7 @@ class PredictedCosts:
         """Prepares to predict.
 
         Args:
-            space: of a Shampoo.
+            space: the space of a Shampoo.
             groups: the model's parameters.
             device: `cpu` or `cuda`.
         """

@@ -44,7 +44,7 @@ def chosen_candidates(found: Sequence[Candidate], num: int, space: SearchSpace |
     for all of them, and where values are equal the earlier one.
 
     Args:
-        space: that of the side; None: configs go by value alone.
+        space: the side's space; None: configs go by value alone.
     """
     by_config: dict[frozenset[tuple[str, Scalar]], Candidate] = {}
     for candidate in sorted(found, key=lambda one: (one.value, one.number)):

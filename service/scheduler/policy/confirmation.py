@@ -49,7 +49,7 @@ class Confirmation:
             choosing: the seeds that choose; empty: the best value found is taken.
             comparing: the seeds that compare.
             stops_early: False: all of them are trained, as the verdict goes by other values than the last ones.
-            spaces: of the sides, which say what configs differ; a side without one goes by values alone.
+            spaces: the sides' spaces, which say what configs differ; a side without one goes by values alone.
 
         Raises:
             ValueError: `top_k` is below 1, or a seed appears twice.

@@ -16,7 +16,7 @@ def violation(constraints: Sequence[Constraint], metrics: Mapping[str, float], *
 
     Args:
         constraints: the job's.
-        metrics: of a measurement; one that was not measured breaks its bound at the end.
+        metrics: the metrics of a measurement; one that was not measured breaks its bound at the end.
         is_last: whether the trial has ended with it.
     """
     for constraint in constraints:

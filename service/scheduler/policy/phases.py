@@ -71,7 +71,7 @@ class JobPolicy:
         """Prepares a job with these sides, the search first.
 
         Args:
-            plans: of the search, and of each baseline.
+            plans: the plan of the search, and of each baseline.
             confirmation: None: there is none.
             by_time: whether the sides share training time, as `num_trials` of each to the other, in place of trials. A
                 side that has begun all of its trials leaves the rest to the others.

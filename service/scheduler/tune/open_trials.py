@@ -57,10 +57,10 @@ class OpenTrials:
         """Takes in what is stored, and removes the checkpoints of all other trials.
 
         Args:
-            configs: of the unfinished trials, by number.
+            configs: configs of the unfinished trials, by number.
             checkpoints: where the job's lie; each trial gets a directory there, named by its number.
             never_launched: unfinished trials that no earlier run has launched, but for forks and confirmation.
-            parts: of all trials, by number: `accumulation_steps`.
+            parts: `accumulation_steps` of all trials, by number.
             trackers: None: the job has none.
         """
         self._journal = journal

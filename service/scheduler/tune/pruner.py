@@ -32,7 +32,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         """Prepares the pruner.
 
         Args:
-            decisions: of the policy.
+            decisions: the policy's decisions.
             constraints: bounds that a trial must keep.
             is_to_stop: whether a user has asked for the end of a trial.
             groups: to be attached to Tune, which shows its controller to a trial scheduler only.

@@ -58,7 +58,7 @@ class Sharing(TuneAdapter, tune.Callback):
         Args:
             cluster: the same text for all runs on it.
             nodes: its machines.
-            groups: of this run.
+            groups: the rank groups of this run.
             poll_seconds: how often it looks again while it waits.
         """
         self._journal = journal

@@ -21,7 +21,7 @@ def proposed_side(plan: JobPlan, phase: Phase, optimizer: str | None) -> Side:
     """The side of a trial that is proposed for a phase.
 
     Args:
-        optimizer: of the baseline; None: of the only one, or of the search.
+        optimizer: the baseline's optimizer; None: that of the only one, or of the search.
 
     Raises:
         InvalidInput: the job has no such side; names the field.

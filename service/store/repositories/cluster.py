@@ -51,7 +51,7 @@ class ClusterRepository:
 
         Args:
             with_jobs: ids of workers that are listed, whenever they were heard of, or ended.
-            limit: of them at most, the ones that were heard of last.
+            limit: so many of them at most, the ones that were heard of last.
         """
         wanted = or_(is_alive_since(heard_since), Worker.id.in_(with_jobs))
         newest = select(Worker).where(wanted).order_by(Worker.heartbeat_at.desc(), Worker.id).limit(limit)

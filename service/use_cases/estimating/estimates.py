@@ -70,7 +70,7 @@ def estimate_job(
     Args:
         memory: what `estimate_memory` said of it, which takes too long for a transaction.
         of_model: what `model_for_winners` said of it, likewise.
-        price: of each of its ranks; None: nobody knows.
+        price: the price of each of its ranks; None: nobody knows.
     """
     specification = plan.specification
     max_steps = plan.num_steps * sum(plan.allotments.values())

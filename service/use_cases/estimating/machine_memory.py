@@ -32,7 +32,7 @@ def memory_of_this_machine(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max"
     """Bytes of memory of this machine, or of the container if it may have less.
 
     Args:
-        cgroup_limit: of the control group, as version 2 has it.
+        cgroup_limit: the limit of the control group, as version 2 has it.
     """
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:

@@ -105,7 +105,7 @@ def kept_steps(
 
     Args:
         curve: (step, value) in order of steps; None: it was not finite.
-        num_steps: of a whole training.
+        num_steps: steps of a whole training.
         forks: the steps at which others began from this one.
     """
     if not curve:

@@ -77,7 +77,7 @@ def progress_of(
     """The progress of each job by id, with a fixed number of statements.
 
     Args:
-        memory: of what the trials of ended jobs have come to; None: all are counted.
+        memory: what the trials of ended jobs have come to; None: all are counted.
     """
     trials = trials_of(session, jobs) if memory is None else memory.trials_of(session, jobs)
     return {job.id: _progress(job, trials[job.id], now=now) for job in jobs}

@@ -109,8 +109,8 @@ def download(
 
     Args:
         version: tells it from another file at this address.
-        name: that whoever saves it is offered.
-        path: of the request.
+        name: the name that whoever saves it is offered.
+        path: the request's path.
     """
     tag = f'"{version}-{opened.num_bytes:x}"'
     headers = {
