@@ -24,6 +24,7 @@ LINEAR = "Accurate, large minibatch SGD (arXiv:1706.02677)"
 SOAP = "SOAP (arXiv:2409.11321): batch size times refresh period is kept"
 WARM_UP = "AlgoPerf's search spaces: the warm-up as a share of the steps"
 DEPTH = "Tensor Programs VI (arXiv:2310.02244), depth-muP for Adam"
+MEASURED = "measured (tests.benchmarks.answers.transfer_distance --widths)"
 DERIVED = "derived from the spectral condition (arXiv:2310.17813): a step's spectral norm stays that of its layer"
 
 MAX_BATCH_FACTOR = 4.0
@@ -32,6 +33,10 @@ HORIZON_EXPONENT = -0.32
 """Exponent of E, where steps have the length of Adam's: at equal batch, and so beside √B, which is for equally many
 examples. Of the shipped workloads the digits, which overfit, have an optimum that falls faster, and `stdlib-gpt` one
 that does not fall from 60 to 240 steps (`tests.benchmarks.training.starting_values`)."""
+EIGENBASIS_EXPONENT = 0.75
+"""Exponent of 1/fan-in, for steps in an eigenbasis of matrices that are one block. Sources say 0 there, as if a step had
+as few large directions as the gradient; SOAP's best learning rates fall on each of three families, by what the others
+say: `python -m tests.benchmarks.answers.transfer_distance --widths mlp convnet gpt --presets soap`."""
 AVERAGE_RANGE = (1e-3, 0.2)
 """Range of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
 MIN_WARMUP_STEPS = 50
@@ -122,6 +127,11 @@ def _left_to_defaults(config: TunedConfig) -> dict[str, Any]:
     return found
 
 
+def _rate_in_eigenbasis(fan_in: float, block: int) -> float:
+    """The learning rate up to a factor; beyond a block as Adam's goes."""
+    return float(min(fan_in, block) ** (1 - EIGENBASIS_EXPONENT) / fan_in)
+
+
 class _Mover:
     """The config as far as it is moved, and the changes so far."""
 
@@ -182,9 +192,10 @@ class _Mover:
                 return by_depth / math.sqrt(fan_in), told, f"{DERIVED}{source}"
             case StepKind.EIGENBASIS:
                 by_depth, rule, source = self._depth_of_adam()
-                before, after = (min(one.features.width, block) / one.features.width for one in self._sides)
-                told = f"block/width once matrices exceed blocks of {block}{rule}"
-                return by_depth * after / before, told, f"{PRECONDITIONERS}{source}"
+                before, after = (_rate_in_eigenbasis(one.features.fan_in, block) for one in self._sides)
+                told = f"fan-in^-{EIGENBASIS_EXPONENT:g}, and 1/fan-in beyond blocks of {block}"
+                reason = f"{told}, fan-in × {fan_in:.3g}{rule}"
+                return by_depth * after / before, reason, f"{MEASURED}; {PRECONDITIONERS}{source}"
             case StepKind.SGD:
                 return depth, f"depth, × {depth:.3g}", PRECONDITIONERS
             case StepKind.NONE:
