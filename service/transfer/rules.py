@@ -34,9 +34,9 @@ HORIZON_EXPONENT = -0.32
 examples. Of the shipped workloads the digits, which overfit, have an optimum that falls faster, and `stdlib-gpt` one
 that does not fall from 60 to 240 steps (`tests.benchmarks.training.starting_values`)."""
 EIGENBASIS_EXPONENT = 0.75
-"""Exponent of 1/fan-in, for steps in an eigenbasis of matrices that are one block. Sources say 0 there, as if a step had
-as few large directions as the gradient; SOAP's best learning rates fall on each of three families, by what the others
-say: `python -m tests.benchmarks.answers.transfer_distance --widths mlp convnet gpt --presets soap`."""
+"""Exponent of 1/fan-in, for steps in an eigenbasis of matrices that are one block. Sources say 0 there, as if a step
+had as few large directions as the gradient; SOAP's best learning rates fall on each of three families, by what the
+others say: `python -m tests.benchmarks.answers.transfer_distance --widths mlp convnet gpt --presets soap`."""
 AVERAGE_RANGE = (1e-3, 0.2)
 """Range of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
 MIN_WARMUP_STEPS = 50

@@ -208,7 +208,7 @@ class Widened:
     preset: str
     width: float
     lr: float
-    """Of the best learning rates."""
+    """The best learning rate over that of the narrower one."""
     lr_by_rule: float
 
     @property

@@ -48,9 +48,9 @@ class UnfinishedTrial:
     confirms: int | None
     step: int
     num_steps: int
-    """If it goes to its end."""
+    """Steps of the whole training."""
     value: float | None
-    """As last measured."""
+    """The objective at the last measurement; None: there is none."""
 
 
 @dataclass(frozen=True, slots=True)
