@@ -71,7 +71,9 @@ def report_page(
         "progress": progress,
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
         "standing": standing_of(evidence).sentence if evidence else None,
-        "figures": view.figures(progress, named, has_baseline=has_baseline, evidence=evidence, currency=job.currency),
+        "figures": view.figures(
+            progress, named, has_baseline=has_baseline, evidence=evidence, currency=job.currency, ahead={}
+        ),
         "lines": evidence_lines(evidence) if evidence else [],
         "health": health_of_job(session, job, progress, evidence),
         "drawings": [
