@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,6 +30,7 @@ from service.monitoring.readiness import why_no_room
 from service.settings import Settings
 from service.store.session import Database, Session
 from service.use_cases.progress import TrialMemory
+from service.use_cases.waiting import Surroundings
 
 
 # Coroutines, although they wait for nothing: a function would need a thread for each.
@@ -65,14 +66,15 @@ async def _now(request: Request) -> datetime:
     return cast("Clock", request.app.state.clock)()
 
 
-async def _why_no_room(request: Request) -> Callable[[], str | None]:
-    return partial(why_no_room, await _settings(request), data_are_here=await _data_are_here(request))
+async def _surroundings(request: Request) -> Surroundings:
+    room = partial(why_no_room, await _settings(request), data_are_here=await _data_are_here(request))
+    return Surroundings(room, starts_worker=request.app.state.starts_worker)
 
 
 SettingsDependency = Annotated[Settings, Depends(_settings)]
 DataAreHere = Annotated[bool, Depends(_data_are_here)]
 """True if trials train on this machine, so that the data which jobs name can be looked at."""
-WhyNoRoom = Annotated[Callable[[], str | None], Depends(_why_no_room)]
+Around = Annotated[Surroundings, Depends(_surroundings)]
 """Looks at the disks when it is called: what keeps workers from beginning jobs."""
 DatabaseDependency = Annotated[Database, Depends(_database)]
 TurnsDependency = Annotated[Turns, Depends(_turns)]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 from fastapi import Depends
 
-from service.api.dependencies import Now, SettingsDependency, TrialMemoryDependency, WhyNoRoom
+from service.api.dependencies import Around, Now, SettingsDependency, TrialMemoryDependency
 from service.api.schemas.jobs import JobRead
 from service.store.models import Job
 from service.store.session import Session
@@ -24,23 +24,19 @@ class JobReader:
     now: datetime
     silence_seconds: float
     memory: TrialMemory
-    why_no_room: WhyNoRoom
+    around: Around
 
     def one(self, session: Session, job: Job) -> JobRead:
         return self.all(session, [job])[0]
 
     def all(self, session: Session, found: Sequence[Job]) -> list[JobRead]:
         progress = progress_of(session, found, now=self.now, memory=self.memory)
-        waiting = waiting_of(
-            session, found, now=self.now, silence_seconds=self.silence_seconds, why_no_room=self.why_no_room
-        )
+        waiting = waiting_of(session, found, now=self.now, silence_seconds=self.silence_seconds, around=self.around)
         return [JobRead.of(job, progress[job.id], waiting[job.id]) for job in found]
 
 
-async def _reader(
-    now: Now, settings: SettingsDependency, memory: TrialMemoryDependency, why_no_room: WhyNoRoom
-) -> JobReader:
-    return JobReader(now, settings.lease_seconds, memory, why_no_room)
+async def _reader(now: Now, settings: SettingsDependency, memory: TrialMemoryDependency, around: Around) -> JobReader:
+    return JobReader(now, settings.lease_seconds, memory, around)
 
 
 Reader = Annotated[JobReader, Depends(_reader)]

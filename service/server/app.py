@@ -90,12 +90,18 @@ _COOKIE = APIKeyCookie(
 
 
 def create_app(
-    settings: Settings, database: Database | None = None, clock: Clock = utc_now, *, data_are_here: bool = False
+    settings: Settings,
+    database: Database | None = None,
+    clock: Clock = utc_now,
+    *,
+    data_are_here: bool = False,
+    starts_worker: bool = False,
 ) -> FastAPI:
     """The application. A database that is not given is opened from the settings, and closed with the application.
 
     Args:
         data_are_here: whether trials train on this machine, so that the data which jobs name can be looked at.
+        starts_worker: whether a worker is started beside it, and again when it has ended.
     """
     opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
     turns, probe = Turns(opened.num_connections), Probe(opened)
@@ -125,6 +131,7 @@ def create_app(
     app.state.problem_page = error_pages.problem_page
     app.state.settings = settings
     app.state.data_are_here = data_are_here
+    app.state.starts_worker = starts_worker
     app.state.database = opened
     app.state.clock = clock
     app.state.turns = turns

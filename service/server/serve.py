@@ -258,7 +258,7 @@ async def _run(
     settings: Settings, database: Database, listener: socket.socket, *, with_worker: bool, tell: Callable[[str], None]
 ) -> None:
     trains_here = with_worker and settings.cluster_address is None
-    server = Server(create_app(settings, database, data_are_here=trains_here))
+    server = Server(create_app(settings, database, data_are_here=trains_here, starts_worker=with_worker))
     supervisor = WorkerSupervisor(settings) if with_worker else None
 
     def stop() -> None:

@@ -5,7 +5,7 @@ Whoever asks sees the jobs of its project; of the others it learns how many ther
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
@@ -17,7 +17,7 @@ from service.store.repositories import WorkerRepository
 from service.store.repositories.cluster import ClusterRepository, QueuedJob
 from service.store.session import Session
 from service.use_cases.progress import JobProgress, TrialMemory, progress_of
-from service.use_cases.waiting import Waiting, waiting_of
+from service.use_cases.waiting import UNKNOWN, Surroundings, Waiting, waiting_of
 
 MAX_LISTED = 100
 """Workers, and jobs of the queue, that are listed; the others are counted."""
@@ -144,14 +144,14 @@ def cluster_state(
     now: datetime,
     silence_seconds: float,
     memory: TrialMemory,
-    why_no_room: Callable[[], str | None] = lambda: None,
+    around: Surroundings = UNKNOWN,
 ) -> ClusterState:
     """The cluster now.
 
     Args:
         sees: the project whose jobs are told by name; None: all.
         silence_seconds: a worker that was not heard of for so long is taken for gone.
-        why_no_room: as `waiting_of` takes it.
+        around: as `waiting_of` takes it.
     """
     found = ClusterRepository(session)
     alive_since = now - timedelta(seconds=silence_seconds)
@@ -166,9 +166,7 @@ def cluster_state(
     queued = found.queue()
     listed = [each.id for each in queued if sees in (None, each.project)][:MAX_LISTED]
     jobs = found.jobs(listed)
-    waiting = waiting_of(
-        session, [*own, *jobs.values()], now=now, silence_seconds=silence_seconds, why_no_room=why_no_room
-    )
+    waiting = waiting_of(session, [*own, *jobs.values()], now=now, silence_seconds=silence_seconds, around=around)
     devices = found.environments([job.id for job in own])
     hosts = {worker.id: worker for worker in workers}
     return ClusterState(

@@ -22,6 +22,8 @@ from service.store.session import Session
 
 FIRST_MEASUREMENT = "its first measurement; ranks start, read the data and train up to it"
 WORKER_LOST = "its worker has fallen silent; the next free one takes it, and `shampoo-tuner worker` starts one"
+OWN_WORKER_LOST = "its worker has fallen silent; the next free one takes it, and the service starts its own again"
+OWN_WORKER_STARTS = "the service's worker starts"
 NO_ROOM_FOR_WORKER = "its worker cannot write that it lives, and none goes on with it until there is room"
 ABOUT_TO = timedelta(seconds=10)
 """A free worker takes a job within so much of its beginning to wait: it looks twice a second, unless it is only just
@@ -48,30 +50,43 @@ class Workers:
     """None: there has never been one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The parts of the service beside the database that jobs may wait for."""
+
+    why_no_room: Callable[[], str | None] = lambda: None
+    """Tells what the disks that workers write to lack; None: nothing."""
+    starts_worker: bool = False
+    """True: the service has a worker of its own, which it starts, and starts again when it has ended."""
+
+
+UNKNOWN = Surroundings()
+
+
 def waiting_of(
     session: Session,
     jobs: Sequence[Job],
     *,
     now: datetime,
     silence_seconds: float,
-    why_no_room: Callable[[], str | None] = lambda: None,
+    around: Surroundings = UNKNOWN,
 ) -> dict[str, Waiting | None]:
     """The reason for which each job waits, by id; None: it does not wait. A few statements more if one is queued, or
     runs and has everything it needs.
 
     Args:
         silence_seconds: a worker that was not heard of for so long is taken for gone.
-        why_no_room: what the disks that workers write to lack, asked at most once, if a job is queued or its worker is
-            not heard of; None: nothing.
+        around: asked for room at most once, if a job is queued or its worker is not heard of.
     """
-    room = cache(why_no_room)
+    room = cache(around.why_no_room)
     found: dict[str, Waiting | None] = dict.fromkeys(job.id for job in jobs)
     for job in jobs:
         if job.state is not JobState.RUNNING:
             continue
         if has_lost_worker(job, now):
             no_room = room()
-            lost = WORKER_LOST if no_room is None else f"{NO_ROOM_FOR_WORKER}: {no_room}"
+            lost = OWN_WORKER_LOST if around.starts_worker else WORKER_LOST
+            lost = lost if no_room is None else f"{NO_ROOM_FOR_WORKER}: {no_room}"
             found[job.id] = Waiting(job.lease_expires_at or now, lost)
         elif job.waiting_for is not None:
             found[job.id] = Waiting(job.waiting_since or now, job.waiting_for)
@@ -110,6 +125,9 @@ def waiting_of(
                 found[job.id] = Waiting(since, f"no job is begun until there is room: {no_room}")
                 continue
             num_before = order.get(job.id, 0)  # not there: it was taken since it was read
+            if around.starts_worker and not seen.num_alive:
+                found[job.id] = Waiting(since, OWN_WORKER_STARTS)
+                continue
             why = why_queued(num_before, seen, since=since, not_before=job.not_before, now=now)
             found[job.id] = Waiting(since, why)
     return found

@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
 from service.api.dependencies import (
+    Around,
     CallerDependency,
     Now,
     ReadSession,
     SettingsDependency,
     TrialMemoryDependency,
-    WhyNoRoom,
 )
 from service.api.one_thread import OneThreadRoute
 from service.dashboard.cluster import view
@@ -30,7 +30,7 @@ def cluster_page(
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
-    why_no_room: WhyNoRoom,
+    around: Around,
 ) -> HTMLResponse:
     """Shows what runs now, what waits for what, and which workers there are; of other projects numbers alone."""
     last_event = EventRepository(session).last_id()  # before all else: what happens meanwhile is told again
@@ -40,7 +40,14 @@ def cluster_page(
         now=now,
         silence_seconds=settings.lease_seconds,
         memory=memory,
-        why_no_room=why_no_room,
+        around=around,
     )
-    context = {"state": state, "view": view, "now": now, "last_event": last_event, "sees_all": caller.sees is None}
+    context = {
+        "state": state,
+        "view": view,
+        "now": now,
+        "last_event": last_event,
+        "sees_all": caller.sees is None,
+        "starts_worker": around.starts_worker,
+    }
     return page(request, "cluster/page.html", context)

@@ -10,12 +10,12 @@ from service.access.caller import Scope
 from service.access.permitted import may_have_run
 from service.api.conditional import IfNoneMatch
 from service.api.dependencies import (
+    Around,
     CallerDependency,
     Now,
     ReadSession,
     SettingsDependency,
     TrialMemoryDependency,
-    WhyNoRoom,
 )
 from service.api.figures import phase_labels, side_labels
 from service.api.one_thread import OneThreadRoute
@@ -65,7 +65,7 @@ def job_page(
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
-    why_no_room: WhyNoRoom,
+    around: Around,
     job_id: str,
     asked: AskedOfTable,
     known: IfNoneMatch = None,
@@ -102,9 +102,7 @@ def job_page(
         "last_event": last_event,
         "is_whole": not parts,
         "progress": progress,
-        "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds, why_no_room=why_no_room)[
-            job.id
-        ],
+        "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds, around=around)[job.id],
         "bar": bar_of(progress),
         "labels": named,
         "label_of": label_of,

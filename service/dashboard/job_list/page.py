@@ -9,12 +9,12 @@ from fastapi.responses import HTMLResponse
 
 from service.access.caller import Scope
 from service.api.dependencies import (
+    Around,
     CallerDependency,
     Now,
     ReadSession,
     SettingsDependency,
     TrialMemoryDependency,
-    WhyNoRoom,
 )
 from service.api.lists.job_filters import JobFilters
 from service.api.one_thread import OneThreadRoute
@@ -47,7 +47,7 @@ def jobs_page(
     settings: SettingsDependency,
     memory: TrialMemoryDependency,
     now: Now,
-    why_no_room: WhyNoRoom,
+    around: Around,
     query: JobFilters,
     order_by: JobOrder = JobOrder.NEWEST,
     after: Token = None,
@@ -58,7 +58,7 @@ def jobs_page(
     last_event = EventRepository(session).last_id()  # before all else: what happens meanwhile is told again
     jobs, has_previous, has_next = _page(session, query, order_by, after, before)
     progress = progress_of(session, jobs, now=now, memory=memory)
-    waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds, why_no_room=why_no_room)
+    waiting = waiting_of(session, jobs, now=now, silence_seconds=settings.lease_seconds, around=around)
     address = ListAddress(request.query_params.multi_items())
     kind = _kind(order_by)
     tokens = [encode_place(kind, order_by.place_of(job)) for job in (jobs[:1] + jobs[-1:])]

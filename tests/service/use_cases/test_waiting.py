@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import httpx
 import pytest
 
 from service.domain import JobState
@@ -14,7 +15,18 @@ from service.store.session import Database
 from service.use_cases.leases import Lease, beat, end_worker, release_job
 from service.use_cases.run import ShareReport, report_share
 from service.use_cases.steer import change_job, pause_job, resume_job
-from service.use_cases.waiting import FIRST_MEASUREMENT, WORKER_LOST, Waiting, Workers, waiting_of, why_queued
+from service.use_cases.waiting import (
+    FIRST_MEASUREMENT,
+    OWN_WORKER_LOST,
+    OWN_WORKER_STARTS,
+    WORKER_LOST,
+    Surroundings,
+    Waiting,
+    Workers,
+    waiting_of,
+    why_queued,
+)
+from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, measure, submit
 
 CLUSTER = "10.0.0.1:6379"
@@ -42,6 +54,22 @@ def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str
     with database.reading() as session:
         found = ClusterShareRepository(session).of_cluster(CLUSTER, now=NOW + timedelta(seconds=after_seconds))
         return [(share.job_id, share.num_groups, priority) for share, priority in found]
+
+
+def test_a_service_that_starts_its_own_worker_sends_nobody_to_start_one(sqlite_database: Database) -> None:
+    job_id = submit(sqlite_database)
+    told = []
+    for starts_worker in (True, False):
+        with running(sqlite_database, clock=lambda: NOW, starts_worker=starts_worker) as url:
+            told.append(httpx.get(f"{url}/v1/jobs/{job_id}").json()["waiting"]["for"])
+            pages = [httpx.get(url + path).text for path in (f"/jobs/{job_id}", "/", "/cluster")]
+            assert ["no worker has been started" in page.lower() for page in pages] == [not starts_worker] * 3
+    assert told == [OWN_WORKER_STARTS, NEVER_STARTED]
+    claim(sqlite_database, add_worker(sqlite_database))
+    with sqlite_database.reading() as session:
+        job, later = JobRepository(session).get(job_id), NOW + timedelta(hours=1)
+        found = waiting_of(session, [job], now=later, silence_seconds=30, around=Surroundings(starts_worker=True))
+    assert found[job_id] == Waiting(NOW + timedelta(seconds=30), OWN_WORKER_LOST)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +122,9 @@ def test_a_worker_that_is_not_heard_of_on_a_full_disk_has_not_fallen_silent(data
         ends = jobs[0].lease_expires_at
         assert ends is not None
         later = ends + timedelta(seconds=1)
-        told = waiting_of(session, jobs, now=later, silence_seconds=30, why_no_room=lambda: "disk: 3 MiB are free")
+        told = waiting_of(
+            session, jobs, now=later, silence_seconds=30, around=Surroundings(lambda: "disk: 3 MiB are free")
+        )
     reason = "its worker cannot write that it lives, and none goes on with it until there is room: disk: 3 MiB are free"
     assert told[lease.job_id] == Waiting(ends, reason)
 
@@ -209,8 +239,8 @@ def test_a_queued_job_waits_for_room_on_the_disk_before_all_else_and_a_running_o
 
     with database.reading() as session:
         jobs = [JobRepository(session).get(job_id) for job_id in (lease.job_id, queued)]
-        waiting = waiting_of(session, jobs, now=NOW, silence_seconds=30, why_no_room=why_no_room)
-        waiting_of(session, jobs[:1], now=NOW, silence_seconds=30, why_no_room=why_no_room)
+        waiting = waiting_of(session, jobs, now=NOW, silence_seconds=30, around=Surroundings(why_no_room))
+        waiting_of(session, jobs[:1], now=NOW, silence_seconds=30, around=Surroundings(why_no_room))
     assert waiting == {
         lease.job_id: Waiting(NOW, FIRST_MEASUREMENT),
         queued: Waiting(NOW, "no job is begun until there is room: disk: 13 MiB are free, and 64 needed"),

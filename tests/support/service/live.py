@@ -25,12 +25,18 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 @contextmanager
 def running(
-    database: Database, *, clock: Clock = utc_now, port: int = 0, data_are_here: bool = False, **settings: object
+    database: Database,
+    *,
+    clock: Clock = utc_now,
+    port: int = 0,
+    data_are_here: bool = False,
+    starts_worker: bool = False,
+    **settings: object,
 ) -> Iterator[str]:
     """The address of a server on `database`; stopping it must not wait for whoever still listens to events."""
     values = {"data_dir": Path("unused"), **settings}
     own = Settings(**values)  # type: ignore[arg-type] # pydantic checks them
-    app = create_app(own, database, clock, data_are_here=data_are_here)
+    app = create_app(own, database, clock, data_are_here=data_are_here, starts_worker=starts_worker)
     server = Server(app)
     with socket.create_server(("127.0.0.1", port)) as listener:
         # As those to the service: else the body of an answer waits 40 ms until the client has confirmed its head.
