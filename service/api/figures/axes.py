@@ -43,11 +43,17 @@ def value_axis(values: Sequence[float]) -> Figure:
     }
     if values and max(values) - min(values) < LEAST_SPAN * (largest := max(map(abs, values))):
         # Else Plotly would spread one value, or rounding, over the whole height.
-        axis["autorangeoptions"] = {"include": [min(values) - largest / 20, max(values) + largest / 20]}
+        least, most = min(values) - largest / 20, max(values) + largest / 20
+        axis["autorangeoptions"] = {"include": [least, most], "clipmin": least, "clipmax": most}
     if axis["type"] == "log":
         ticks = log_ticks(min(values), max(values))
-        axis |= {"tickmode": "array", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+        axis |= {"tickmode": "array", "tickvals": ticks, "ticktext": list(map(tick_text, ticks))}
     return axis
+
+
+def tick_text(tick: float) -> str:
+    """A tick's label, as `static/charts/axis.js` writes it: `0.5`, `200000`, `5e9`."""
+    return f"{tick:g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 
 from search_spaces import SearchSpace
 from search_spaces.parameters import sectioned
-from service.domain import Currency, Objective, Phase, Side, TrialState
+from service.domain import Currency, Objective, Phase, Side, TrialState, side_of
 from service.evidence.caveats.range_edges import edge_caveats
 from service.evidence.comparison.missed_target import TIMES_TO_TARGET, has_missed
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.wording import counted, optimizer_title
-from service.evidence.types import ConfirmationResult, CurrencyComparison, Winner
+from service.evidence.types import MIN_TRIED, ConfirmationResult, CurrencyComparison, Winner
 
 AS_MUCH_TIME = 0.9
 """Share of the search's seconds from which a baseline had as much: where sides share time, they differ by a trial."""
@@ -32,13 +32,21 @@ def of_one_seed(baseline: Winner | None) -> str:
 def of_edges(
     trials: Sequence[FinishedTrial], best: Winner, baseline: Winner | None, spaces: Mapping[Side, SearchSpace]
 ) -> list[str]:
-    """Caveats on winners with values at the edge of their ranges, as far as the sides' spaces are known."""
+    """Caveats on winners with values at the edge of their ranges, as far as the sides' spaces are known.
+
+    Only of sides with `MIN_TRIED` trials: which of fewer is best is luck, and so is where its values lie.
+    """
+    tried = Counter(
+        side_of(trial.phase, trial.optimizer)
+        for trial in trials
+        if trial.confirms is None and trial.state in (TrialState.COMPLETED, TrialState.PRUNED)
+    )
     values = {trial.number: trial.parameters for trial in trials}
     winners = {Phase.SEARCH.value: best} | ({} if baseline is None else {baseline.optimizer: baseline})
     return [
         caveat
         for side, winner in winners.items()
-        if side in spaces
+        if side in spaces and tried[side] >= MIN_TRIED
         for caveat in edge_caveats(side, spaces[side], values[winner.number])
     ]
 

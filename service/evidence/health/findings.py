@@ -9,7 +9,7 @@ import math
 import statistics
 
 from search_spaces.edges import edges
-from service.domain import Direction, FailureReason, Phase, TrialState
+from service.domain import Direction, FailureReason, Phase, Side, TrialState
 from service.evidence.caveats.general import AS_MUCH_TIME
 from service.evidence.caveats.range_edges import options_beyond
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, SearchedTrial, Severity
@@ -141,10 +141,10 @@ def _noisy_metric(job: SearchedJob) -> HealthCard | None:
 
 
 def _at_the_edge(job: SearchedJob) -> HealthCard | None:
-    if not job.is_over and len(job.of_search) < MIN_TRIED:
-        return None
     told, commands = [], []
     for side, values in job.best_parameters.items():
+        if _num_tried(job, side) < MIN_TRIED:
+            continue  # which of so few is best is luck, and so is where it lies
         whose = "of the search" if side == Phase.SEARCH else f"of {optimizer_title(side)}"
         found = edges(job.spaces[side], values) if side in job.spaces else []
         named = [f"{edge.name} = {edge.value:.4g} by the {edge.side} bound {edge.bound:.4g}" for edge in found]
@@ -160,6 +160,15 @@ def _at_the_edge(job: SearchedJob) -> HealthCard | None:
         "Better ones may lie beyond: try single values there, with 'Try a variation' on the page of a trial of that "
         f"side ({'; '.join(commands)}), or widen the range in the search space of a clone ('Edit and clone').",
     )
+
+
+def _num_tried(job: SearchedJob, side: Side) -> int:
+    """Trials of a side that came to an end of their own."""
+    if side == Phase.SEARCH:
+        return len(job.of_search)
+    told = () if job.evidence is None else job.evidence.baselines
+    of_baselines = sum(trial.phase is Phase.BASELINE for trial in job.outcomes)
+    return next((best.num_tried for best in told if best.optimizer == side), of_baselines)
 
 
 def _many_diverged(job: SearchedJob) -> HealthCard | None:

@@ -28,6 +28,11 @@ function logTicks(low, high) {
   return exponents.filter((_, index) => index % stride === 0).flatMap((n) => digits.map((digit) => Number(`${digit}e${n}`)));
 }
 
+/** As Python's `%g` has it: 0.5, 200000, 5e9. */
+function tickText(tick) {
+  return Math.abs(tick) >= 1e6 || Math.abs(tick) < 1e-4 ? tick.toExponential().replace("e+", "e") : String(Number(tick.toPrecision(6)));
+}
+
 /** {type, ...} of a value axis. `wanted`: "log", "linear", or null: logarithmic for positive values far apart. */
 export function valueAxis(values, wanted = null) {
   const [low, high] = ends(values);
@@ -38,11 +43,12 @@ export function valueAxis(values, wanted = null) {
   const largest = Math.max(Math.abs(low), Math.abs(high));
   if (high - low < LEAST_SPAN * largest) {
     // Else Plotly would spread one value, or rounding, over the whole height.
-    axis.autorangeoptions = { include: [low - largest / 20, high + largest / 20] };
+    const [least, most] = [low - largest / 20, high + largest / 20];
+    axis.autorangeoptions = { include: [least, most], clipmin: least, clipmax: most };
   }
   if (!isLog) return axis;
   const ticks = logTicks(low, high);
-  return { ...axis, tickmode: "array", tickvals: ticks, ticktext: ticks.map((tick) => String(Number(tick.toPrecision(6)))) };
+  return { ...axis, tickmode: "array", tickvals: ticks, ticktext: ticks.map(tickText) };
 }
 
 /** A value with four significant digits; a dash for none. */

@@ -45,6 +45,16 @@ function lastFinite(curve) {
   return -1;
 }
 
+const HOVER = "%{text}%{x}: %{y:.4g}<extra></extra>";
+const DIVERGED = "; then it diverged";
+
+/** For each point of joined curves, `more` behind the words on the last finite one of each: Plotly takes it for the line's
+ * where the pointer is right on the cross that ends it. */
+function templatesTo({ y, customdata }, more) {
+  const last = new Map(customdata.map((number, index) => [number, index]).filter(([, index]) => y[index] !== null));
+  return customdata.map((number, index) => (last.get(number) === index ? HOVER.replace("<extra>", `${more}<extra>`) : HOVER));
+}
+
 /** The last finite points of some curves. */
 function ends(curves, over, more) {
   const found = { x: [], y: [], customdata: [], text: [] };
@@ -79,14 +89,15 @@ export function curvesFigure(known, { scale, hidden, picked }) {
     const own = shown.filter((curve) => curve.group === group);
     if (!own.length) continue;
     const opacity = isFaded ? 0.18 : 1;
+    const line = joined(own, over);
     data.push({
-      ...joined(own, over),
+      ...line,
       type: "scatter",
       mode: "lines",
       meta: { group: group.key },
       line: { width: 1.5, color: group.colour, dash: group.dash },
       opacity,
-      hovertemplate: "%{text}%{x}: %{y:.4g}<extra></extra>",
+      hovertemplate: group.key === "diverged" ? templatesTo(line, DIVERGED) : HOVER,
     });
     const single = own.filter((curve) => curve.y.filter((value) => value !== null).length === 1);
     const marker = { size: 6, color: group.colour };
@@ -95,7 +106,7 @@ export function curvesFigure(known, { scale, hidden, picked }) {
     }
     if (group.key === "diverged") {
       const cross = { symbol: "x", size: 9, color: group.colour };
-      const crossed = ends(own, over, "; then it diverged");
+      const crossed = ends(own, over, DIVERGED);
       data.push({ ...crossed, type: "scatter", mode: "markers", meta: { group: "diverged" }, marker: cross, opacity });
     }
   }

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from playwright.sync_api import Page, expect
 
+from service.api.figures.axes import value_axis
 from service.places import NodePlace
 from service.store.session import Database
 from service.use_cases.run import record_places
@@ -178,7 +179,7 @@ def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: 
     assert curve.splitlines()[0] == "#2 Shampoo, completed"
     assert "lr = " in curve
     assert re.search(r"^step 130: 0\.\d+$", curve.splitlines()[-1])
-    cross = _hovered(page, "learning-curves", {"mode": "markers", "group": "diverged", "number": 6})
+    cross = _hovered(page, "learning-curves", {"mode": "lines", "group": "diverged", "number": 6}, -2)
     assert cross.splitlines()[0] == "#6 Shampoo, failed (diverged)"
     assert re.search(r"^step 30: \d+\.\d+; then it diverged$", cross.splitlines()[-1])
     assert _hovered(page, "best-so-far", {"mode": "markers", "group": "search"}, 1) == "#1 Shampoo\n0.7000"
@@ -353,15 +354,36 @@ def test_a_chart_without_a_point_is_as_high_as_the_one_beside_it(page: Page, sql
     assert best >= curves > 300
 
 
-def test_values_that_are_told_alike_have_an_axis_that_tells_them(page: Page, sqlite_database: Database) -> None:
+@pytest.mark.parametrize("values", [{0: 0.1040202, 2: 0.1040200}, {0: 0.104}])
+def test_values_that_are_told_alike_have_an_axis_that_tells_them(
+    page: Page, sqlite_database: Database, values: dict[int, float]
+) -> None:
     story = Story(sqlite_database, now=datetime.now(UTC) - timedelta(minutes=1))
-    story.run(0, 0.1040202)
-    story.run(2, 0.1040200)
+    for number, value in values.items():
+        story.run(number, value)
     open_page(page, story)
-    wait_for_drawn(page, "best-so-far", {0, 2})
+    wait_for_drawn(page, "best-so-far", set(values))
     low, high = page.evaluate("document.getElementById('best-so-far')._fullLayout.yaxis.range")
-    assert low < 0.1
-    assert high > 0.108
+    assert 0.09 < low < 0.1
+    assert 0.108 < high < 0.118
+
+
+def test_ticks_far_from_one_are_written_with_an_exponent_in_the_browser_and_by_the_server(
+    page: Page, running: Story
+) -> None:
+    open_page(page, running)
+    ranges = [[2e3, 7e9], [3e-9, 2.0], [0.02, 90.0]]
+    shown = page.evaluate(
+        """async (ranges) => {
+          const { valueAxis } = await import("/static/charts/axis.js");
+          return ranges.map((values) => valueAxis(values).ticktext);
+        }""",
+        ranges,
+    )
+    assert shown == [value_axis(values)["ticktext"] for values in ranges]
+    assert shown[0][-1] == "1e10"
+    assert shown[1][0] == "1e-9"
+    assert "0.01" in shown[2]
 
 
 def test_the_axis_of_values_has_numbers_where_a_trial_has_a_value(page: Page, sqlite_database: Database) -> None:

@@ -56,6 +56,9 @@ def test_the_best_trial_is_looked_at_from_all_sides(page: Page, story: Story) ->
     expect(page.locator("#account")).to_contain_text("Completed all 200 steps")
     expect(page.locator("#account")).to_contain_text("none of the 3 other trials of its side that completed is better")
     assert traces(page)["trial 4"] == 20
+    page.set_viewport_size({"width": 768, "height": 900})
+    assert page.locator("#config .scroll").evaluate("table => table.scrollWidth - table.clientWidth") == 0
+    page.set_viewport_size({"width": 1280, "height": 900})
     assert traces(page)["AdamW, median of 1"] == 20
     expect(page.locator("#lineage")).to_contain_text("trial 7")
 

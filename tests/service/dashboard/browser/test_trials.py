@@ -49,6 +49,8 @@ def test_the_table_of_all_trials_is_found_again_as_it_was_left(page: Page, long:
     page.get_by_role("link", name="Last").click()
     _wait_for_numbers(page, list(range(41, -1, -1)))
     expect(best.first).to_be_attached()
+    marks = page.locator("#trials .pick").evaluate_all("found => found.map((mark) => mark.getBoundingClientRect().x)")
+    assert len(set(marks)) == 1, "in line, whatever the digits of a number"
 
     # Sorted by a parameter, and again the other way round, by keyboard.
     lr = page.locator("#trials").get_by_role("button", name="lr", exact=True)

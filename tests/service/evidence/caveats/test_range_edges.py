@@ -50,9 +50,15 @@ def test_both_winners_are_looked_at(ours: float, theirs: float, whose: list[str]
         finished(0, Phase.SEARCH, 0.2, lr=ours, weight_decay=0.1),
         finished(1, Phase.SEARCH, 0.3, lr=1e-4, weight_decay=0.2),
         finished(2, Phase.BASELINE, 0.3, lr=theirs),
+        *(finished(number, Phase.SEARCH, 0.4, lr=0.01, weight_decay=0.1) for number in range(3, 9)),
+        *(finished(number, Phase.BASELINE, 0.4, lr=0.001) for number in range(9, 16)),
     ]
     found = recommend(trials, objectives=[Objective("validation_loss", Direction.MINIMIZE)], spaces=SPACES)
     assert found is not None
     told = [caveat for caveat in found.evidence.caveats if "at the edge" in caveat]
     assert [caveat.partition(" config")[0] for caveat in told] == whose
     assert ("at the edge" in python_snippet(found)) == bool(whose)
+
+    few = recommend(trials[:8], objectives=[Objective("validation_loss", Direction.MINIMIZE)], spaces=SPACES)
+    assert few is not None
+    assert not any("at the edge" in caveat for caveat in few.evidence.caveats), "where the best of so few lies is luck"

@@ -109,7 +109,9 @@ def test_a_metric_that_seeds_change_as_much_as_configs_do_is_noisy() -> None:
 
 def test_best_values_at_the_edge_are_named_with_their_bounds() -> None:
     spaces = {Phase.SEARCH.value: SPACE, "adamw": SPACE}
+    baseline = [SearchedTrial(number, Phase.BASELINE, TrialState.COMPLETED, None, 0.5) for number in range(20, 28)]
     job = searched(spaces=spaces, best_parameters={Phase.SEARCH.value: {"lr": 0.099}, "adamw": {"lr": 1e-4}})
+    job = dataclasses.replace(job, outcomes=[*job.outcomes, *baseline])
     (card,) = health_of(job)
     assert card.kind is HealthKind.AT_THE_EDGE
     assert card.sentence == (
@@ -122,7 +124,9 @@ def test_best_values_at_the_edge_are_named_with_their_bounds() -> None:
     ) in card.advice
     inside = {Phase.SEARCH.value: {"lr": 0.01}}
     assert kinds(dataclasses.replace(job, best_parameters=inside)) == []
-    assert kinds(searched(SPREAD[:3], spaces=spaces, best_parameters=job.best_parameters, is_over=False)) == []
+    for is_over in (False, True):
+        short = searched(SPREAD[:7], spaces=spaces, best_parameters=job.best_parameters, is_over=is_over)
+        assert HealthKind.AT_THE_EDGE not in kinds(short), "where the best of so few lies is luck"
 
 
 def test_many_diverged_trials_are_counted() -> None:
