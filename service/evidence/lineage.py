@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from service.evidence.caveats.kinds import Caveat, CaveatKind
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.types import Stage, Winner
 
@@ -24,17 +25,18 @@ def lineage_of(trial: FinishedTrial, trials: Sequence[FinishedTrial], *, last_st
     return stages[::-1] if len(stages) > 1 else []
 
 
-def caveat_of_lineage(winner: Winner) -> str:
+def caveat_of_lineage(winner: Winner) -> Caveat:
     """Says that a value was reached with a schedule of hyperparameters, and with which."""
     befores = [None, *winner.lineage[:-1]]
     stages = [
         f"steps {stage.first_step} to {stage.last_step} trial {stage.number}{_changes(before, stage)}"
         for before, stage in zip(befores, winner.lineage, strict=True)
     ]
-    return (
+    told = (
         f"What trial {winner.number} reached, it reached with hyperparameters that changed in training, and its config "
         f"is the last of them, with which alone nothing was trained from the start: {'; '.join(stages)}."
     )
+    return Caveat(CaveatKind.CHANGED_IN_TRAINING, told, winner.number)
 
 
 def _stage(trial: FinishedTrial, last_step: int) -> Stage:

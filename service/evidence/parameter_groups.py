@@ -11,6 +11,7 @@ from pydantic import ConfigDict, JsonValue
 from pydantic.dataclasses import dataclass
 
 from search_spaces.optimizers import ARGUMENTS
+from service.evidence.caveats.kinds import Caveat, CaveatKind
 from service.inert import one_line
 from trainers.config import FOR_ADAPTERS
 from trainers.workload.description import ParameterGroup, ParameterRule
@@ -76,10 +77,11 @@ def is_makeable(groups: Sequence[OwnSettings]) -> bool:
     return all(one.any_of and one.settings is not None for one in groups)
 
 
-def caveat(groups: Sequence[OwnSettings]) -> str:
+def caveat(groups: Sequence[OwnSettings]) -> Caveat:
     """Says that the config does not train as it was measured, not even with its groups, and why."""
     told = "; ".join(one.words for one in groups)
-    return f"The trials gave some parameters settings of their own, which the config and the Python lack: {told}."
+    sentence = f"The trials gave some parameters settings of their own, which the config and the Python lack: {told}."
+    return Caveat(CaveatKind.PARAMETER_GROUPS, sentence)
 
 
 def python_of_groups(groups: Sequence[OwnSettings]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from service.domain import Currency, Direction, Phase, Side, TrialState
 from service.evidence.branches import Branches
+from service.evidence.caveats.kinds import StoredCaveat
 from service.evidence.pareto_front import FrontPoint
 from service.evidence.transfers import TransferResult
 from trainers.stored_config import StoredConfig
@@ -332,14 +333,14 @@ class Evidence:
     """Number of trials by phase and state; a failed one counts as `failed (reason)`."""
     seeds: list[int]
     """Seeds with which the compared trials were trained."""
-    caveats: list[str]
+    caveats: list[StoredCaveat]
     """Limits of the evidence, for a person."""
     confirmation: ConfirmationResult | None = None
     """The confirmation with new seeds. None: no config was trained again with new seeds."""
     front: list[FrontPoint] = field(default_factory=list)
     """With several objectives: the completed trials of search and baseline that no other one betters in all of them,
     sorted by the first."""
-    verdict_caveats: list[str] = field(default_factory=list)
+    verdict_caveats: list[StoredCaveat] = field(default_factory=list)
     """The caveats of the verdict: that a compared config missed the target whose time is the objective, or did worse
     over the new seeds than when it was found, by more than the noise, or by so much that it matters."""
     status: EvidenceStatus = EvidenceStatus.PROVISIONAL

@@ -113,6 +113,7 @@ def job_page(
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,
         "places_of": view.places_of,
+        "places_of_caveat": view.places_of_caveat,
         "has_baseline": has_baseline,
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
         "figures": view.figures(

@@ -8,6 +8,7 @@ from typing import Literal
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
+from service.evidence.caveats.kinds import Caveat, CaveatKind
 from service.evidence.health.cards import HealthKind
 from service.evidence.in_words.speed import ratios_words, step_words
 from service.evidence.in_words.told_interval import told_interval
@@ -18,6 +19,19 @@ from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
 from service.use_cases.progress import JobProgress
 
 NOTHING_TO_COMPARE = "There is nothing to compare the best value with."
+MENDED_BY_A_CLONE = frozenset(
+    {
+        CaveatKind.ONE_SEED,
+        CaveatKind.AT_THE_EDGE,
+        CaveatKind.NO_BASELINE,
+        CaveatKind.UNEQUAL_TRIALS,
+        CaveatKind.UNEQUAL_START,
+        CaveatKind.UNEQUAL_OPTIONS,
+        CaveatKind.SEEDS_ALIKE,
+        CaveatKind.NO_FRONT,
+    }
+)
+MENDED_BY_MORE_BUDGET = frozenset({CaveatKind.ENDED_EARLY, CaveatKind.NOT_CONFIRMED})
 BAR_STATES = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED, TrialState.CANCELLED, TrialState.RUNNING)
 """States in the order in which the bar of a budget shows them."""
 
@@ -60,6 +74,21 @@ def places_of(kind: HealthKind, job_id: str, *, may_clone: bool) -> list[AdviceP
     if kind is HealthKind.STILL_IMPROVING:
         return [AdvicePlace("Change budget", "#change-budget")] if may_clone else []
     return [*found, AdvicePlace("Edit and clone", f"/jobs/new?clone={job_id}")] if may_clone else found
+
+
+def places_of_caveat(caveat: Caveat, job_id: str, *, may_clone: bool) -> list[AdvicePlace]:
+    """The places where a caveat is followed: the page of its trial, and where it can be mended.
+
+    Args:
+        may_clone: as `places_of` takes it.
+    """
+    number = caveat.trial
+    trial = [] if number is None else [AdvicePlace(f"Trial {number}", f"/jobs/{job_id}/trials/{number}")]
+    if caveat.kind in MENDED_BY_A_CLONE and may_clone:
+        return [*trial, AdvicePlace("Edit and clone", f"/jobs/new?clone={job_id}")]
+    if caveat.kind in MENDED_BY_MORE_BUDGET and may_clone:
+        return [*trial, AdvicePlace("Change budget", "#change-budget")]
+    return trial
 
 
 def figures(

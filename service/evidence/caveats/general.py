@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from search_spaces import SearchSpace
 from search_spaces.parameters import sectioned
 from service.domain import Currency, Objective, Phase, Side, TrialState, side_of
+from service.evidence.caveats.kinds import Caveat, CaveatKind
 from service.evidence.caveats.range_edges import edge_caveats
 from service.evidence.comparison.missed_target import TIMES_TO_TARGET, has_missed
 from service.evidence.finished_trial import FinishedTrial
@@ -18,20 +19,21 @@ AS_MUCH_TIME = 0.9
 """Share of the search's seconds from which a baseline had as much: where sides share time, they differ by a trial."""
 
 
-def of_one_seed(baseline: Winner | None) -> str:
+def of_one_seed(baseline: Winner | None) -> Caveat:
     """The caveat on winners that were trained once."""
     which, found = ("the winner", "its value") if baseline is None else ("both winners", "the difference")
-    return (
+    return Caveat(
+        CaveatKind.ONE_SEED,
         "The values are those of the search, of one seed each, and the best of many is partly luck: "
         f"repeat {which} with fresh seeds before relying on {found}. A clone of the job with a confirmation, which all "
         "pruners but `pbt` can have, does that after a search of its own: 'Edit and clone' on the job's page, or "
-        "`shampoo-tuner clone JOB --set confirmation.num_seeds=7`."
+        "`shampoo-tuner clone JOB --set confirmation.num_seeds=7`.",
     )
 
 
 def of_edges(
     trials: Sequence[FinishedTrial], best: Winner, baseline: Winner | None, spaces: Mapping[Side, SearchSpace]
-) -> list[str]:
+) -> list[Caveat]:
     """Caveats on winners with values at the edge of their ranges, as far as the sides' spaces are known.
 
     Only of sides with `MIN_TRIED` trials: which of fewer is best is luck, and so is where its values lie.
@@ -47,7 +49,7 @@ def of_edges(
         caveat
         for side, winner in winners.items()
         if side in spaces and tried[side] >= MIN_TRIED
-        for caveat in edge_caveats(side, spaces[side], values[winner.number])
+        for caveat in edge_caveats(side, spaces[side], values[winner.number], trial=winner.number)
     ]
 
 
@@ -56,7 +58,7 @@ def of_trials(
     baseline: Winner | None,
     num_planned: int | None,
     seconds: Mapping[Side, float],
-) -> list[str]:
+) -> list[Caveat]:
     """Caveats on a job that ended early, has no baseline, or gave one less than the search. A trial that was cancelled,
     as one that a user has stopped, gave its side nothing.
 
@@ -64,37 +66,37 @@ def of_trials(
         num_planned: trials of search and baselines that the job was to have; None: unknown.
         seconds: training time of each side.
     """
-    caveats: list[str] = []
+    caveats: list[Caveat] = []
     found = [trial for trial in trials if trial.confirms is None]
     ended = [trial for trial in found if trial.state is not TrialState.CANCELLED]
     if num_planned is not None and len(ended) < num_planned:
-        caveats.append(f"The job ended early, after {len(ended)} of {num_planned} trials.")
+        told = f"The job ended early, after {len(ended)} of {num_planned} trials."
+        caveats.append(Caveat(CaveatKind.ENDED_EARLY, told))
     of_baselines = Counter(trial.optimizer for trial in ended if trial.phase is Phase.BASELINE)
     num_search = sum(trial.phase is Phase.SEARCH for trial in ended)
     if baseline is None:
         why = "none of its trials completed" if of_baselines else "no trial of one was trained"
-        caveats.append(f"There is no baseline to compare with: {why}.")
+        caveats.append(Caveat(CaveatKind.NO_BASELINE, f"There is no baseline to compare with: {why}."))
         return caveats
     for optimizer, num in of_baselines.items():
         if num < num_search and seconds[optimizer] <= AS_MUCH_TIME * seconds[Phase.SEARCH]:
             whose = "the baseline" if len(of_baselines) == 1 else f"the baseline {optimizer_title(optimizer)}"
-            caveats.append(
-                f"The search had {counted(num_search, 'trial')} and {whose} {num}, which favours the search."
-            )
+            told = f"The search had {counted(num_search, 'trial')} and {whose} {num}, which favours the search."
+            caveats.append(Caveat(CaveatKind.UNEQUAL_TRIALS, told))
     return caveats
 
 
-def of_starts(num_search: int, num_baselines: Sequence[int]) -> list[str]:
+def of_starts(num_search: int, num_baselines: Sequence[int]) -> list[Caveat]:
     """A caveat where the search began with more configs moved from other models than a baseline of `num_baselines`."""
     fewest = min(num_baselines, default=num_search)
     if fewest >= num_search:
         return []
     began = "1 config that was" if num_search == 1 else f"{num_search} configs that were"
     whose = f"{began} tuned for other models and the baseline with {fewest or 'none'}"
-    return [f"The search began with {whose}, which favours the search."]
+    return [Caveat(CaveatKind.UNEQUAL_START, f"The search began with {whose}, which favours the search.")]
 
 
-def of_given(num_pinned: int, num_imported: int, num_baselines: Sequence[int]) -> list[str]:
+def of_given(num_pinned: int, num_imported: int, num_baselines: Sequence[int]) -> list[Caveat]:
     """A caveat where the search was given more to begin with than a baseline, which only pinned trials can be given.
 
     Args:
@@ -107,10 +109,11 @@ def of_given(num_pinned: int, num_imported: int, num_baselines: Sequence[int]) -
         return []
     imported = f" and {counted(num_imported, 'trial')} of other studies" if num_imported else ""
     pinned = "1 pinned entry" if num_pinned == 1 else f"{num_pinned or 'no'} pinned entries"
-    return [f"The search was given {pinned}{imported} and the baseline {fewest or 'none'}, which favours the search."]
+    told = f"The search was given {pinned}{imported} and the baseline {fewest or 'none'}, which favours the search."
+    return [Caveat(CaveatKind.UNEQUAL_START, told)]
 
 
-def of_target(trials: Sequence[FinishedTrial], metric: str, winners: Sequence[Winner]) -> list[str]:
+def of_target(trials: Sequence[FinishedTrial], metric: str, winners: Sequence[Winner]) -> list[Caveat]:
     """Caveats on winners that missed the target, with a new seed or, where there was none, when they were found."""
     caveats = []
     for winner in winners if metric in TIMES_TO_TARGET else ():
@@ -119,21 +122,25 @@ def of_target(trials: Sequence[FinishedTrial], metric: str, winners: Sequence[Wi
         ended = [trial for trial in own if trial.state is TrialState.COMPLETED]
         num_missed = sum(map(has_missed, ended))
         if num_missed:
-            caveats.append(
+            told = (
                 f"The config of trial {winner.number} missed the target in {num_missed} of "
                 f"{counted(len(ended), 'training')}: there {metric} says how far off it stayed, so that no mean, share "
                 "or interval of it is one of times."
             )
+            caveats.append(Caveat(CaveatKind.MISSED_TARGET, told, winner.number))
     return caveats
 
 
-def of_options(spaces: Mapping[Side, SearchSpace]) -> list[str]:
+def of_options(spaces: Mapping[Side, SearchSpace]) -> list[Caveat]:
     """Caveats on options of the workload that the search varied and a baseline did not."""
     varied = _options(spaces[Phase.SEARCH]) if Phase.SEARCH in spaces else set()
     lacking = {side: sorted(varied - _options(space)) for side, space in spaces.items() if side != Phase.SEARCH}
     return [
-        f"The search chose {', '.join(names)}, and {optimizer_title(side)} had what the job gave it: the two may have "
-        "trained different models."
+        Caveat(
+            CaveatKind.UNEQUAL_OPTIONS,
+            f"The search chose {', '.join(names)}, and {optimizer_title(side)} had what the job gave it: the two may "
+            "have trained different models.",
+        )
         for side, names in lacking.items()
         if names
     ]
@@ -145,47 +152,60 @@ def _options(space: SearchSpace) -> set[str]:
     return {name for name in names if sectioned(name)[0] == "workload"}
 
 
-def of_data(trials: Sequence[FinishedTrial]) -> list[str]:
+def of_data(trials: Sequence[FinishedTrial]) -> list[Caveat]:
     """The remarks on the data, of the newest of the trials that made any: all have the same data."""
     remarked = max((trial for trial in trials if trial.remarks), key=lambda trial: trial.number, default=None)
-    return [] if remarked is None else [f"Of its data, trial {remarked.number} remarked: {remarked.remarks}."]
+    if remarked is None:
+        return []
+    told = f"Of its data, trial {remarked.number} remarked: {remarked.remarks}."
+    return [Caveat(CaveatKind.DATA, told, remarked.number)]
 
 
-def of_confirmation(result: ConfirmationResult | None, num_seeds: int) -> list[str]:
+def of_confirmation(result: ConfirmationResult | None, num_seeds: int) -> list[Caveat]:
     """Caveats on a confirmation of `num_seeds` seeds."""
     if result is None:
-        return ["No config was trained again with new seeds: the job ended before."]
+        told = "No config was trained again with new seeds: the job ended before."
+        return [Caveat(CaveatKind.NOT_CONFIRMED, told)]
     caveats = [
-        f"The config of trial {config.number} failed with seed {', '.join(str(failed.seed) for failed in failures)}: "
-        f"{failures[0].ending}."
+        Caveat(
+            CaveatKind.FAILED_WITH_A_SEED,
+            f"The config of trial {config.number} failed with seed "
+            f"{', '.join(str(failed.seed) for failed in failures)}: {failures[0].ending}.",
+            failures[0].number,
+        )
         for config in result.configs
         if (failures := [outcome for outcome in config.results if outcome.has_failed])
     ]
     chosen = [*result.candidates[:1], *([] if result.baseline is None else [result.baseline])]
     values = [{own.value for own in config.results if own.value is not None} for config in chosen]
     if chosen and all(config.mean is not None for config in chosen) and all(len(own) == 1 for own in values):
-        caveats.append(
+        told = (
             "Every new seed gave the very same value: if the training does not follow the seed, they are one training "
             "and say nothing of its luck."
         )
+        caveats.append(Caveat(CaveatKind.SEEDS_ALIKE, told))
     if result.is_settled:
-        caveats.append(
+        told = (
             f"The comparison stopped after {len(result.seeds)} of {num_seeds} seeds: they contradict each other so "
             "much that the others could not have told the configs apart."
         )
+        caveats.append(Caveat(CaveatKind.STOPPED_COMPARING, told))
     elif len(result.seeds) < num_seeds and any(not config.has_failed for config in result.configs):
-        caveats.append(f"The confirmation did not finish: {len(result.seeds)} of {num_seeds} seeds were compared.")
+        told = f"The confirmation did not finish: {len(result.seeds)} of {num_seeds} seeds were compared."
+        caveats.append(Caveat(CaveatKind.NOT_CONFIRMED, told))
     return caveats
 
 
-def of_no_front(objectives: Sequence[Objective]) -> list[str]:
+def of_no_front(objectives: Sequence[Objective]) -> list[Caveat]:
     """A caveat where no trial measured all further objectives; the first one was measured, as there is a best trial."""
     others = " and ".join(objective.metric for objective in objectives[1:])
-    return [f"No completed trial measured {others} as a number."] if others else []
+    told = f"No completed trial measured {others} as a number."
+    return [Caveat(CaveatKind.NO_FRONT, told)] if others else []
 
 
-def of_currency(asked: Currency, comparisons: Sequence[CurrencyComparison]) -> list[str]:
+def of_currency(asked: Currency, comparisons: Sequence[CurrencyComparison]) -> list[Caveat]:
     """A caveat where the verdict is by another currency than the one asked for."""
     if not comparisons or comparisons[0].currency is asked:
         return []
-    return [f"The workload counts no {asked}: the verdict is by {comparisons[0].currency}."]
+    told = f"The workload counts no {asked}: the verdict is by {comparisons[0].currency}."
+    return [Caveat(CaveatKind.OTHER_CURRENCY, told)]

@@ -9,6 +9,7 @@ import math
 
 from service.domain import Direction
 from service.evidence.best_values import BestTrial, best_of
+from service.evidence.caveats.kinds import Caveat, CaveatKind
 from service.evidence.in_words.wording import number, optimizer_title, spread
 from service.evidence.types import ConfirmationResult, ConfirmedConfig, Winner
 
@@ -16,7 +17,7 @@ LARGE = 0.1
 """Loss of a config, as a share of what it had when found, that is told even where it may be chance."""
 
 
-def setback_caveat(
+def setback_words(
     whose: str, config: ConfirmedConfig, best: BestTrial, *, confidence: float, direction: Direction
 ) -> str | None:
     """Says that the value a config was found with was luck; None: it was not, or by no more than chance and `LARGE`.
@@ -50,7 +51,7 @@ def setback_caveat(
 
 def setback_caveats(
     result: ConfirmationResult, best: Winner, baseline: Winner | None, direction: Direction
-) -> list[str]:
+) -> list[Caveat]:
     """Caveats on the compared configs that did worse over the new seeds than when they were found."""
     by_number = {config.number: config for config in result.configs}
     caveats = []
@@ -60,6 +61,6 @@ def setback_caveats(
             continue
         whose = f"The {role} config ({optimizer_title(winner.optimizer)}, trial {winner.number})"
         confirmed = best_of(result, winner)
-        caveat = setback_caveat(whose, config, confirmed, confidence=result.confidence, direction=direction)
-        caveats += [] if caveat is None else [caveat]
+        told = setback_words(whose, config, confirmed, confidence=result.confidence, direction=direction)
+        caveats += [] if told is None else [Caveat(CaveatKind.SETBACK, told, winner.number)]
     return caveats

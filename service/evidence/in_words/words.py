@@ -278,12 +278,13 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     lines += [] if evidence.branches is None else [branches_words(evidence.branches)]
     bests = [best_of(evidence.confirmation, winner) for winner in (best, baseline) if winner is not None]
     lines += [PLUS_MINUS] if any(found.standard_deviation is not None for found in bests) else []
-    lines += [*probability_lines(evidence), *evidence.verdict_caveats, *currency_lines(evidence)]
+    lines += [*probability_lines(evidence), *(caveat.sentence for caveat in evidence.verdict_caveats)]
+    lines += currency_lines(evidence)
     lines += [words for words in (speed_words(evidence), break_even_words(evidence)) if words is not None]
     lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
     lines += transfer_lines(evidence.transfers)
     lines += [*_front_lines(evidence, num_front), _trials_line(evidence), *_seconds_lines(evidence)]
-    return [*lines, *evidence.caveats]
+    return [*lines, *(caveat.sentence for caveat in evidence.caveats)]
 
 
 def transfer_lines(transfers: Sequence[TransferResult]) -> list[str]:

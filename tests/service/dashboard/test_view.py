@@ -11,6 +11,7 @@ from service.dashboard import times
 from service.dashboard.job import view
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
+from service.evidence.caveats.kinds import Caveat, CaveatKind
 from service.evidence.health.cards import HealthKind
 from service.evidence.in_words.words import Answer
 from service.evidence.types import (
@@ -86,6 +87,19 @@ def test_advice_leads_only_where_its_reader_may_follow_it() -> None:
         assert reading == [name for name in places if name in ("Failed trials", "Pruned trials")]
     edge = view.places_of(HealthKind.AT_THE_EDGE, "job_1", may_clone=True)
     assert len(edge) == 1, "the side at its edge may be any"
+
+
+def test_a_caveat_leads_to_its_trial_and_to_where_it_is_mended() -> None:
+    def leads(kind: CaveatKind, trial: int | None = None, *, may_clone: bool = True) -> list[str]:
+        caveat = Caveat(kind, "So it is.", trial)
+        return [place.address for place in view.places_of_caveat(caveat, "job_1", may_clone=may_clone)]
+
+    assert leads(CaveatKind.ONE_SEED) == ["/jobs/new?clone=job_1"]
+    assert leads(CaveatKind.AT_THE_EDGE, 3) == ["/jobs/job_1/trials/3", "/jobs/new?clone=job_1"]
+    assert leads(CaveatKind.AT_THE_EDGE, 3, may_clone=False) == ["/jobs/job_1/trials/3"]
+    assert leads(CaveatKind.ENDED_EARLY) == ["#change-budget"]
+    assert leads(CaveatKind.DATA, 4) == ["/jobs/job_1/trials/4"]
+    assert leads(CaveatKind.OTHER) == []
 
 
 def test_the_bar_of_a_job_that_ended_without_a_trial_is_empty() -> None:

@@ -19,6 +19,7 @@ from service.evidence.parameter_groups import OwnSettings, own_settings, python_
 from service.store.repositories import JobRepository, RecommendationRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
+from tests.support.service.caveats import sentences_of
 from tests.support.service.commands import run
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
@@ -164,7 +165,7 @@ def test_the_groups_are_pasted_and_told_as_data(url: str, sqlite_database: Datab
             {"name_parts": [], "module_types": [], "of_output_embeddings": False, "min_dims": None, "max_dims": 1}
         ],
     }
-    assert not any("settings of their own" in caveat for caveat in content["evidence"]["caveats"])
+    assert not any("settings of their own" in caveat for caveat in sentences_of(content["evidence"]["caveats"]))
     for number in ("0", "1"):
         python = said("recommend", "--job", job_id, "--trial", number)
         assert "    parameter_groups(model),\n" in python
@@ -183,7 +184,7 @@ def test_every_answer_says_what_the_python_lacks(url: str, sqlite_database: Data
         "settings": {"preconditioner": "none"},
         "any_of": [],
     }
-    assert content["evidence"]["caveats"][0].startswith(f"{sentence}{TABLES}: preconditioner='none'")
+    assert sentences_of(content["evidence"]["caveats"])[0].startswith(f"{sentence}{TABLES}: preconditioner='none'")
     assert f"{sentence}{TABLES}" in said("watch", job_id)
     assert sentence in httpx.get(f"{url}/jobs/{job_id}").text
     python = said("recommend", "--job", job_id)

@@ -23,6 +23,7 @@ from service.evidence.recommend import (
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.types import MIN_TRIED, EvidenceStatus, Verdict
 from shampoo import WeightAveraging
+from tests.support.service.caveats import sentences
 from trainers.config import AveragingConfig, Json, OptimizerConfig, OptimizerName, ScheduleConfig, TrialConfig
 from trainers.schedule import factor
 from trainers.stored_config import StoredConfig
@@ -130,8 +131,8 @@ def test_the_best_completed_search_trial_is_recommended_with_its_evidence() -> N
         "baseline": {"completed": 2, "pruned": 8},
     }
     assert evidence.seeds == [3]
-    assert "one seed" in evidence.caveats[0]
-    assert "favours the search" in evidence.caveats[1]
+    assert "one seed" in sentences(evidence.caveats)[0]
+    assert "favours the search" in sentences(evidence.caveats)[1]
 
 
 def test_a_metric_that_is_maximised_prefers_the_larger_value() -> None:
@@ -207,8 +208,8 @@ def test_without_a_completed_baseline_there_is_no_comparison(with_pruned_one: bo
     assert evidence.verdict is Verdict.NO_BASELINE
     assert (evidence.baseline, evidence.improvement, evidence.reached_baseline) == (None, None, None)
     why = "none of its trials completed" if with_pruned_one else "no trial of one was trained"  # the job may have one
-    assert f"There is no baseline to compare with: {why}." in evidence.caveats
-    (luck,) = [caveat for caveat in evidence.caveats if "repeat the winner with fresh seeds" in caveat]
+    assert f"There is no baseline to compare with: {why}." in sentences(evidence.caveats)
+    (luck,) = [caveat for caveat in sentences(evidence.caveats) if "repeat the winner with fresh seeds" in caveat]
     assert "'Edit and clone' on the job's page, or `shampoo-tuner clone JOB --set confirmation.num_seeds=7`" in luck
 
 
@@ -361,5 +362,5 @@ def test_objectives_that_nothing_measures_are_told() -> None:
     assert recommendation is not None
     assert recommendation.evidence.front == []
     assert "No completed trial measured step_seconds and tokens_per_second as a number." in (
-        recommendation.evidence.caveats
+        sentences(recommendation.evidence.caveats)
     )

@@ -18,6 +18,7 @@ from service.specification.planning import plan_job
 from service.store.repositories import JobRepository, RecommendationRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
+from tests.support.service.caveats import sentences
 from tests.support.service.live import finished_job
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
 from trainers.identity.values import ModelShape, ParameterShape
@@ -64,7 +65,7 @@ def test_a_job_begins_with_the_nearest_models_config_and_says_how_it_did(databas
     caveat = (
         f"The search began with {1 + len(others)} configs that were tuned for other models and the baseline with none"
     )
-    assert [one for one in evidence.caveats if one.startswith(caveat)]
+    assert [one for one in sentences(evidence.caveats) if one.startswith(caveat)]
     assert [(one.number, one.value, one.behind) for one in transfers] == [(1, 0.25, 0.0)]
     (line,) = transfer_lines(transfers)
     assert "moved from digits-mlp" in line

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from service.domain import CutShort, FailureReason, JobState, Phase, TrialState
+from service.evidence.caveats.kinds import CaveatKind
 from service.store.models import Job
 from service.store.repositories import (
     EventRepository,
@@ -27,6 +28,7 @@ from service.use_cases.run import (
     start_trial,
 )
 from service.use_cases.transitions import IllegalTransition
+from tests.support.service.caveats import sentences_of
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure, repeat_trial, run_trial
 from trainers.config import Measurement
 
@@ -56,7 +58,7 @@ def test_what_measurements_remark_of_the_data_stays_with_the_trial(database: Dat
         found = RecommendationRepository(session).of_job(lease.job_id)
     assert found is not None
     caveat = "Of its data, trial 0 remarked: of /data are not read: test/; unreadable image a."
-    assert caveat in found.content["evidence"]["caveats"]
+    assert caveat in sentences_of(found.content["evidence"]["caveats"])
 
 
 def test_measurements_are_kept_in_order_and_the_trial_shows_the_last(database: Database) -> None:
@@ -187,7 +189,7 @@ def test_a_job_with_a_completed_search_trial_succeeds_with_a_recommendation(data
     assert (evidence["verdict"], evidence["status"]) == ("undecided", "provisional")  # so few trials tell nothing
     assert last.state is TrialState.CANCELLED
     given = "The search was given 1 pinned entry and the baseline none, which favours the search."
-    assert {"The job ended early, after 3 of 4 trials.", given} <= set(evidence["caveats"])
+    assert {"The job ended early, after 3 of 4 trials.", given} <= set(sentences_of(evidence["caveats"]))
 
 
 @pytest.mark.slow
@@ -210,7 +212,7 @@ def test_a_job_that_confirms_recommends_by_its_new_seeds(database: Database) -> 
     assert (evidence["best"]["number"], evidence["verdict"], evidence["seeds"]) == (7, "better", [2, 3])
     assert (evidence["baseline"]["number"], evidence["status"]) == (9, "confirmed")
     # Of AdamW's defaults one is the bound of its range in the preset.
-    assert [caveat for caveat in evidence["caveats"] if "at the edge of what was searched" not in caveat] == []
+    assert {caveat["kind"] for caveat in evidence["caveats"]} <= {CaveatKind.AT_THE_EDGE}
 
 
 def test_of_few_completed_configs_few_are_confirmed_and_the_job_says_how_many(database: Database) -> None:

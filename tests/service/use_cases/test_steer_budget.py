@@ -22,6 +22,7 @@ from service.use_cases import steer
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
 from service.use_cases.transitions import BUDGET_SPENT, STOPPED
+from tests.support.service.caveats import sentences_of
 from tests.support.service.scenarios import (
     NOW,
     add_worker,
@@ -181,7 +182,7 @@ def test_a_job_that_ends_while_it_confirms_has_a_provisional_answer(database: Da
         found = RecommendationRepository(session).of_job(lease.job_id)
     assert found is not None
     assert (found.status, found.content["evidence"]["best"]["number"]) == (EvidenceStatus.PROVISIONAL, 3)
-    caveats = found.content["evidence"]["caveats"]
+    caveats = sentences_of(found.content["evidence"]["caveats"])
     assert "The confirmation did not finish: 0 of 6 seeds were compared." in caveats
     assert resume(database, lease.job_id).state is JobState.QUEUED
 

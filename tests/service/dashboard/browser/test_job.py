@@ -126,7 +126,10 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#answer")).to_contain_text("mean of 3 new seeds, config of trial #8")
     expect(page.locator("#answer .caveats li")).to_have_text(
         "The recommended config (Shampoo, trial 8): its search value 0.07330 was luck: it has 0.07680 ± 0.00030 (mean "
-        "of 3 new seeds), and by these seeds another would lie between 0.07531 and 0.07829 (95% interval)."
+        "of 3 new seeds), and by these seeds another would lie between 0.07531 and 0.07829 (95% interval). Trial 8"
+    )
+    expect(page.locator("#answer .caveats").get_by_role("link")).to_have_attribute(
+        "href", f"/jobs/{confirmed.job_id}/trials/8"
     )
     expect(page.locator("#budget")).to_contain_text("41 of 41 trials finished, 9 of 9 to confirm (22% of the trials)")
     page.locator("#confirmation summary").click()

@@ -16,13 +16,14 @@ from service.evidence.in_words.words import answer_of, currency_lines
 from service.evidence.recommend import recommend
 from service.evidence.types import MIN_TRIED, Verdict
 from service.store.models import RecommendationRow
+from tests.support.service.caveats import sentences
 from tests.support.service.confirmed import METRIC, finished_trial
 
 
 def test_an_option_of_the_workload_that_one_side_alone_chose_is_told() -> None:
     rank = {"type": "categorical", "name": "workload.lora_rank", "choices": [2, 8]}
     search = SearchSpace.from_json({"optimizer": "shampoo", "parameters": [rank], "fixed": {"workload.depth": 3}})
-    assert general.of_options({Phase.SEARCH: search, "adamw": preset("adamw")}) == [
+    assert sentences(general.of_options({Phase.SEARCH: search, "adamw": preset("adamw")})) == [
         "The search chose workload.depth, workload.lora_rank, and AdamW had what the job gave it: the two may have "
         "trained different models."
     ]
@@ -58,7 +59,9 @@ def test_what_the_search_alone_was_given_is_told(
         num_baseline_pinned=baselines,
     )
     assert recommendation is not None
-    found = [caveat for caveat in recommendation.evidence.caveats if caveat.startswith("The search was given")]
+    found = [
+        caveat for caveat in sentences(recommendation.evidence.caveats) if caveat.startswith("The search was given")
+    ]
     assert found == ([] if told is None else [told])
 
 
@@ -84,7 +87,7 @@ def test_a_baseline_whose_trials_were_stopped_had_fewer(num_stopped: dict[Phase,
     ]
     found = recommend(trials, objectives=[Objective(METRIC, Direction.MINIMIZE)])
     assert found is not None
-    assert [caveat for caveat in found.evidence.caveats if caveat.startswith("The search had")] == told
+    assert [caveat for caveat in sentences(found.evidence.caveats) if caveat.startswith("The search had")] == told
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,7 @@ def test_a_target_that_was_missed_is_told_and_by_both_leaves_open_who_is_sooner(
     assert ("%" in told) == (num_seeds > 0 and num_told == 0)
     if num_told:
         how_often = f"missed the target in {num_seeds or 1} of {num_seeds or 1} training"
-        assert how_often in evidence.verdict_caveats[0]
+        assert how_often in evidence.verdict_caveats[0].sentence
 
 
 def test_seeds_that_contradict_each_other_are_not_told_as_a_target_that_both_missed() -> None:

@@ -9,10 +9,12 @@ import pytest
 from search_spaces import SearchSpace
 from search_spaces.parameters import Float
 from service.domain import Direction, Objective, Phase, TrialState
+from service.evidence.caveats.kinds import CaveatKind
 from service.evidence.caveats.range_edges import edge_caveats
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.recommend import recommend
+from tests.support.service.caveats import sentences
 from trainers.config import OptimizerConfig, TrialConfig
 from trainers.stored_config import StoredConfig
 
@@ -31,14 +33,18 @@ def finished(number: int, phase: Phase, value: float, **parameters: Any) -> Fini
 
 
 def test_the_sentence_says_which_value_at_which_bound_and_what_to_do() -> None:
-    assert edge_caveats(Phase.SEARCH, SPACES[Phase.SEARCH], {"lr": 0.0289, "weight_decay": 0.01}) == [
+    [found] = edge_caveats(Phase.SEARCH, SPACES[Phase.SEARCH], {"lr": 0.0289, "weight_decay": 0.01}, trial=7)
+    assert (found.kind, found.trial) == (CaveatKind.AT_THE_EDGE, 7)
+    assert found.sentence == (
         "The recommended config lies at the edge of what was searched: lr = 0.0289 by the upper bound 0.03, "
         "weight_decay = 0.01 by the lower bound 0.01. Better values may lie beyond: widen the range in the job's "
         "search space, or `try` such values (--beyond-bounds --set lr=... --set weight_decay=...)."
-    ]
-    assert edge_caveats(Phase.SEARCH, SPACES[Phase.SEARCH], {"lr": 0.01, "weight_decay": 0.1}) == []
-    [of_baseline] = edge_caveats("adamw", SPACES["adamw"], {"lr": 0.01})
-    assert "`try` such values (--beyond-bounds --phase baseline --optimizer adamw --set lr=...)." in of_baseline
+    )
+    assert edge_caveats(Phase.SEARCH, SPACES[Phase.SEARCH], {"lr": 0.01, "weight_decay": 0.1}, trial=7) == []
+    [of_baseline] = edge_caveats("adamw", SPACES["adamw"], {"lr": 0.01}, trial=7)
+    assert (
+        "`try` such values (--beyond-bounds --phase baseline --optimizer adamw --set lr=...)." in of_baseline.sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -55,10 +61,12 @@ def test_both_winners_are_looked_at(ours: float, theirs: float, whose: list[str]
     ]
     found = recommend(trials, objectives=[Objective("validation_loss", Direction.MINIMIZE)], spaces=SPACES)
     assert found is not None
-    told = [caveat for caveat in found.evidence.caveats if "at the edge" in caveat]
+    told = [caveat for caveat in sentences(found.evidence.caveats) if "at the edge" in caveat]
     assert [caveat.partition(" config")[0] for caveat in told] == whose
     assert ("at the edge" in python_snippet(found)) == bool(whose)
 
     few = recommend(trials[:8], objectives=[Objective("validation_loss", Direction.MINIMIZE)], spaces=SPACES)
     assert few is not None
-    assert not any("at the edge" in caveat for caveat in few.evidence.caveats), "where the best of so few lies is luck"
+    assert not any("at the edge" in caveat for caveat in sentences(few.evidence.caveats)), (
+        "where the best of so few lies is luck"
+    )

@@ -19,6 +19,7 @@ from service.evidence.in_words.words import answer_of, evidence_lines
 from service.evidence.recommend import recommend
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.types import MIN_TRIED, BaselineBest, EvidenceStatus, Verdict
+from tests.support.service.caveats import sentences
 from tests.support.service.confirmed import FOUND, METRIC, PRUNED, finished_trial, recommendation_of, trained_again
 
 
@@ -62,7 +63,9 @@ def test_a_baseline_with_few_trials_leaves_the_verdict_undecided() -> None:
     assert answer is not None
     assert answer.headline == "Undecided: too few trials to tell Shampoo from the best of AdamW and Muon"
     assert "10 of AdamW and 1 of Muon completed or were pruned" in answer.detail
-    assert "The search had 11 trials and the baseline Muon 1, which favours the search." in found.evidence.caveats
+    assert "The search had 11 trials and the baseline Muon 1, which favours the search." in sentences(
+        found.evidence.caveats
+    )
 
 
 def test_some_seeds_choose_on_both_sides_and_the_others_compare() -> None:
@@ -87,7 +90,7 @@ def test_some_seeds_choose_on_both_sides_and_the_others_compare() -> None:
     assert (first.found_value, first.choosing_mean, second.choosing_mean, second.mean) == (0.30, 0.30, 0.33, None)
     assert first.standard_deviation == pytest.approx(0.01)
     assert [(r.seed, r.number, r.value) for r in first.results[:2]] == [(1, 11, 0.30), (2, 12, 0.31)]
-    assert evidence.caveats == ["The search had 11 trials and the baseline 10, which favours the search."]
+    assert sentences(evidence.caveats) == ["The search had 11 trials and the baseline 10, which favours the search."]
     assert evidence.num_trials["confirmation"] == {"completed": 10}
 
 
@@ -102,7 +105,7 @@ def test_the_luck_that_chose_a_config_does_not_count_for_it() -> None:
 def test_a_choice_that_was_cut_off_leaves_the_best_found_ones() -> None:
     evidence = recommendation_of({1: [], 0: [0.30], 2: [0.46], 4: [0.40]}, top_k=2, num_seeds=7).evidence
     assert (evidence.best.number, evidence.status) == (0, EvidenceStatus.PROVISIONAL)
-    assert evidence.caveats[-1] == "The confirmation did not finish: 0 of 6 seeds were compared."
+    assert sentences(evidence.caveats)[-1] == "The confirmation did not finish: 0 of 6 seeds were compared."
 
 
 def test_each_seed_tells_when_the_baseline_was_reached_and_all_of_them_how_surely() -> None:
@@ -177,8 +180,8 @@ def test_a_config_that_fails_with_a_new_seed_gives_way_on_both_sides() -> None:
     assert (evidence.best.number, evidence.verdict, evidence.status) == (0, Verdict.BETTER, EvidenceStatus.CONFIRMED)
     assert evidence.baseline is not None
     assert evidence.baseline.number == 4
-    assert "The config of trial 1 failed with seed 2: failed (diverged)." in evidence.caveats
-    assert "The config of trial 2 failed with seed 3: failed (diverged)." in evidence.caveats
+    assert "The config of trial 1 failed with seed 2: failed (diverged)." in sentences(evidence.caveats)
+    assert "The config of trial 2 failed with seed 3: failed (diverged)." in sentences(evidence.caveats)
     result = evidence.confirmation
     assert result is not None
     assert [(config.number, config.mean) for config in result.candidates] == [
@@ -194,28 +197,30 @@ def test_a_baseline_that_fails_with_a_new_seed_leaves_the_comparison_open() -> N
     assert evidence.status is EvidenceStatus.CONFIRMED
     assert evidence.best.value == pytest.approx(0.31)
     assert evidence.seeds == [0]
-    assert evidence.caveats[-1] == "The config of trial 2 failed with seed 2: failed (diverged)."
-    assert not any("one seed" in caveat for caveat in evidence.caveats)
+    assert sentences(evidence.caveats)[-1] == "The config of trial 2 failed with seed 2: failed (diverged)."
+    assert not any("one seed" in caveat for caveat in sentences(evidence.caveats))
 
 
 def test_where_every_config_fails_the_searchs_best_is_given_refuted_and_without_a_verdict() -> None:
     evidence = recommendation_of({0: [None], 1: [0.3, None, None], 2: [0.41, 0.42, 0.43]}, top_k=2).evidence
     assert (evidence.best.number, evidence.best.value, evidence.verdict) == (1, 0.25, Verdict.UNDECIDED)
     assert evidence.status is EvidenceStatus.REFUTED
-    assert "The config of trial 1 failed with seed 2, 3: failed (diverged)." in evidence.caveats
+    assert "The config of trial 1 failed with seed 2, 3: failed (diverged)." in sentences(evidence.caveats)
 
 
 def test_seeds_that_not_both_configs_completed_are_left_out() -> None:
     evidence = recommendation_of({0: [0.30, 0.31, 0.1], 2: [0.41, 0.42]}).evidence
     assert (evidence.best.number, evidence.seeds) == (0, [1, 2])
     assert evidence.best.value == pytest.approx(0.305)
-    assert "The confirmation did not finish: 2 of 3 seeds were compared." in evidence.caveats
+    assert "The confirmation did not finish: 2 of 3 seeds were compared." in sentences(evidence.caveats)
 
 
 def test_seeds_that_contradict_each_other_end_the_comparison_and_it_says_so() -> None:
     evidence = recommendation_of({0: [0.30, 0.50, 0.40], 2: [0.45, 0.35, 0.44]}, num_seeds=6).evidence
     assert (evidence.verdict, evidence.seeds) == (Verdict.UNDECIDED, [1, 2, 3])
-    assert evidence.caveats[-1].startswith("The comparison stopped after 3 of 6 seeds: they contradict each other")
+    assert sentences(evidence.caveats)[-1].startswith(
+        "The comparison stopped after 3 of 6 seeds: they contradict each other"
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,7 +228,11 @@ def test_seeds_that_contradict_each_other_end_the_comparison_and_it_says_so() ->
 )
 def test_seeds_that_change_nothing_are_told(ours: list[float | None], is_told: bool) -> None:
     evidence = recommendation_of({0: ours, 2: [0.4, 0.4, 0.4]}).evidence
-    told = [caveat for caveat in evidence.caveats if caveat.startswith("Every new seed gave the very same value: ")]
+    told = [
+        caveat
+        for caveat in sentences(evidence.caveats)
+        if caveat.startswith("Every new seed gave the very same value: ")
+    ]
     assert len(told) == is_told
 
 
@@ -233,9 +242,9 @@ def test_a_confirmation_that_hardly_began_changes_nothing_but_says_so() -> None:
     assert evidence.status is EvidenceStatus.PROVISIONAL
     assert evidence.improvement == pytest.approx(0.375)
     assert evidence.seeds == [0]
-    assert "one seed" in evidence.caveats[0]
-    assert evidence.caveats[-1] == "The confirmation did not finish: 1 of 3 seeds were compared."
-    assert "No config was trained again with new seeds" in recommendation_of({}).evidence.caveats[-1]
+    assert "one seed" in sentences(evidence.caveats)[0]
+    assert sentences(evidence.caveats)[-1] == "The confirmation did not finish: 1 of 3 seeds were compared."
+    assert "No config was trained again with new seeds" in sentences(recommendation_of({}).evidence.caveats)[-1]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +322,7 @@ def test_without_a_baseline_the_best_mean_is_recommended() -> None:
     assert (evidence.best.number, evidence.verdict, evidence.improvement) == (0, Verdict.NO_BASELINE, None)
     assert evidence.seeds == [2, 3]
     assert evidence.status is EvidenceStatus.CONFIRMED
-    assert not any("one seed" in caveat for caveat in evidence.caveats)
+    assert not any("one seed" in caveat for caveat in sentences(evidence.caveats))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, None])

@@ -18,6 +18,7 @@ from service.evidence.in_words.words import PLUS_MINUS, answer_of, evidence_line
 from service.evidence.recommend import recommend
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.types import EvidenceStatus
+from tests.support.service.caveats import sentences
 from tests.support.service.confirmed import FOUND, METRIC, recommendation_of, trained_again
 
 LUCK = "The baseline's config (AdamW, trial 2): its search value 0.4000"
@@ -42,7 +43,7 @@ def test_a_baseline_that_does_worse_over_new_seeds_than_when_found_is_told_besid
 ) -> None:
     recommendation = recommendation_of({0: [0.30, 0.31, 0.32][: len(theirs)], 2: theirs})
     evidence = recommendation.evidence
-    assert evidence.verdict_caveats == said
+    assert sentences(evidence.verdict_caveats) == said
     lines = evidence_lines(evidence)
     snippet = python_snippet(recommendation).replace("\n#   ", " ")
     answer = answer_of(evidence)
@@ -56,13 +57,13 @@ def test_a_baseline_that_does_worse_over_new_seeds_than_when_found_is_told_besid
 
 def test_a_recommended_config_that_was_lucky_is_told_too_in_either_direction() -> None:
     evidence = recommendation_of({0: [0.25, 0.26, 0.27]}, direction=Direction.MAXIMIZE).evidence
-    (told,) = evidence.verdict_caveats
+    (told,) = sentences(evidence.verdict_caveats)
     assert evidence.best.number == 0
     assert told == (
         "The recommended config (Shampoo, trial 0): its search value 0.3000 may have been luck: it has 0.2600 ± 0.010 "
         "(mean of 3 new seeds), and 3 seeds with this spread do not tell."
     )
-    (told,) = recommendation_of({0: [0.2, 0.2, 0.2]}, direction=Direction.MAXIMIZE).evidence.verdict_caveats
+    (told,) = sentences(recommendation_of({0: [0.2, 0.2, 0.2]}, direction=Direction.MAXIMIZE).evidence.verdict_caveats)
     assert "its search value 0.3000 was luck: it has 0.2000 ± 0.0 (mean of 3 new seeds)" in told
 
 

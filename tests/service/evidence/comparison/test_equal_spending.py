@@ -15,6 +15,7 @@ from service.evidence.in_words.words import answer_of, currency_lines, evidence_
 from service.evidence.recommend import recommend
 from service.evidence.recommended import RecommendedConfig, recommendation_from_json
 from service.evidence.types import MIN_TRIED, Verdict
+from tests.support.service.caveats import sentences
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 from trainers.stored_config import StoredConfig
 
@@ -229,7 +230,7 @@ def test_what_was_never_measured_in_time_is_told_as_not_compared() -> None:
 def test_tokens_that_nobody_counted_are_told_and_examples_stand_in() -> None:
     evidence = recommended(Currency.TOKENS).evidence
     assert evidence.currency is Currency.EXAMPLES
-    assert "The workload counts no tokens: the verdict is by examples." in evidence.caveats
+    assert "The workload counts no tokens: the verdict is by examples." in sentences(evidence.caveats)
 
 
 def test_a_recommendation_that_is_older_was_by_steps() -> None:

@@ -17,6 +17,7 @@ from service.store.session import Database
 from service.use_cases.leases import Lease
 from service.use_cases.run import finish_job
 from service.use_cases.steer import change_budget, retry_trial
+from tests.support.service.caveats import sentences_of
 from tests.support.service.scenarios import (
     NOW,
     begin_trial,
@@ -121,7 +122,7 @@ def test_a_job_that_a_fork_wins_recommends_its_config_with_the_way_there(databas
     assert [(s["number"], s["first_step"], s["last_step"]) for s in stages] == [(0, 1, 10), (1, 11, 30), (2, 31, 40)]
     assert [s["config"]["lr"] for s in stages][1:] == [2e-3, 1e-3]
     assert recommendation.content["config"]["lr"] == 1e-3
-    [caveat] = [caveat for caveat in evidence["caveats"] if "changed in training" in caveat]
+    [caveat] = [caveat for caveat in sentences_of(evidence["caveats"]) if "changed in training" in caveat]
     assert "steps 11 to 30 trial 1 (lr 0.016 to 0.002); steps 31 to 40 trial 2 (lr 0.002 to 0.001)" in caveat
     assert "changed in training" in python_snippet(recommendation_from_json(recommendation.content))
 

@@ -1,0 +1,17 @@
+"""Caveats as what they say, for tests of their words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from service.evidence.caveats.kinds import Caveat
+
+
+def sentences(caveats: Iterable[Caveat]) -> list[str]:
+    return [caveat.sentence for caveat in caveats]
+
+
+def sentences_of(stored: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Those of caveats as JSON."""
+    return [caveat["sentence"] for caveat in stored]
