@@ -75,6 +75,16 @@ def live_parts(request: Request, template: str, context: Mapping[str, Any], know
     return rendered
 
 
+def breakable(name: str) -> Markup:
+    """The name of a setting, that a narrow column may break behind its dots and underscores alone."""
+    return escape(name).replace(".", Markup(".<wbr>")).replace("_", Markup("_<wbr>"))
+
+
+def times_words(factor: float) -> str:
+    """A factor before what it is of: `half`, `twice`, `4 times`."""
+    return {0.5: "half", 2.0: "twice"}.get(factor, f"{factor:g} times")
+
+
 def prose(text: str) -> Markup:
     """The text with `code` for what stands between backticks, all else inert."""
     parts = text.split("`")
@@ -110,6 +120,8 @@ def _environment() -> jinja2.Environment:
         signed_share=signed_share,
         optimizer_title=optimizer_title,
         prose=prose,
+        breakable=breakable,
+        times_words=times_words,
         ago=times.ago,
         iso=times.iso,
         absolute=utc_text,

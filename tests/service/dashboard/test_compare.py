@@ -16,6 +16,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from service.access.caller import Scope
 from service.dashboard.compare.chart import DrawnJob, best_so_far_of
 from service.dashboard.compare.differences import Row, rows_of
+from service.dashboard.rendering import breakable
 from service.domain import Direction, JobState, Phase, TrialState
 from service.store.repositories import TrialColumnsRepository, TrialSpending
 from service.store.session import Database
@@ -293,3 +294,8 @@ def test_jobs_without_a_completed_trial_say_whether_one_may_come(page: Page, sql
     running.finish()
     expect(configs).to_contain_text("None has a completed trial.")
     wait_for(page, f"() => {told} === '\"No trial completed\"'")
+
+
+def test_the_name_of_a_setting_breaks_behind_dots_and_underscores_alone() -> None:
+    assert breakable("schedule.warmup_fraction") == "schedule.<wbr>warmup_<wbr>fraction"
+    assert breakable("<b>") == "&lt;b&gt;"

@@ -47,8 +47,8 @@ def test_a_config_with_another_learning_rate_is_told_by_the_one_it_varies(addres
     form = {**FORM, "fingerprint": fingerprint, "num_trials": "5"}
     answer = httpx.post(address + ADDRESS, trust_env=False, data=form)
     assert answer.status_code == 200
-    assert answer.text.count("The first one with 0.5 times its learning rate, as the best may be lower.") == 1
-    assert answer.text.count("The first one with 2.0 times its learning rate, as the best may be higher.") == 1
+    assert answer.text.count("The first one with half its learning rate, as the best may be lower.") == 1
+    assert answer.text.count("The first one with twice its learning rate, as the best may be higher.") == 1
     assert answer.text.count("<p>From ") == 3
 
 
