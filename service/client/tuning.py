@@ -130,7 +130,7 @@ def tune(
     """
     named = workload if isinstance(workload, str) else f"{workload.__module__}:{workload.__qualname__}"
     content: dict[str, Any] = {**specification, "workload": {"name": named, "options": dict(options or {})}}
-    content["budget"] = {"num_trials": budget} if isinstance(budget, int) else dict(budget)
+    content["budget"] = dict(budget) if isinstance(budget, Mapping) else {"num_trials": budget}
     client = Client(url, token=token)
     try:
         if isinstance(send_code, Path):

@@ -87,6 +87,9 @@ class MemoryEstimate:
     """The memory by side: `search`, and the name of each baseline's optimizer."""
     problem: str | None = None
     """The reason why nothing could be predicted."""
+    construction_fails: bool = False
+    """True: the workload's constructor raised an error where trials find their data as the API does, so that they are
+    likely to fail with it: `problem` has it."""
     activations_problem: str | None = None
     """The reason why activations could not be measured, of the first space whose could not."""
     step_fails: bool = False
@@ -172,5 +175,7 @@ class Estimate(DescribedModel):
 
     @property
     def is_futile(self) -> bool:
-        """True if trials of the job are going to fail, as far as was looked: none of a side fits, or a step fails."""
-        return bool(self.hopeless_sides) or (self.memory is not None and self.memory.step_fails)
+        """True if trials of the job are going to fail, as far as was looked: none of a side fits, or the workload cannot
+        be built, or a step fails."""
+        memory = self.memory
+        return bool(self.hopeless_sides) or (memory is not None and (memory.construction_fails or memory.step_fails))

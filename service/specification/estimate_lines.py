@@ -104,6 +104,11 @@ def _start_up_line(start_up: StartUp) -> str:
 
 
 def _memory_lines(memory: MemoryEstimate) -> list[str]:
+    if memory.construction_fails:
+        return [
+            f"THE WORKLOAD CANNOT BE BUILT: its code raised {memory.problem}. Trials are likely to fail with the same "
+            "error."
+        ]
     if memory.problem is not None:
         return [f"The memory of trials cannot be predicted: {memory.problem}."]
     lines = [

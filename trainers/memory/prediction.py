@@ -9,8 +9,8 @@ answers with a line `{"bytes": ..., "weights_bytes": ..., "device_bytes": ..., "
 weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and the
 process itself come on top, so that what is said not to fit does not. `weights_bytes` are of the weights alone, whole.
 With `"of": "activations"` in it, the answer is `{"bytes": ...}` of `trainers.memory.activations`, for which a step is
-run; where the workload's code raised in that, the problem has `"of_step": true` beside it. With `data_roots`, paths
-must lie in them.
+run; where the workload's code raised in that, the problem has `"of_step": true` beside it, and where its constructor
+raised, `"of_construction": true`. With `data_roots`, paths must lie in them.
 """
 
 from __future__ import annotations
@@ -48,6 +48,10 @@ class _Model:
     workload: Workload
     model: nn.Module
     """Its tensors are on the meta device: shapes without data."""
+
+
+class NotConstructed(Exception):
+    """The workload's constructor raised an error that is no refusal of its options; the message has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +160,12 @@ def _check_roots(workload_name: str, options: str, data_roots: DataRoots) -> Non
 
 @lru_cache(maxsize=MAX_MODELS)
 def _model(workload_name: str, options: str) -> _Model:
-    workload = load(workload_name, json.loads(options))
+    try:
+        workload = load(workload_name, json.loads(options))
+    except (InvalidConfig, MemoryError):
+        raise
+    except (Exception, SystemExit) as error:  # the boundary to a user's own code
+        raise NotConstructed(explain(error)) from error
     try:
         with torch.device("meta"):
             model = workload.build_model()
@@ -194,7 +203,7 @@ def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
 def _activations(config: TrialConfig, *, world_size: int) -> dict[str, Any]:
     try:
         return {"bytes": _activation_bytes(config, world_size=world_size)}
-    except (InvalidConfig, TooLarge, MemoryError):
+    except (InvalidConfig, NotConstructed, TooLarge, MemoryError):
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
         return {"problem": explain(error), "of_step": True}
@@ -226,6 +235,8 @@ def _answer(line: str) -> dict[str, Any]:
         }
     except InvalidConfig as error:
         return {"problem": error.message, "field": error.field}
+    except NotConstructed as error:
+        return {"problem": str(error), "of_construction": True}
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
         return {"problem": explain(error)}
 

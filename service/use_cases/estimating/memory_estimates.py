@@ -33,6 +33,7 @@ from service.use_cases.estimating.machine_memory import (
     memory_of_this_machine,
 )
 from service.use_cases.estimating.memory_predictor import (
+    ConstructionFailed,
     MemoryPredictor,
     NotPredictable,
     OptimizerRefused,
@@ -121,7 +122,8 @@ def estimate_memory(
             spaces, unmeasured = _with_activations(predictor, plan, spaces)
             kept = num_kept_weights(plan.specification) * predictor.weights_bytes
     except NotPredictable as error:
-        return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error))
+        is_of_code = data_are_here and isinstance(error, ConstructionFailed)
+        return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error), construction_fails=is_of_code)
     estimate = MemoryEstimate(
         limit,
         spaces,

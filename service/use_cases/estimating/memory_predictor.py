@@ -48,6 +48,10 @@ class OptimizerRefused(NotPredictable):
         self.is_of_arguments = is_of_arguments
 
 
+class ConstructionFailed(NotPredictable):
+    """The workload's constructor raised an error other than a refusal of its options; the message has it."""
+
+
 class StepFailed(NotPredictable):
     """The workload's code raised an error in a step with a few examples; the message has it."""
 
@@ -114,6 +118,7 @@ class MemoryPredictor:
 
         Raises:
             NotPredictable: the model cannot be built here, or not in this time.
+            ConstructionFailed: the workload's constructor raised an error.
             WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
             OptimizerRefused: the optimizer is not for the workload's model, or refuses its arguments.
         """
@@ -153,6 +158,8 @@ class MemoryPredictor:
                 raise WorkloadRefused(answer["problem"], None)
             if section == "optimizer":
                 raise OptimizerRefused(answer["problem"], is_of_arguments=option != "name")
+            if answer.get("of_construction"):
+                raise ConstructionFailed(answer["problem"])
             raise (StepFailed if answer.get("of_step") else NotPredictable)(answer["problem"])
         return answer
 

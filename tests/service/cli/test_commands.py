@@ -158,15 +158,23 @@ def test_a_dry_run_says_what_a_job_would_cost_and_submits_none(job_file: str) ->
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
-@pytest.mark.parametrize("option", [(), ("--json",)])
-def test_a_dry_run_in_which_a_step_fails_exits_with_1(
-    sqlite_database: Database, tmp_path: Path, option: tuple[str, ...]
+@pytest.mark.parametrize(
+    ("option", "workload", "told"),
+    [
+        ("", "broken_workloads:Raises", "A STEP FAILS: "),
+        ("--json", "broken_workloads:Raises", '"step_fails": true'),
+        ("", "picky_model:FindsNoData", "THE WORKLOAD CANNOT BE BUILT: its code raised FileNotFoundError: "),
+        ("--json", "picky_model:FindsNoData", '"construction_fails": true'),
+    ],
+)
+def test_a_dry_run_that_says_that_trials_will_fail_exits_with_1(
+    sqlite_database: Database, tmp_path: Path, option: str, workload: str, told: str
 ) -> None:
     job = tmp_path / "job.yaml"
-    job.write_text("workload: {name: 'tests.support.trainers.broken_workloads:Raises'}\n")
-    with running(sqlite_database, allow_code=True) as url:
-        result = run("submit", str(job), "--dry-run", "--url", url, *option)
-    is_told = '"step_fails": true' in result.stdout if option else "A STEP FAILS: " in result.stdout
+    job.write_text(f"workload: {{name: 'tests.support.trainers.{workload}'}}\n")
+    with running(sqlite_database, allow_code=True, data_are_here=True) as url:
+        result = run("submit", str(job), "--dry-run", "--url", url, *filter(None, [option]))
+    is_told = told in result.stdout
     assert is_told or "cannot be predicted" in result.stdout  # a slow machine gives up
     assert result.exit_code == int(is_told), result.output
 

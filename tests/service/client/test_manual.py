@@ -132,3 +132,9 @@ def test_a_class_goes_along_with_its_module_and_one_of_a_cell_is_refused(
         of_cell = type("Cell", (), {"__module__": "__main__"})
         with pytest.raises(InvalidInput, match="%%writefile"):
             tune(of_cell, budget=2, wait=False, url=url)
+
+
+def test_a_budget_that_is_none_is_refused_by_the_service(sqlite_database: Database) -> None:
+    with running(sqlite_database) as url, pytest.raises(ApiError) as refused:
+        tune("digits-mlp", budget="8", wait=False, url=url)  # type: ignore[arg-type]  # as a user may
+    assert str(refused.value) == "budget.num_trials: must be a valid integer, got '8': write 8"

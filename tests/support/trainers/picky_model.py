@@ -1,6 +1,8 @@
-"""A workload with options that it takes, and its model then refuses."""
+"""Workloads that cannot be built: one whose model refuses options that it takes itself, and one without its data."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 from torch import nn
 
@@ -18,3 +20,11 @@ class Picky(Sound):
         if self.width % 2:
             raise ValueError(f"the width must be even, got {self.width}")
         return super().build_model()
+
+
+class FindsNoData(Sound):
+    """Reads a file that is not there, at a path of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        Path("/nowhere/data.csv").read_bytes()
