@@ -54,6 +54,6 @@ async def read_readiness(
     }
     errors = [FieldError(field=name, message=message) for name, message in why_not.items() if message]
     if errors:
-        detail = "; ".join(error.message for error in errors)
+        detail = "; ".join(f"{error.field}: {error.message}" for error in errors)
         return problems.unavailable(detail, instance=request.url.path, errors=errors)
     return Readiness(status="ready" if num_workers else "degraded", num_workers=num_workers, checked=tuple(why_not))
