@@ -47,6 +47,7 @@ def reproduce(
             f"{recommendation} cannot be trained again: its trial began from another one's checkpoint, or an older "
             "version found it, which did not keep the number of ranks"
         )
+    check_importable(found.workload)
     for sentence in _differences(found):
         say(f"not as it was: {sentence}", err=True)
     done: list[Repeated] = []
@@ -62,6 +63,27 @@ def reproduce(
             say(line)
     if not outcome.is_reproduced:
         raise typer.Exit(1)
+
+
+def check_importable(workload: str) -> None:
+    """Checks that a class of somebody's own is to be had here: the ranks that lack it end with a page of torchrun's.
+
+    Raises:
+        ServiceError: it is not.
+    """
+    from trainers.config import InvalidConfig
+    from trainers.workload.user_workload import is_reference
+    from trainers.workloads.describe import ask
+
+    if not is_reference(workload):
+        return
+    try:
+        ask(workload)
+    except InvalidConfig as error:
+        raise ServiceError(
+            f"{workload} cannot be trained here: {error.message}; run the command in its directory, or have that in "
+            "PYTHONPATH"
+        ) from error
 
 
 def _differences(found: RecommendationRead) -> list[str]:

@@ -9,7 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from service.cli.reading.reproduce_command import trained
+from service.cli.reading.reproduce_command import check_importable, trained
+from service.errors import ServiceError
 from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.recommended import Ranks
 from service.evidence.reproduction import Repeated, other_versions, outcome_lines, repeats_of, reproduction
@@ -64,6 +65,16 @@ def test_versions_that_are_not_in_use_now_are_left_out() -> None:
     assert other_versions({"torch": "2.12", "numpy": "2.4", "gone": "1"}, {"torch": "2.13", "numpy": "2.4"}) == [
         "torch is 2.13, and was 2.12"
     ]
+
+
+@pytest.mark.processes
+def test_a_class_that_is_not_here_is_named_before_anything_is_started() -> None:
+    check_importable("digits-mlp")
+    check_importable("tests.support.trainers.broken_workloads:Sound")
+    with pytest.raises(
+        ServiceError, match=r"^no_such_module:Mine cannot be trained here: there is no module 'no_such_mo"
+    ):
+        check_importable("no_such_module:Mine")
 
 
 @pytest.mark.processes
