@@ -175,7 +175,7 @@ class Estimate(DescribedModel):
 
     @property
     def is_futile(self) -> bool:
-        """True if trials of the job are going to fail, as far as was looked: none of a side fits, the workload cannot be
-        built, or a step fails."""
+        """True if trials of the job will fail, as far as was looked: none of a side fits, or the workload cannot
+        be built, or a step fails."""
         memory = self.memory
         return bool(self.hopeless_sides) or (memory is not None and (memory.construction_fails or memory.step_fails))
