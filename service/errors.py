@@ -92,6 +92,10 @@ class InvalidInput(ServiceError):
         self.message = message
 
 
+class UnknownParameter(InvalidInput):
+    """The query of the request has a parameter that its route has not; `field` is the name."""
+
+
 class CodeForbidden(InvalidInput):
     """The request names code, and whoever sends it may not."""
 

@@ -22,7 +22,7 @@ from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
 from service.api.paging import LARGEST_INT
 from service.clock import Clock
-from service.errors import InvalidInput, JobNotFound
+from service.errors import InvalidInput, JobNotFound, UnknownParameter
 from service.faults import Faults
 from service.hosts import address_of_peer, holder_of
 from service.monitoring.metrics import Metrics
@@ -205,7 +205,7 @@ async def refuse_unknown_parameters(request: Request) -> None:
     misspelt would give more than was asked for.
 
     Raises:
-        InvalidInput: names them.
+        UnknownParameter: names them.
     """
     if not request.url.query:
         return
@@ -213,7 +213,7 @@ async def refuse_unknown_parameters(request: Request) -> None:
     for name in dict.fromkeys(request.query_params.keys()):
         if name not in known:
             hint = did_you_mean(name, known) or f" (known: {', '.join(known) or 'none'})"
-            faults.note(InvalidInput(name[:80], f"there is no such parameter{hint}"))
+            faults.note(UnknownParameter(name[:80], f"there is no such parameter{hint}"))
     faults.tell()
 
 

@@ -32,6 +32,7 @@ from service.errors import (
     TrialNotRetriable,
     TrialsTrainedHere,
     UnknownName,
+    UnknownParameter,
 )
 from service.faults import all_of
 
@@ -122,7 +123,8 @@ def invalid_fields(error: InvalidInput, body: object) -> list[FieldError]:
     found = []
     for one in all_of(error):
         field = field_as_sent(one.field, body)
-        spot = None if body is None else spot_of(body, field)
+        is_in_body = body is not None and not isinstance(one, UnknownParameter)
+        spot = spot_of(body, field) if is_in_body else None
         found.append(
             FieldError(
                 field=field,

@@ -116,3 +116,10 @@ def test_unknown_parameters_are_refused_as_unknown_fields_are(
     assert "did you mean 'state'" in answer.json()["detail"]
     assert sqlite_http.get(f"/v1/jobs/{job_id}").json()["state"] == "queued"
     assert sqlite_http.get("/?state=queued&utm_source=mail").status_code == 200, "a page's address may say more"
+
+
+def test_a_parameter_that_there_is_not_has_no_place_in_the_body(sqlite_http: httpx.Client) -> None:
+    answer = sqlite_http.post("/v1/jobs?dryrun=true", json={"workload": {"name": "digits-mlp"}, "dryrun": 1})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    assert error == {"field": "dryrun", "message": "there is no such parameter: did you mean 'dry_run'?"}
