@@ -226,11 +226,15 @@ JOB_ESTIMATE: dict[str, Any] = {
             }
         },
         "problem": None,
+        "construction_fails": False,
         "activations_problem": None,
         "step_fails": False,
         "kept_weights_bytes": 339_000,
         "machine_bytes": 33_600_000_000,
         "is_machine_limit": False,
+        "parallel_trials": 4,
+        "is_limited_by_memory": False,
+        "together_bytes": 6_984_064,
     },
 }
 

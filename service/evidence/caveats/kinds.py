@@ -13,7 +13,7 @@ class CaveatKind(StrEnum):
     """The kind of a limit of the evidence; more kinds may come."""
 
     OTHER = "other"
-    """Of a recommendation that was made before caveats had kinds."""
+    """A caveat of a recommendation that was made before they had kinds."""
     PARAMETER_GROUPS = "parameter_groups"
     """Some parameters had settings that what is pasted lacks."""
     ONE_SEED = "one_seed"
