@@ -238,7 +238,7 @@ class JobInsights:
     """Insights from the trials of a job, side by side."""
 
     metric: str
-    """The objective that counts first; the others are not looked at."""
+    """The metric of the objective that counts first; the others are not looked at."""
     direction: Direction
     """The direction in which it is better."""
     num_ended: int

@@ -61,7 +61,7 @@ class Stage:
     schedule: dict[str, Any]
     """The schedule of the learning rate in the stage."""
     gradient_clip_norm: float | None
-    """Above which gradients are scaled down in it; null: they are not."""
+    """Norm above which gradients are scaled down in the stage; null: they are not."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class Source:
     metric: str | None = None
     """The objective that decided."""
     value: float | None = None
-    """The objective for the model that it was tuned for: never to be expected of another one."""
+    """The value of that objective for the model that it was tuned for: never to be expected of another one."""
     num_trials: int | None = None
     """Trials that the search had."""
 

@@ -24,7 +24,7 @@ LR_SPREAD = (0.5, 0.15)
 each octave of distance adds (in squares). `python -m tests.benchmarks.answers.transfer` and `transfer_distance` there
 print how often the interval holds: more often than it says, as models in use are larger than the table's."""
 DECAY_SPREAD = (2.0, 0.3)
-"""Standard deviations for the weight decay, likewise, which short trainings hardly tell."""
+"""Standard deviations of the logarithm of the weight decay, likewise: short trainings hardly tell what is best."""
 CONFIDENCE = 0.8
 """Confidence of the intervals, by judgement: they are ranges to search in, and rules are rough."""
 _DEVIATIONS = 1.2816
@@ -51,7 +51,7 @@ class Transferred:
 
     config: TunedConfig
     origin: TransferCandidate
-    """The config as it was tuned."""
+    """The config as it was tuned, with its source."""
     distance: Distance | None
     """None: it was tuned for no one model."""
     changes: Sequence[Change]

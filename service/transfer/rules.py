@@ -28,7 +28,7 @@ MEASURED = "measured (tests.benchmarks.answers.transfer_distance --widths)"
 DERIVED = "derived from the spectral condition (arXiv:2310.17813): a step's spectral norm stays that of its layer"
 
 MAX_BATCH_FACTOR = 4.0
-"""Largest change of the learning rate by the batch, either way: beyond, the critical batch may be passed."""
+"""Largest factor of the learning rate by the batch, up or down: beyond, the critical batch may be passed."""
 HORIZON_EXPONENT = -0.32
 """Exponent of E, where steps have the length of Adam's: at equal batch, and so beside √B, which is for equally many
 examples. Of the shipped workloads the digits, which overfit, have an optimum that falls faster, and `stdlib-gpt` one
@@ -40,7 +40,7 @@ others say: `python -m tests.benchmarks.answers.transfer_distance --widths mlp c
 AVERAGE_RANGE = (1e-3, 0.2)
 """Range of 1 - beta after it went with the batch; a value that lay outside before may stay there."""
 MIN_WARMUP_STEPS = 50
-"""Steps of warm-up of a shorter training, where the tuned one had as many; by judgement."""
+"""Fewest steps of warm-up of a shorter training, where the tuned one had as many; by judgement."""
 MAX_WARMUP_FRACTION = 0.1
 """Share of a short training up to which it warms up longer, to have so many steps of it."""
 

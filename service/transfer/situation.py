@@ -153,8 +153,8 @@ class Distance:
     batch_size: float
     num_steps: float
     kinds: float
-    """Difference in kinds of parameters: how much of the models is of other kinds; all of it where low-rank adapters
-    are trained of one alone."""
+    """Difference in kinds of parameters: `OTHER_KINDS` times the share of the models that is of other kinds; all of it
+    where low-rank adapters are trained of one alone."""
     workload: float
     """Other data and loss."""
 

@@ -23,7 +23,7 @@ class InsightsRead(ReadModel):
     job_id: str
     """The id of the job."""
     metric: str
-    """The objective that counts first; the others are not looked at."""
+    """The metric of the objective that counts first; the others are not looked at."""
     direction: Direction
     """The direction in which the objective is better."""
     num_ended: int

@@ -30,7 +30,7 @@ def preferred(
     choosing seed is left out. Equal means go by the order of `configs`.
 
     Args:
-        configs: configs of the search, or of all baselines; the best found value first.
+        configs: the configs of the search, or of all baselines; the best found value first.
     """
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
     means: dict[int, float] = {}

@@ -26,7 +26,7 @@ MIN_DIVERGED = 3
 """Trials, by judgement: of a short search, two may be chance."""
 DROWNING = 0.5
 """Spread over seeds, as a share of the distance from the best to the median value of a search, beyond which luck
-ranks."""
+decides which config is the best."""
 IMPROVING = 0.01
 """Gain of the best value, as a share of it, over the last quarter of a search, from which on it still improves."""
 MIN_TRAJECTORY = 12

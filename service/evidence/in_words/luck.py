@@ -6,7 +6,8 @@ from service.evidence.in_words.wording import chance, signed_share
 from service.evidence.types import Evidence
 
 TELLING_SHARE = 1.0
-"""Largest end of the interval with the luck of a search that is told, as a share of the baseline's value."""
+"""Distance from 0, as a share of the baseline's value, up to which the ends of the interval with the luck of a search
+are told."""
 TELLING_CHANCE = 0.05
 """Difference of two probabilities from which one config is said to be more probably the best than another: three
 standard errors of the draws that they come from."""

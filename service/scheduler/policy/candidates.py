@@ -1,6 +1,6 @@
 """The configs of a side that are trained again with new seeds: its best ones, and unlike each other. Pure.
 
-The worse of two configs near each other hardly tells more than the better one: with new seeds, they do well or badly
+Two configs near each other hardly tell more than the better of them alone: with new seeds, they do well or badly
 together. A config of another kind that was found nearly as good may hold where that one was lucky.
 """
 

@@ -126,7 +126,7 @@ class Feasibility:
         there is no telling.
 
         Args:
-            num_ranks: of each trial.
+            num_ranks: ranks of each trial.
         """
         if self._predict is None or self._machine_bytes is None:
             return None

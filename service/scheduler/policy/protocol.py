@@ -68,7 +68,7 @@ class Resume:
     until: int | None = None
     """The step at which the policy is going to pause it, as in `Start`."""
     fork: Fork | None = None
-    """The checkpoint that it began from, as in `Start`."""
+    """The checkpoint that it began from; None: from nothing."""
 
 
 @dataclass(frozen=True, slots=True)

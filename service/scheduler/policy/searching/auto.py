@@ -100,7 +100,8 @@ COMPLETION_SHARE = (0.3, 0.8)
 NUM_BY_MEAN = 2
 """Completions chosen by the expected final value."""
 MIN_CHANCE = 0.05
-"""Least probability of improving on the best: a trial with less is not gone on with, even for the share's sake."""
+"""Probability of improving on the best which a trial must exceed to be gone on with for the share's sake, or when no
+more trials begin."""
 MAX_KNOWN = 300
 """Most trials that the model knows: beyond, it forgets unpromising ones, and what a decision costs stays bounded."""
 REFIT_GROWTH = 1.2

@@ -21,7 +21,7 @@ NUM_DESIGN = 6
 MAX_STARTS = 3
 """Known configs that are tried themselves."""
 WEIGHT = 4.0
-"""Weight of the logarithm of the density, over the number of measured trials."""
+"""Weight of the logarithm of the density, which is divided by the number of measured trials."""
 UNIFORM = 0.05
 """Share of the uniform density: the most that a proposal far from all known configs loses is its logarithm."""
 LR_SPREAD = (0.08, 0.02)

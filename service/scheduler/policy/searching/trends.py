@@ -19,16 +19,16 @@ Points: TypeAlias = Sequence[tuple[float, float]]
 WINDOW_SHARE = 0.5
 """Share of a curve's points, the last ones: earlier ones show how training began rather than how it goes on."""
 MIN_POINTS = 3
-"""Two cannot tell a trend from noise."""
+"""Fewest points of which a trend is told: two cannot tell it from noise."""
 KEPT_MEAN, KEPT_DEVIATION = 0.2, 0.3
 """Mean and standard deviation of the share of a trend that is kept: were curves straight in the logarithm of time, it
 would be 1; they flatten."""
 GAIN_DEVIATION = 0.5
 """Standard deviation of gains that trends do not explain, on the model's scale."""
 MIN_FINISHED = 3
-"""Trials, of which fewer say nothing on the share that is kept; by judgement."""
+"""Fewest finished trials that say something of the share that is kept, by judgement."""
 LIMIT = 2.0
-"""Largest trend, on the model's scale: a steep one does not last."""
+"""Largest trend, up or down, on the model's scale: a steep one does not last."""
 
 
 def trends(curves: Sequence[Points], scale: Callable[[Array], Array]) -> Array:
