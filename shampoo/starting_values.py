@@ -8,18 +8,17 @@ from typing import Any, get_args
 from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditioner
 
 LR_OF_ONE_STEP = 0.125
-"""The learning rate of a run of one step; of longer ones lr is the share 1/√(number of steps), for all members: on the
-digits in 60 to 960 steps (`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power,
-made little difference."""
+"""The learning rate of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
+(`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power, made little difference."""
 LARGEST_LR = 0.016
-"""The result of that for runs of 60 steps; AdamW wants no more in 30."""
+"""Largest learning rate of that rule, its result for runs of 60 steps; AdamW wants no more in 30."""
 SHORT_LR_OF_ONE_STEP = 15.0
-"""The learning rate of a run of one step for `HIGHER_IN_SHORT_RUNS`, with the share 1/(number of steps)^1.5 where that
-is more: as it is below 120 steps (`python -m tests.benchmarks.search.first_rates`)."""
+"""The learning rate of which lr is the share 1/(number of steps)^1.5 for `HIGHER_IN_SHORT_RUNS` where that is more, as
+it is below 120 steps (`python -m tests.benchmarks.search.first_rates`)."""
 LARGEST_SHORT_LR = 0.064
-"""The result of that in the shortest runs that were tried, of 30 steps."""
+"""Largest learning rate of that rule, in the shortest runs that were tried, of 30 steps."""
 HIGHER_IN_SHORT_RUNS = frozenset({"kl", "spectral"})
-"""The members that want it."""
+"""The members that want a higher learning rate in short runs."""
 AVERAGES: Mapping[Preconditioner, Mapping[str, Any]] = {
     "soap": {"betas": (0.95, 0.95)},
     "kl": {"betas": (0.9, 0.95)},

@@ -13,8 +13,8 @@ What is sent depends on shapes alone and never on which gradients there are, so 
 do. Weights travel with the gradients instead of being kept by the owner, because a copy would miss what is done to the
 parameters between steps (a checkpoint, averaged weights swapped in).
 
-A gradient is finite if it is so in the whole parameter, and an owner may see only some blocks. So every rank sends the
-norms of its shards; where there are no shards, it computes the norm of the whole gradient.
+Whether a gradient is finite is decided for the whole parameter, of which an owner may see only some blocks. So every
+rank sends the norms of its shards; where there are no shards, it computes the norm of the whole gradient.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class BucketPiece:
     index: int
     """Position of the region in `regions` of its parameter."""
     number: int
-    """Position in the order of the group's buckets, by which the state is named."""
+    """Position of the region among its parameter's in the order of the group's buckets, by which the state is named."""
     shape: tuple[int, ...]
     """Shape of the whole parameter, for messages."""
 

@@ -60,7 +60,7 @@ class BlockDirection:
 Solved = Mapping[int, tuple[Tensor, ...]]
 """The results of `per_matrix` for `solver_call`, by side."""
 _MEAN_ROUNDINGS = 8
-"""Largest rounding of a mean, in units of the largest element: sums are pairwise."""
+"""Largest error of a mean, in roundings of the largest element (epsilon times it): sums are pairwise."""
 
 
 def block_direction(
