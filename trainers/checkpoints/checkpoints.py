@@ -36,7 +36,7 @@ class Restored:
     random_state: Any
     """This rank's, as given to `save`; None if the world size was another."""
     world_size: int
-    """Ranks that saved it."""
+    """Number of ranks that saved it."""
     state: Any
     """The state that was given to `save`: the same nesting, with tensors laid out as the template's. Tensors that are
     not sharded are on the CPU."""

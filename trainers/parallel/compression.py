@@ -1,6 +1,6 @@
 """Low-rank compression of the gradients that replicas exchange: PowerSGD (arXiv 1905.13727), as torch ships it.
 
-A gradient of m x n elements is sent as (m + n) r of them, if that is less; a gradient of one dimension, or whose rank-r
+A gradient of m x n elements is sent as (m + n) r numbers, if that is less; a gradient of one dimension, or whose rank-r
 approximation would be no smaller, is sent whole. A convolution's kernel counts as a matrix of `out_channels` rows.
 """
 

@@ -31,8 +31,8 @@ class MuonWithAdamW(Optimizer):
         adjust_lr_fn: scale of Muon's step by a matrix's shape; with "match_rms_adamw" it has the length of one of
             AdamW, so that learning rates and decay are those of AdamW.
         adamw_lr_ratio: AdamW's learning rate over Muon's.
-        betas: averages of AdamW.
-        eps: damping of AdamW.
+        betas: weights of the past in AdamW's averages.
+        eps: damping of AdamW's division.
         weight_decay: decoupled weight decay of both.
         preconditioner: "none" leaves all to AdamW; for groups.
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from trainers.processes.starting import NUMBER_BYTES
 
 QUESTION_BYTES = 200_000
-"""Above what a socket takes in one piece."""
+"""Most bytes of a question: above what a socket takes in one piece."""
 NUM_DESCRIPTORS = 4
 """File descriptors that come with a question: standard streams, and the connection to the one who asks."""
 PR_SET_PDEATHSIG = 1

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
-"""Standard deviations of red, green and blue in ImageNet's training images, with pixels in [0, 1]: what published
-weights expect."""
+"""Means and standard deviations of red, green and blue in ImageNet's training images, with pixels in [0, 1]: what
+published weights expect."""
 
 DEFAULT_PATCH_SIZE = 16
 """Pixels of a patch's side, as in ViT-S/16 and ViT-B/16."""
