@@ -36,7 +36,7 @@ def _secret(file: Path) -> str:
     except OSError as error:
         raise ValueError(f"cannot be read: {error.strerror or error}") from error
     if not secret:
-        raise ValueError("is empty")
+        raise ValueError(f"{str(file)!r} is empty: write the secret into it, or leave this setting out")
     return secret
 
 

@@ -74,7 +74,7 @@ def pack(files: Mapping[str, CodeFile]) -> CodeArchive:
     _check_names(names)
     num_bytes = sum(len(files[name].content) for name in names)
     if num_bytes > MAX_BYTES:
-        raise UnusableCode(f"the files have {num_bytes} bytes, more than the {MAX_BYTES} that are taken")
+        raise UnusableCode(f"the files have {num_bytes:,} bytes, more than the {MAX_BYTES:,} that are taken")
     digest, packed = hashlib.sha256(), io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", filename="", mtime=0, compresslevel=6) as compressed,
@@ -111,7 +111,7 @@ def read(archive: IO[bytes]) -> dict[str, CodeFile]:
                     )
                 num_bytes += member.size
                 if len(found) >= MAX_FILES or num_bytes > MAX_BYTES:
-                    raise UnusableCode(f"it holds more than {MAX_FILES} files or {MAX_BYTES} bytes")
+                    raise UnusableCode(f"it holds more than {MAX_FILES} files or {_megabytes(MAX_BYTES)}")
                 bounded.allow(member.size)
                 name = member.name.removeprefix("./")
                 if name in found:
@@ -208,5 +208,13 @@ class _Bounded:
         content = self._stream.read(min(size, self._left + 1))
         self._left -= len(content)
         if self._left < 0:
-            raise UnusableCode(f"it holds more than {_OVERHEAD_BYTES} bytes beside the content of files")
+            raise UnusableCode(
+                f"it holds more than {_megabytes(_OVERHEAD_BYTES)} beside the content of files, such as headers "
+                "and directories: pack the files alone, under short names"
+            )
         return content
+
+
+def _megabytes(num_bytes: int) -> str:
+    """A size for people: `8.192 MB`."""
+    return f"{num_bytes / 10**6:g} MB"

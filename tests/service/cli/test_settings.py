@@ -176,7 +176,7 @@ def test_the_databases_password_is_that_of_a_secret_and_no_process_is_handed_it(
     ("url", "password", "message"),
     [
         ("postgresql+psycopg://u@h/x", None, "cannot be read: No such file or directory"),
-        ("postgresql+psycopg://u@h/x", "\n", "is empty"),
+        ("postgresql+psycopg://u@h/x", "\n", "/secret' is empty: write the secret into it"),
         ("postgresql+psycopg://u:hidden@h/x", "other", "must name a user, without a password"),
         ("sqlite:///x", "other", "must name a user, without a password"),
     ],
