@@ -105,7 +105,7 @@ def _trials(opened: BaseStorage, study_name: str | None, *, shown: str, place: s
         raise InvalidInput("--study", f"there is no study {study_name!r}") from error
     if len(study.directions) > 1:
         raise InvalidInput(
-            "--study", f"{names[0]!r} has {len(study.directions)} objectives: one with one can be imported"
+            "--study", f"{names[0]!r} has {len(study.directions)} objectives: only a study with one can be imported"
         )
     found = Found(f"the study {names[0]!r}", _DIRECTIONS.get(study.direction))
     source = f"{place}: {names[0]}"[:MAX_SOURCE_LENGTH]

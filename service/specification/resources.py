@@ -65,7 +65,7 @@ class Resources(StrictModel):
         if len(self.custom_resources) > MAX_CUSTOM_RESOURCES:
             raise InvalidInput(
                 "resources.custom_resources",
-                f"must be at most {MAX_CUSTOM_RESOURCES}, got {len(self.custom_resources)}",
+                f"must name at most {MAX_CUSTOM_RESOURCES} resources, got {len(self.custom_resources)}",
             )
         for name, amount in self.custom_resources.items():
             with faults.noted():

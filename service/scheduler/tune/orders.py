@@ -142,7 +142,7 @@ class Orders:
             return config if like is None else replace(config, accumulation_steps=self._trials.parts(like.number))
         except ValueError as error:
             raise JobImpossible(
-                f"the search space of {asked.side} gave trial {asked.number} an impossible config: {error}"
+                f"the {asked.side} space gave trial {asked.number} an impossible config: {error}"
             ) from error
 
     def _give_checkpoint(self, number: int, fork: Fork, config: TrialConfig) -> str | None:

@@ -18,7 +18,7 @@ from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
 from tests.service.cli.conftest import read_job
-from tests.support.service.commands import run
+from tests.support.service.commands import in_one_line, run
 from tests.support.service.identities import built_identity
 from tests.support.service.live import finished_job, running
 from tests.support.service.scenarios import (
@@ -238,7 +238,9 @@ def test_recommend_prints_the_newest_config(sqlite_database: Database) -> None:
     nothing = run("recommend", "digits-mlp", "--format", "torch-muon")
     assert nothing.exit_code == 1
     assert "it has nothing of preconditioner='shampoo'" in nothing.stderr
-    assert run("recommend", "--job", job_id, "--trial", "0", "--format", "torchrun").exit_code == 2
+    refused = run("recommend", "--job", job_id, "--trial", "0", "--format", "torchrun")
+    assert refused.exit_code == 2
+    assert "must be python, json or yaml with --trial, got torchrun" in in_one_line(refused.stderr)
 
 
 @pytest.mark.slow

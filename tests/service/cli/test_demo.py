@@ -19,7 +19,7 @@ from service.cli.operating.demo import demo_job
 from service.domain import Phase
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
-from tests.support.service.commands import run
+from tests.support.service.commands import in_one_line, run
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 
 
@@ -66,6 +66,7 @@ def test_the_demo_refuses_a_single_new_seed(tmp_path: Path) -> None:
     result = run("demo", "--seeds", "1", "--data-dir", str(tmp_path))
     assert result.exit_code == 2
     assert "--seeds" in result.stderr
+    assert "1 seed says nothing about the spread: give 0, or 2 or more" in in_one_line(result.stderr)
     assert not any(tmp_path.iterdir())
 
 

@@ -11,7 +11,7 @@ import yaml
 from safetensors.torch import save_file
 
 from service.store.session import Database
-from tests.support.service.commands import run
+from tests.support.service.commands import in_one_line, run
 from tests.support.service.live import running
 from trainers.identity.kinds import OF_A_FILE
 from trainers.identity.values import READING
@@ -52,7 +52,7 @@ def test_what_is_frozen_in_a_file_is_named(weights: Path) -> None:
     assert found["num_frozen"] == 9 * 4 + 4
     refused = run("fingerprint", str(weights), "--frozen", "wpe.*")
     assert refused.exit_code == 2
-    assert "no parameter has a name like 'wpe.*'" in " ".join(refused.stderr.replace("│", " ").split())
+    assert "no parameter has a name like 'wpe.*'" in in_one_line(refused.stderr)
 
 
 @pytest.mark.processes
@@ -72,13 +72,13 @@ def test_a_workload_is_built_by_another_process() -> None:
 def test_options_without_effect_are_refused(weights: Path, arguments: tuple[str, ...], message: str) -> None:
     result = run("fingerprint", str(weights), *arguments)
     assert result.exit_code == 2
-    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert message in in_one_line(result.stderr)
 
 
 def test_what_is_asked_of_a_model_that_was_never_tuned_needs_its_file() -> None:
     result = run("recommend", "digits-mlp", "--trials", "3")
     assert result.exit_code == 2
-    words = " ".join(result.stderr.replace("│", " ").split())
+    words = in_one_line(result.stderr)
     assert "Invalid value for --trials: needs --fingerprint FILE" in words
     assert "--job JOB --trial NUMBER" in words
 
@@ -86,7 +86,7 @@ def test_what_is_asked_of_a_model_that_was_never_tuned_needs_its_file() -> None:
 def test_a_model_in_place_of_its_file_is_told_how_to_write_one() -> None:
     result = run("recommend", "--fingerprint", "my_model:Net", "--batch-size", "64", "--num-steps", "100")
     assert result.exit_code == 2
-    words = " ".join(result.stderr.replace("│", " ").split())
+    words = in_one_line(result.stderr)
     assert "no file 'my_model:Net' is here: `shampoo-tuner fingerprint MODEL > FILE` writes one" in words
 
 

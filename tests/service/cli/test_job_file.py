@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,12 @@ def test_scalars_are_what_json_would_make_of_them(tmp_path: Path) -> None:
     assert _read(tmp_path, text) == {
         "a": 1e-4, "b": "no", "c": "2026-01-01", "d": 12, "e": [1, 2.5, True, None, 0.5], "f": "7", "g": "1_000",
     }  # fmt: skip
+
+
+def test_without_standard_input_a_file_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)  # as Python has it where a process begins with it closed
+    with pytest.raises(InvalidInput, match="is closed: give the path of a file"):
+        read_job_file(Path("-"))
 
 
 def test_json_is_read_too(tmp_path: Path) -> None:

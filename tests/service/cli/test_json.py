@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from service.cli.commands import app
 from service.store.session import Database
-from tests.support.service.commands import run
+from tests.support.service.commands import in_one_line, run
 from tests.support.service.live import finished_job
 
 UNTIL_STOPPED = "runs until it is stopped, and logs"
@@ -67,6 +67,7 @@ def test_commands_that_write_files_tell_where_they_are_and_how_large(sqlite_data
     for name in ("export", "report"):
         refused = run(name, job_id, "-o", "-", "--json")
         assert (refused.exit_code, refused.stdout) == (2, "")
+        assert "- and --json would both print to standard output: give a file" in in_one_line(refused.stderr)
     assert _answered("init", "digits-mlp") == yaml.safe_load((tmp_path / "init").read_text())
 
 

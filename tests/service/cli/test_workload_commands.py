@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.service.commands import run
+from tests.support.service.commands import in_one_line, run
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workload import protocol
 
@@ -42,6 +42,11 @@ def test_new_refuses_what_can_be_no_module_or_class(name: str) -> None:
     result = run("workload", "new", "--", name)
     assert result.exit_code == 2
     assert result.stdout == ""
+
+
+def test_new_says_of_a_name_that_is_taken_what_has_it() -> None:
+    told = in_one_line(run("workload", "new", "json").stderr)
+    assert "'json' is the name of something else in Python or the environment: choose another" in told
 
 
 def shampoo_tuner(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -92,6 +92,12 @@ def test_what_may_have_been_done_is_not_repeated(answers: Answers) -> None:
     assert len(asked) == 3
 
 
+def test_an_answer_of_another_program_is_told_as_such(answers: Answers) -> None:
+    client, _ = answers(httpx.Response(200, json={"hello": "world"}))
+    with pytest.raises(ServiceUnreachable, match="what answers is another program, or another version: Field required"):
+        client.job("job_1")
+
+
 def test_a_wait_that_is_too_long_is_not_begun(answers: Answers) -> None:
     client, asked = answers(_problem(503, **{"Retry-After": "3600"}))
     with pytest.raises(ApiError, match="later"):

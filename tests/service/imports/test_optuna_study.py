@@ -28,6 +28,13 @@ def _make_study(url: str, name: str, *, direction: Literal["minimize", "maximize
 
 
 @pytest.mark.slow
+def test_a_study_of_two_objectives_is_refused(tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/study.db"
+    optuna.create_study(storage=source, study_name="both", directions=["minimize", "maximize"])
+    assert "--study: 'both' has 2 objectives: only a study with one can be imported" in refused(tmp_path, source)
+
+
+@pytest.mark.slow
 def test_a_study_of_the_other_direction_is_refused(tmp_path: Path) -> None:
     source = f"sqlite:///{tmp_path}/study.db"
     _make_study(source, "max", direction="maximize")

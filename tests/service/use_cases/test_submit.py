@@ -11,6 +11,7 @@ from service.domain import DEFAULT_PROJECT, JobState, Phase
 from service.errors import IdempotencyKeyReused, InvalidInput
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
+from service.specification.resources import MAX_CUSTOM_RESOURCES
 from service.store.models import Job
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
@@ -85,6 +86,16 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
         ({"baseline": {"pinned": [{"lr": "big"}]}}, "baselines[0].pinned[0].lr", "'big'"),
         ({"pruner": {"reduction_factor": 4}}, "pruner.reduction_factor", "no effect with the sampler 'auto'"),
         ({"budget": {"num_trials": 1}}, "budget.num_trials", "1"),
+        (
+            {"objectives": [{"metric": "best_steps_to_target"}], "target": {"metric": "validation_loss", "value": 1}},
+            "objectives[0].metric",
+            "steps_to_target is of the whole curve already: give it without the prefix, got 'best_steps_to_target'",
+        ),
+        (
+            {"resources": {"custom_resources": {f"r{number}": 1 for number in range(MAX_CUSTOM_RESOURCES + 1)}}},
+            "resources.custom_resources",
+            f"must name at most {MAX_CUSTOM_RESOURCES} resources, got {MAX_CUSTOM_RESOURCES + 1}",
+        ),
         (
             {"resources": {"gpus_per_worker": 1e-6}},
             "resources.gpus_per_worker",

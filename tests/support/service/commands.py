@@ -20,3 +20,8 @@ typer.testing._get_command = cache(get_command)  # type: ignore[attr-defined] # 
 def run(*arguments: str, stdin: str | bytes | None = None) -> Result:
     """Runs a command: its output, and its exit status."""
     return typer.testing.CliRunner().invoke(app, arguments, input=stdin)
+
+
+def in_one_line(text: str) -> str:
+    """A message as it was before a terminal broke it into lines and drew a frame around it."""
+    return " ".join(text.replace("│", " ").split())

@@ -97,20 +97,22 @@ def test_pages_and_tails_of_long_output(
 
 
 @pytest.mark.parametrize(
-    ("params", "field"),
+    ("params", "field", "said"),
     [
-        ({"tail": 0}, "tail"),
-        ({"tail": 5, "after": 1}, "tail"),
-        ({"since": "2026-03-01"}, "since"),
-        ({"rank": -1}, "rank"),
+        ({"tail": 0}, "tail", "greater than or equal to 1"),
+        ({"tail": 5, "after": 1}, "tail", "counts back from the end, and after says where to begin: give one of them"),
+        ({"since": "2026-03-01"}, "since", "time"),
+        ({"rank": -1}, "rank", "greater than or equal to 0"),
     ],
 )
 def test_what_cannot_be_asked_names_the_parameter(
-    sqlite_http: httpx.Client, sqlite_database: Database, params: dict[str, Any], field: str
+    sqlite_http: httpx.Client, sqlite_database: Database, params: dict[str, Any], field: str, said: str
 ) -> None:
     answer = sqlite_http.get(f"/v1/jobs/{printing_job(sqlite_database)}/trials/0/logs", params=params)
     assert answer.status_code == 422
-    assert field in answer.json()["errors"][0]["field"]
+    (error,) = answer.json()["errors"]
+    assert field in error["field"]
+    assert said in error["message"]
 
 
 @pytest.mark.slow
