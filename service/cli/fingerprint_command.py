@@ -48,9 +48,9 @@ def fingerprint(
 ) -> None:
     """Prints the fingerprint of a model as JSON: `shampoo-tuner fingerprint my_model:Net > net.json`.
 
-    Only parameters that are trained count. Only sizes and names are read of a file, and no code runs. It does not say
-    which parameters are frozen: `--frozen` does. Keep it to ask for a config before anything is trained: `shampoo-tuner
-    recommend --fingerprint net.json`.
+    Only parameters that are trained count. From a file with weights only sizes and names are read, and no code runs;
+    such a file does not say which parameters are frozen: `--frozen` does. Keep the fingerprint to ask for a config
+    before anything is trained: `shampoo-tuner recommend --fingerprint net.json`.
     """
     try:
         found = read_fingerprint(model, dict(map(_option, option or ())), frozen=frozen or ())

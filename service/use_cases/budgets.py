@@ -26,7 +26,7 @@ class Spent:
     """Time in state running."""
     device_hours: float
     cost: float | None
-    """The cost of those; None: they have no price."""
+    """The cost of those device-hours; None: they have no price."""
 
 
 def running_seconds(job: Job, now: datetime) -> float:

@@ -46,8 +46,8 @@ def find_answers(session: Session, query: RecommendationQuery, *, limit: int, of
 
 def values_elsewhere(session: Session, query: RecommendationQuery) -> list[KnownValues]:
     """Values for a query that found nothing: for each of its filters the values that answers with its names have; none
-    where there is no answer at all. Where no answer has all of its names, of each name those that answers with the
-    others have."""
+    where there is no answer at all. Where no answer has all of its names, each name comes with the values that answers
+    with the other names have."""
     recommendations = RecommendationRepository(session)
     return [
         *recommendations.known_names(query, limit=MAX_VALUES),

@@ -253,7 +253,7 @@ def propose_trial(
     Args:
         workload: the description of the job's, where it was asked already: that may take seconds.
         parameters: values by name; those left out take their defaults.
-        optimizer: the optimizer of the baseline in question; None: of the only one, or of the search.
+        optimizer: the optimizer of the baseline in question; None: that of the only one, or of the search.
         beyond_bounds: whether they may lie beyond the space's ranges, as far as the optimizer accepts them.
         checkpoints_kept: as `resume_job` takes it.
 

@@ -22,7 +22,7 @@ from trainers.config import TrialConfig
 LOOKED_AT = 500
 """The best answers of a project, of which the nearest are moved."""
 NUM_NEAREST = 40
-"""Nearest recommendations that are read, by judgement: more than the configs that can be asked for."""
+"""Most of the best answers that are moved, the nearest, by judgement: more than the configs that can be asked for."""
 
 
 def configs_for(session: Session, wanted: ConfigsWanted, *, project: str | None) -> UntunedAnswer:

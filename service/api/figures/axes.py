@@ -14,8 +14,8 @@ MAX_LOG_TICKS = 12
 LOG_SPAN = 10.0
 """Positive values that are further apart than this factor are drawn on a logarithmic axis."""
 LEAST_SPAN = 1e-3
-"""Share of the largest value: values that span less are told alike, with four digits, and the axis shows more than
-them."""
+"""Share of the largest value: values that span less are told alike with four digits, and the axis goes on beyond them
+by a twentieth of it."""
 
 
 def layout_of(*, x_title: str, metric: str, values: Sequence[float]) -> Figure:

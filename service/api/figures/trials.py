@@ -28,7 +28,7 @@ class PlotTrial:
     finished_after: float | None = None
     """Seconds from the job's start to the trial's end; None while unfinished."""
     confirms: int | None = None
-    """The trial whose config one of the confirmation repeats; None: it is none."""
+    """The trial whose config it repeats, in the confirmation; None: it repeats none."""
     parameters: Mapping[str, Any] = field(default_factory=dict)
     points: Sequence[Point] = ()
     """(step or examples seen, objective) in their order; None where it was not finite."""

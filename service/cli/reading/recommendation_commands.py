@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from service.evidence.formats.written import Written
 
 DEFAULT_CONFIGS = 5
-"""Configs that are asked for a model that was never tuned."""
+"""Number of configs that are asked for, where the model was never tuned."""
 
 app = typer.Typer()
 

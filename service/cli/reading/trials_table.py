@@ -17,7 +17,7 @@ BLOCKS = "▁▂▃▄▅▆▇█"
 CURVE_COLUMNS = 24
 """Blocks of a curve, one to a column, by judgement: enough to see where it bends."""
 NARROW_COLUMNS = 100
-"""Columns of a terminal in fewer of which curves leave parameters no room that says anything; by judgement."""
+"""Columns of a terminal below which curves leave parameters no room that says anything; by judgement."""
 PARAMETERS_COLUMNS = 20
 """Fewer say nothing."""
 

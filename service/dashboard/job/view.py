@@ -105,8 +105,8 @@ def figures(
     Args:
         labels: what each phase tunes; of the baselines, the one with the best value.
         evidence: of the job's recommendation, once it has ended.
-        currency: of the cost.
-        ahead: of phases without a completed trial, the trial that has come to the best value.
+        currency: the currency of the cost.
+        ahead: the trial that has come to the best value, for each phase without a completed trial.
     """
     found = [_best_figure(labels[Phase.SEARCH], progress.best, ahead.get(Phase.SEARCH), "search")]
     if has_baseline:

@@ -3,7 +3,7 @@ ranks printed.
 
 A thinned curve keeps the first, the last and the best measurement, those where a fork began, and about thirty along the
 way: at each twentieth of the training, which holds the rungs of `auto`, and at the powers of 2 and 3, which hold those
-of halving. Trials that an answer rests on keep all. Events of the job itself stay; nothing does that ranks printed.
+of halving. Trials that an answer rests on keep all. Events of the job itself stay; what ranks printed goes.
 """
 
 from __future__ import annotations

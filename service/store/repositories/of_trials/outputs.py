@@ -52,8 +52,8 @@ class OutputRepository:
         self._session = session
 
     def add(self, chunks: Sequence[NewChunk], *, bytes_per_rank: int, now: datetime) -> None:
-        """Adds chunks. If a rank printed more than `bytes_per_rank`, the first quarter of that stays, and as much of
-        the end as fits; what lies between is removed."""
+        """Adds chunks. Once more than 1.25 times `bytes_per_rank` is kept of a rank, the first quarter of that number
+        stays, and as much of the end as fits; what lies between is removed."""
         outputs = {key: self._output(*key) for key in dict.fromkeys((chunk.trial_id, chunk.rank) for chunk in chunks)}
         for chunk in chunks:
             output = outputs[chunk.trial_id, chunk.rank]

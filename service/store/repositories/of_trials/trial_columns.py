@@ -48,9 +48,9 @@ class UnfinishedTrial:
     confirms: int | None
     step: int
     num_steps: int
-    """Steps of the whole training."""
+    """Steps of the trial if it goes to its end."""
     value: float | None
-    """The objective at the last measurement; None: there is none."""
+    """The first objective as last measured; None: it was not."""
 
 
 @dataclass(frozen=True, slots=True)
