@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from shampoo import Shampoo
 from trainers.config import InvalidConfig, OptimizerConfig, OptimizerName
 from trainers.optimizers import build_optimizer, known_arguments, parameter_groups, trainable_parameters
 from trainers.peers.muon import MuonWithAdamW
+from trainers.workload.protocol import Workload
 from trainers.workloads.registry import load
 
 
@@ -89,6 +90,22 @@ def test_each_trained_parameter_is_owned_once() -> None:
     parameters = trainable_parameters(model)
     expected = [model[0].weight, model[0].bias, model[1].bias, model[2].weight]
     assert [id(parameter) for parameter in parameters] == [id(parameter) for parameter in expected]
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "told"),
+    [(2, r"wrong: 2\.weight, 2\.bias"), (4, "wrong: parameters that the model does not have")],
+)
+def test_groups_that_do_not_hold_each_trained_parameter_once_are_told(num_layers: int, told: str) -> None:
+    layers = [nn.Linear(4, 4) for _ in range(4)]
+
+    class Grouping:
+        def parameter_groups(self, model: nn.Module) -> list[dict[str, Any]]:
+            return [{"params": [p for layer in layers[:num_layers] for p in layer.parameters()]}]
+
+    config, grouping = OptimizerConfig("adamw", {"lr": 0.01}), cast("Workload", Grouping())
+    with pytest.raises(ValueError, match=f"must hold each trained parameter of the model once; {told}$"):
+        parameter_groups(grouping, nn.Sequential(*layers[:3]), config)
 
 
 def test_muon_leaves_the_head_and_the_biases_of_a_workload_without_groups_to_adamw() -> None:

@@ -27,7 +27,7 @@ logger = getLogger(__name__)
 ARROW_FILE_MAGIC = b"ARROW1"
 """The first bytes of an Arrow file; without them it is a stream, which is what `datasets` writes."""
 MAX_KEPT_BYTES = 256 * 2**20
-"""Bytes of row groups that a process keeps in memory, at most."""
+"""Bytes of row groups that a process keeps in memory, at most, if they are several."""
 MAX_OPEN_FILES = 64
 """Files that a process keeps open, at most: well below the usual limit of 1,024, of which every worker has its own."""
 
@@ -234,7 +234,7 @@ def read_columns(paths: Sequence[Path], image_column: str, label_column: str) ->
     if len({type(label) for label in labels}) > 1:
         raise ValueError(
             f"column {label_column!r} must hold the same type in all files, got integers in some and strings in "
-            f"others, the first of them {paths[0]}"
+            f"others of {', '.join(str(path) for path in paths[:5])}"
         )
     if not labels:
         raise ValueError(f"there are no rows in {', '.join(str(path) for path in paths[:5])}")
