@@ -244,7 +244,7 @@ class Allocation:
         """The state in a checkpoint and here of each parameter that this rank has a state of.
 
         Args:
-            keys: keys of all parameters in the checkpoint.
+            keys: the keys of all parameters in the checkpoint.
             saved: the state there, by those keys.
 
         Raises:

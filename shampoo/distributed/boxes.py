@@ -82,7 +82,7 @@ def boxes(regions: Sequence[Region], runs: Runs | None, span: tuple[int, int]) -
     """All that an owner and a shard have in common.
 
     Args:
-        regions: regions of the whole parameter.
+        regions: the regions of the whole parameter.
         runs: what is owned of them; None: the whole parameter, stepped in its own shape.
         span: first element of the shard and last element + 1; whole rows of the parameter.
     """

@@ -142,7 +142,7 @@ def place(
 
     Args:
         loads: what the ranks own already, by the ranks.
-        num_rounds: rounds of exchanges that there are; these parameters begin new ones.
+        num_rounds: rounds of exchanges that there are already; these parameters begin new ones.
         group_size: ranks that share plain parameters, where it has been chosen before.
         settled: instead of choosing owners.
 

@@ -78,7 +78,7 @@ def block_direction(
 
     Args:
         scratch: three tensors of the blocks' stacked shape; the first holds the gradient. All are overwritten.
-        state: state of the same blocks.
+        state: the state of the same blocks.
         at: their step's scalars.
         step: t.
         due: the units to refresh.
