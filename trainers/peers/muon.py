@@ -24,8 +24,8 @@ class MuonWithAdamW(Optimizer):
 
     Args:
         params: parameters or groups. A group's own `lr` is taken as it is by both.
-        lr: learning rate of Muon.
-        momentum: momentum of Muon.
+        lr: the learning rate of Muon.
+        momentum: the momentum of Muon.
         nesterov: True: Muon's momentum is Nesterov's.
         ns_steps: Newton-Schulz iterations in each step of Muon.
         adjust_lr_fn: scale of Muon's step by a matrix's shape; with "match_rms_adamw" it has the length of one of
