@@ -117,7 +117,7 @@ def tune(
             that goes along with.
         budget: trials of all phases but the confirmation, or the fields of a job's budget.
         wait: until the job has ended, with a line on standard error whenever a trial has.
-        options: options of the workload.
+        options: the options of the workload.
         name: what to call the job.
         send_code: False: the service can import the class itself; a directory: that goes along instead.
         url: the address of the service.

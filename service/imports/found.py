@@ -83,7 +83,7 @@ def check_direction(found: Found, objective: Objective, metrics: Mapping[str, st
     """Checks that values found are better in the direction of the job's objective, as far as is said.
 
     Args:
-        metrics: metrics of the job's workload, with their directions.
+        metrics: the metrics of the job's workload, with their directions.
 
     Raises:
         InvalidInput: it is not; names metrics of the workload that are better in the other direction.

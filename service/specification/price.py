@@ -27,7 +27,7 @@ def price_of(resources: Resources, prices: Mapping[str, float], *, currency: str
     of a GPU costs that part.
 
     Args:
-        prices: prices of a device-hour, by kind.
+        prices: the prices of a device-hour, by kind.
     """
     kind = next((name for name in resources.custom_resources if name in prices), None)
     kind = kind or (GPU if resources.gpus_per_worker else CPU)

@@ -42,7 +42,7 @@ LINES_SHOWN = 100
 ROWS_SHOWN = 100
 """Rows of the table behind the chart."""
 MAX_MEASUREMENTS = 200
-"""Measurements that the small charts are drawn from, at most."""
+"""Measurements that the small charts are drawn from, at most, unless many metrics need more to show their peaks."""
 TYPICAL_OF = 100
 """Trials whose memory and step time a trial's are compared with."""
 

@@ -39,7 +39,7 @@ def insights_of_side(
     """The insights from the ended trials of a side.
 
     Args:
-        curves: curves of the trials that completed, or of some of them, by the id of the trial.
+        curves: the curves of the trials that completed, or of some of them, by the id of the trial.
         model: the parameters of the best trial's model, for a side with Shampoo; None: they are not known.
     """
     known = compared(ended, space)

@@ -69,8 +69,8 @@ def prices_of(
 
     Args:
         trials: the compared ones of the side.
-        curves: curves of the trials that completed, or of some of them, by the id of the trial.
-        costs: costs of the best trial's model.
+        curves: the curves of the trials that completed, or of some of them, by the id of the trial.
+        costs: the costs of the best trial's model.
     """
     settings = list(_cheaper(trials, best, space, direction, costs))
     if not settings:

@@ -47,7 +47,7 @@ def direction_of(values: NDArray[np.float64], standing: Standings, num_best: int
     """The direction in which values stand better: higher, lower, or those between.
 
     Args:
-        values: values of the parameter.
+        values: the values of the parameter.
         num_best: trials that tell where it turns.
     """
     correlation = rank_correlation(values, standing)

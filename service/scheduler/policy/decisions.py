@@ -16,7 +16,7 @@ class Decisions:
         """Knows of no trial yet.
 
         Args:
-            metrics: metrics of the job's objectives; decisions go by the first alone.
+            metrics: the names of the objectives' metrics; decisions go by the first alone.
         """
         self._policy = policy
         self._metrics = tuple(metrics)

@@ -174,7 +174,7 @@ class JobPolicy:
         """Takes in how a trial ended, or with state `queued` that it was interrupted and must be resumed.
 
         Args:
-            values: values of the job's objectives, in its order, where the trial completed.
+            values: the values of the job's objectives, in its order, where the trial completed.
 
         Raises:
             ValueError: the trial is unknown or has ended before, or the state is `running`.

@@ -154,7 +154,7 @@ class Policy(Protocol):
         """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed.
 
         Args:
-            values: values of the job's objectives, in its order, where the trial completed.
+            values: the values of the job's objectives, in its order, where the trial completed.
         """
 
     def close(self) -> None:

@@ -57,7 +57,7 @@ class OpenTrials:
         """Takes in what is stored, and removes the checkpoints of all other trials.
 
         Args:
-            configs: configs of the unfinished trials, by number.
+            configs: the configs of the unfinished trials, by number.
             checkpoints: where the job's lie; each trial gets a directory there, named by its number.
             never_launched: unfinished trials that no earlier run has launched, but for forks and confirmation.
             parts: `accumulation_steps` of all trials, by number.

@@ -39,8 +39,8 @@ def describe_external(
     """The workload that a job's clients train: all that is known of it is what the job says.
 
     Args:
-        metrics: metrics that they measure; the first one is the default objective.
-        options: options of theirs that the job or its search spaces name.
+        metrics: the metrics that they measure; the first one is the default objective.
+        options: the options of theirs that the job or its search spaces name.
         batch_size: the smallest that divides among a trial's ranks.
     """
     return WorkloadDescription(
