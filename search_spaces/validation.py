@@ -16,9 +16,10 @@ from search_spaces.optimizers import ARGUMENTS, OPTIMIZER_NAMES, SECTIONS
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar, is_same
 
 MAX_PARAMETERS = 30
-"""Most parameters of a space, and most fixed values. Chosen by judgement: several times what any preset has."""
+"""Most parameters of a space, most fixed values, and most conditions of a parameter; by judgement, several times what
+any preset has."""
 MAX_CHOICES = 30
-"""Limit of one parameter, by judgement: more are no set to choose from but a range."""
+"""Most choices of a parameter, by judgement: more are no set to choose from but a range."""
 MAX_TEXT = 500
 """Characters of a reason, a source or a choice: some sentences."""
 MAX_INTEGER = 2**53
