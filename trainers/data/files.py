@@ -36,8 +36,8 @@ def data_files(
 
     Args:
         option: what to call the path in an error.
-        suffixes: endings of the names (in lower case) of the files that are taken from a directory.
-        pattern: a glob; it finds the files of a directory, instead of the suffixes.
+        suffixes: endings of the names (in lower case) of the files that are taken from a directory; None: any.
+        pattern: a glob that finds the files of a directory, whatever their endings; None: all that have one of them.
 
     Raises:
         ValueError: there is nothing at the path, or no such file in it.
