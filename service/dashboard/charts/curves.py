@@ -34,7 +34,7 @@ class ChosenCurves:
     """Number of those drawn that are the best; the others are an even choice and those that train now. All, if all are
     drawn."""
     num_training: int
-    """Drawn because they train now."""
+    """Number of those drawn because they train now."""
 
 
 def chosen(trials: Sequence[ChartTrial], direction: Direction, limit: int = MAX_CURVES) -> ChosenCurves:
