@@ -13,7 +13,8 @@ moved to it:
   learning rates of its best four trials; `within_two`: the share of members where it is within a factor of two, and as
   much without any rule; `in_interval`: the share of members whose optimum the 80% interval holds;
 - `loss_ratio` (with `--train`): the moved config's final loss over that of the re-tuned one, trained alike and with the
-  same seeds, the mean over `--seeds`;
+  same seeds, the mean over `--seeds`; `seeds_apart`: the largest of the re-tuned one's losses over the least, which is
+  the noise beside it, with its median as `retuned_loss_over_itself`;
 - `trials_ratio` (with `--seeded`): the trials that a search which begins with all other members of the table, moved,
   takes to reach the final value of the one that knew nothing, over the trials of that.
 """
@@ -67,8 +68,8 @@ def moved_to(member: ShippedMember, small: ShippedMember) -> Transferred:
     return transferred(config, candidate, member.situation)
 
 
-def trained(member: Member, config: TunedConfig, *, num_seeds: int) -> float:
-    """The mean of the final losses with new seeds; infinite if one diverged."""
+def trained(member: Member, config: TunedConfig, *, num_seeds: int) -> list[float]:
+    """The final losses with new seeds; infinite where one diverged."""
     values = []
     for seed in range(1, num_seeds + 1):
         value = train_value(
@@ -79,7 +80,7 @@ def trained(member: Member, config: TunedConfig, *, num_seeds: int) -> float:
             )
         )
         values.append(math.inf if value is None else value)
-    return statistics.fmean(values)
+    return values
 
 
 def seeded_trials(member: Member, held_out: ShippedMember, others: list[ShippedMember], *, num_trials: int) -> float:
@@ -108,6 +109,7 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=PRESETS, default="shampoo")
+    parser.add_argument("--members", nargs="+", metavar="NAME", help="that are held out; by default all")
     parser.add_argument("--train", action="store_true", help="train the moved configs and the re-tuned ones")
     parser.add_argument("--seeds", type=int, default=2, help="seeds of each of these trainings")
     parser.add_argument("--seeded", type=int, default=0, metavar="TRIALS", help="run searches of so many trials, too")
@@ -117,10 +119,10 @@ def main() -> None:
     members = [member for member in shipped_members() if member.preset == given.preset]
     made = {member.name: dataclasses.replace(member, preset=given.preset) for member in MEMBERS}
     rows: list[list[Cell]] = []
-    factors, plain_factors, held, losses, trials = [], [], [], [], []
+    factors, plain_factors, held, losses, apart, trials = [], [], [], [], [], []
     for member in members:
         small = small_of(member, members)
-        if small is None:
+        if small is None or member.name not in (given.members or made):
             continue
         moved, optimum = moved_to(member, small), best_lr(member)
         lr = moved.config.arguments["lr"]
@@ -131,9 +133,11 @@ def main() -> None:
         row: list[Cell] = [member.name, best_lr(small), lr, optimum, lr / optimum, "yes" if held[-1] else "no"]
         if given.train:
             own = trained(made[member.name], member.candidate().config, num_seeds=given.seeds)
-            ratio = trained(made[member.name], moved.config, num_seeds=given.seeds) / own
+            found = trained(made[member.name], moved.config, num_seeds=given.seeds)
+            ratio = statistics.fmean(found) / statistics.fmean(own)
             losses.append(ratio if math.isfinite(ratio) else PENALTY)
-            row.append(losses[-1])
+            apart.append(max(own) / min(own) if math.isfinite(max(own)) else PENALTY)
+            row += [losses[-1], apart[-1]]
         if given.seeded:
             others = [other for other in members if other is not member]
             needed = seeded_trials(made[member.name], member, others, num_trials=given.seeded)
@@ -148,10 +152,11 @@ def main() -> None:
     }
     if losses:
         ratios["moved_over_retuned_loss"] = statistics.median(losses)
+        ratios["retuned_loss_over_itself"] = statistics.median(apart)
     if trials:
         ratios["seeded_over_unseeded_trials"] = min(statistics.median(trials), 99.0)
     columns = ["member", "small one's lr", "moved lr", "own lr", "lr factor", "in interval"]
-    columns += ["loss ratio"] if given.train else []
+    columns += ["loss ratio", "seeds apart"] if given.train else []
     columns += ["seeded trials"] if given.seeded else []
     figures = {"num_members": len(rows), "members": [row[0] for row in rows], "lr_factors": factors, "loss": losses}
     report("transfer", columns=columns, rows=rows, figures=figures, ratios=ratios, json_file=given.json)
