@@ -222,18 +222,20 @@ class _Mover:
     def move_weight_decay(self) -> None:
         """Moves the part that a step takes off the weights, lr times decay where it is decoupled, with 1/fan-in.
 
-        By the length of the training it goes as the learning rate does: sources that move the decay, too, disagree.
+        By depth and by the length of the training it goes as the learning rate does: sources that move the decay, too,
+        disagree, and deep members of the shipped table whose decay matters ended higher with more of it.
         """
         if not self.arguments.get("weight_decay"):
             return
         is_independent = self.arguments.get("weight_decay_type") == "independent"
-        factor = 1 / self._fan_in if is_independent else 1 / (self._fan_in * self._lr_factor)
+        by_depth, rule, _ = (1.0, "", "") if self._kind in (StepKind.SGD, StepKind.NONE) else self._depth_of_adam()
+        factor = by_depth / self._fan_in / (1.0 if is_independent else self._lr_factor)
         if self.arguments.get("weight_decay_type") == "l2" or (self._kind is StepKind.SGD and not is_independent):
             return  # no source says how a penalty on the loss moves
         self._set_argument(
             "weight_decay",
             self.arguments["weight_decay"] * factor,
-            f"lr × weight_decay goes with 1/fan-in: × {factor:.3g}",
+            f"lr × weight_decay goes with 1/fan-in{rule}: × {factor:.3g}",
             PRECONDITIONERS,
         )
 

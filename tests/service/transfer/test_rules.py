@@ -116,6 +116,8 @@ def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_fan_in() -> Non
     assert decoupled.arguments["weight_decay"] == 0.1  # the learning rate has become smaller already
     independent, _ = moved(config(weight_decay=0.1, weight_decay_type="independent"), situation(), wide)
     assert independent.arguments["weight_decay"] == pytest.approx(0.1 / 8)
+    deeper, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(layers=16))
+    assert deeper.arguments["weight_decay"] == 0.1
     larger_batch, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(batch_size=128))
     assert larger_batch.arguments["weight_decay"] == pytest.approx(0.05)
     longer, changes = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(num_steps=8000))
