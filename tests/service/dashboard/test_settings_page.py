@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, expect
 from service.access.caller import ANYBODY, Caller, Scope
 from service.access.tokens import TokenState, create_token, revoke_token
 from service.dashboard.settings_page.view import Door, door_of, project_row, size, tokens_of
+from service.domain import DEFAULT_PROJECT
 from service.settings import Access
 from service.store.models import Project
 from service.store.repositories import ProjectRepository, TokenRepository, Usage
@@ -261,3 +262,28 @@ def test_a_webhook_is_made_tried_out_and_removed(
         assert page.evaluate("document.documentElement.scrollWidth") == 390
         watched.check(address)
         context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 768, 390])
+def test_a_webhook_that_is_off_says_why_in_whole_words(page: Page, sqlite_database: Database, width: int) -> None:
+    with sqlite_database.writing() as session:
+        webhook = add_webhook(
+            session,
+            project=DEFAULT_PROJECT,
+            job_id=None,
+            url="https://hooks.example.org/a-rather-long-path/of-somebody?token=0123456789abcdef",
+            kinds=["job.state", "job.recommendation"],
+            secret=new_secret(),
+            owner=None,
+            now=NOW,
+        )
+        webhook.disabled_at = NOW
+        webhook.disabled_because = (
+            "30 requests in a row failed, the last for: ConnectError: All connection attempts failed"
+        )
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/settings")
+    table = page.locator("#webhooks .scroll")
+    expect(table).to_contain_text("All connection attempts failed")
+    assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
+    assert table.locator("td[data-label=State]").evaluate("cell => cell.clientWidth") > 100
