@@ -109,7 +109,7 @@ def main() -> None:
     """Runs the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", choices=PRESETS, default="shampoo")
-    parser.add_argument("--members", nargs="+", metavar="NAME", help="that are held out; by default all")
+    parser.add_argument("--members", nargs="+", metavar="NAME", help="members that are held out; by default all")
     parser.add_argument("--train", action="store_true", help="train the moved configs and the re-tuned ones")
     parser.add_argument("--seeds", type=int, default=2, help="seeds of each of these trainings")
     parser.add_argument("--seeded", type=int, default=0, metavar="TRIALS", help="run searches of so many trials, too")
