@@ -5,6 +5,7 @@ Alembic is imported where it is used: an API answers its first request before it
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -119,7 +120,7 @@ def _scripts() -> ScriptDirectory:
 def _config(connection: Connection) -> Config:
     from alembic.config import Config
 
-    config = Config()
+    config = Config(stdout=sys.stdout)  # which by default is that of when alembic was imported
     config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
     return config
