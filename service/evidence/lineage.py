@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from service.evidence.caveats.kinds import Caveat, CaveatKind
+from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.types import Stage, Winner
 

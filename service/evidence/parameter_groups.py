@@ -11,7 +11,7 @@ from pydantic import ConfigDict, JsonValue
 from pydantic.dataclasses import dataclass
 
 from search_spaces.optimizers import ARGUMENTS
-from service.evidence.caveats.kinds import Caveat, CaveatKind
+from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.inert import one_line
 from trainers.config import FOR_ADAPTERS
 from trainers.workload.description import ParameterGroup, ParameterRule

@@ -8,7 +8,7 @@ from typing import Any
 
 from service.domain import Currency, Direction, Phase, Side, TrialState
 from service.evidence.branches import Branches
-from service.evidence.caveats.kinds import StoredCaveat
+from service.evidence.caveat_kinds import StoredCaveat
 from service.evidence.pareto_front import FrontPoint
 from service.evidence.transfers import TransferResult
 from trainers.stored_config import StoredConfig

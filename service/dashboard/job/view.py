@@ -8,7 +8,7 @@ from typing import Literal
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
-from service.evidence.caveats.kinds import Caveat, CaveatKind
+from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.health.cards import HealthKind
 from service.evidence.in_words.speed import ratios_words, step_words
 from service.evidence.in_words.told_interval import told_interval

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from search_spaces import SearchSpace
 from search_spaces.parameters import sectioned
 from service.domain import Currency, Objective, Phase, Side, TrialState, side_of
-from service.evidence.caveats.kinds import Caveat, CaveatKind
+from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.caveats.range_edges import edge_caveats
 from service.evidence.comparison.missed_target import TIMES_TO_TARGET, has_missed
 from service.evidence.finished_trial import FinishedTrial

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from search_spaces import Scalar, SearchSpace
 from search_spaces.edges import Edge, edges
 from service.domain import Phase, Side
-from service.evidence.caveats.kinds import Caveat, CaveatKind
+from service.evidence.caveat_kinds import Caveat, CaveatKind
 
 
 def edge_caveats(side: Side, space: SearchSpace, values: Mapping[str, Scalar], *, trial: int) -> list[Caveat]:

@@ -9,7 +9,7 @@ import math
 
 from service.domain import Direction
 from service.evidence.best_values import BestTrial, best_of
-from service.evidence.caveats.kinds import Caveat, CaveatKind
+from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.in_words.wording import number, optimizer_title, spread
 from service.evidence.types import ConfirmationResult, ConfirmedConfig, Winner
 

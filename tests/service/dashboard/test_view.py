@@ -11,7 +11,7 @@ from service.dashboard import times
 from service.dashboard.job import view
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
-from service.evidence.caveats.kinds import Caveat, CaveatKind
+from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.health.cards import HealthKind
 from service.evidence.in_words.words import Answer
 from service.evidence.types import (

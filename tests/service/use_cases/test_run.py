@@ -7,7 +7,7 @@ import math
 import pytest
 
 from service.domain import CutShort, FailureReason, JobState, Phase, TrialState
-from service.evidence.caveats.kinds import CaveatKind
+from service.evidence.caveat_kinds import CaveatKind
 from service.store.models import Job
 from service.store.repositories import (
     EventRepository,

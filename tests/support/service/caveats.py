@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from service.evidence.caveats.kinds import Caveat
+from service.evidence.caveat_kinds import Caveat
 
 
 def sentences(caveats: Iterable[Caveat]) -> list[str]:

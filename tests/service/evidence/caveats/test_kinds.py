@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.evidence.caveats.kinds import Caveat, CaveatKind
+from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.in_words.words import evidence_lines
 from service.evidence.recommended import recommendation_from_json
 from tests.support.service.confirmed import recommendation_of

@@ -9,7 +9,7 @@ import pytest
 from search_spaces import SearchSpace
 from search_spaces.parameters import Float
 from service.domain import Direction, Objective, Phase, TrialState
-from service.evidence.caveats.kinds import CaveatKind
+from service.evidence.caveat_kinds import CaveatKind
 from service.evidence.caveats.range_edges import edge_caveats
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.formats.snippet import python_snippet
