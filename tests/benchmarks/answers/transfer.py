@@ -16,7 +16,10 @@ moved to it:
   same seeds, the mean over `--seeds`; `seeds_apart`: the largest of the re-tuned one's losses over the least, which is
   the noise beside it, with its median as `retuned_loss_over_itself`;
 - `trials_ratio` (with `--seeded`): the trials that a search which begins with all other members of the table, moved,
-  takes to reach the final value of the one that knew nothing, over the trials of that.
+  takes to reach the final value of the one that knew nothing, over the trials of that; that value is the best of all
+  its trials by one seed, so a good part of it is luck;
+- `winner_ratio` (with both): the best config of that search, of so many trials, over the best one of the search that
+  knew nothing, of all its trials, both trained again with the same new seeds.
 """
 
 from __future__ import annotations
@@ -40,7 +43,7 @@ from service.transfer.ranking import Transferred, transferred
 from service.transfer.rules import TunedConfig
 from tests.benchmarks.report import Cell, report
 from tests.benchmarks.search.make_knowledge import MEMBERS, PRESETS, Member, outcome, train_value
-from trainers.config import OptimizerConfig, ScheduleConfig
+from trainers.config import OptimizerConfig, ScheduleConfig, TrialConfig
 
 NUM_BEST = 4
 """Trials whose learning rates are a member's optimum: the best one alone is a matter of luck."""
@@ -70,22 +73,31 @@ def moved_to(member: ShippedMember, small: ShippedMember) -> Transferred:
 
 def trained(member: Member, config: TunedConfig, *, num_seeds: int) -> list[float]:
     """The final losses with new seeds; infinite where one diverged."""
-    values = []
-    for seed in range(1, num_seeds + 1):
-        value = train_value(
-            dataclasses.replace(
-                member.config(preset(member.preset).defaults(), seed=seed),
-                optimizer=OptimizerConfig(preset(member.preset).optimizer, dict(config.arguments)),
-                schedule=ScheduleConfig(**config.schedule),
-            )
-        )
-        values.append(math.inf if value is None else value)
-    return values
+    defaults = member.config(preset(member.preset).defaults())
+    optimizer = OptimizerConfig(preset(member.preset).optimizer, dict(config.arguments))
+    schedule = ScheduleConfig(**config.schedule)
+    return _with_new_seeds(dataclasses.replace(defaults, optimizer=optimizer, schedule=schedule), num_seeds)
 
 
-def seeded_trials(member: Member, held_out: ShippedMember, others: list[ShippedMember], *, num_trials: int) -> float:
-    """The trials that a search which begins with the other members takes to reach what the held-out one's own search
-    found; infinite: more than `num_trials`."""
+def _with_new_seeds(config: TrialConfig, num_seeds: int) -> list[float]:
+    values = [train_value(dataclasses.replace(config, seed=seed)) for seed in range(1, num_seeds + 1)]
+    return [math.inf if value is None else value for value in values]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SeededSearch:
+    """A search that began with the other members of the table."""
+
+    needed: float
+    """Trials that it took to reach what the held-out member's own search found; infinite: more than it had."""
+    best: TrialConfig | None
+    """The config of its best trial; None: all diverged."""
+
+
+def seeded_search(
+    member: Member, held_out: ShippedMember, others: list[ShippedMember], *, num_trials: int
+) -> SeededSearch:
+    """A search of the held-out member, which begins with the others."""
     space = preset(member.preset)
     found = known_of(space, [other.candidate() for other in others], held_out.situation)
     known = [KnownConfig(one.parameters, one.distance) for one in found]
@@ -93,16 +105,20 @@ def seeded_trials(member: Member, held_out: ShippedMember, others: list[ShippedM
         space, direction=Direction.MINIMIZE, max_steps=member.num_steps, pauses=False, seed=1, known=known
     )
     assert held_out.best.value is not None
+    needed, best, best_value = math.inf, None, math.inf
     for number in range(num_trials):
         chosen = search.choose(number, may_start=True)
         assert isinstance(chosen, New)
-        value = train_value(member.config(chosen.parameters))
+        config = member.config(chosen.parameters)
+        value = train_value(config)
         if value is not None:
             search.report(number, member.num_steps, value)
             if value <= held_out.best.value:
-                return number + 1
+                needed = min(needed, number + 1)
+            if value < best_value:
+                best, best_value = config, value
         search.finish(number, outcome(value, member.num_steps))
-    return math.inf
+    return SeededSearch(needed, best)
 
 
 def main() -> None:
@@ -119,7 +135,7 @@ def main() -> None:
     members = [member for member in shipped_members() if member.preset == given.preset]
     made = {member.name: dataclasses.replace(member, preset=given.preset) for member in MEMBERS}
     rows: list[list[Cell]] = []
-    factors, plain_factors, held, losses, apart, trials = [], [], [], [], [], []
+    factors, plain_factors, held, losses, apart, trials, winners = [], [], [], [], [], [], []
     for member in members:
         small = small_of(member, members)
         if small is None or member.name not in (given.members or made):
@@ -130,19 +146,23 @@ def main() -> None:
         factors.append(lr / optimum)
         plain_factors.append(best_lr(small) / optimum)
         held.append(interval.low <= optimum <= interval.high)
+        own: list[float] = []
         row: list[Cell] = [member.name, best_lr(small), lr, optimum, lr / optimum, "yes" if held[-1] else "no"]
         if given.train:
             own = trained(made[member.name], member.candidate().config, num_seeds=given.seeds)
             found = trained(made[member.name], moved.config, num_seeds=given.seeds)
-            ratio = statistics.fmean(found) / statistics.fmean(own)
-            losses.append(ratio if math.isfinite(ratio) else PENALTY)
+            losses.append(_ratio(found, own))
             apart.append(max(own) / min(own) if math.isfinite(max(own)) else PENALTY)
             row += [losses[-1], apart[-1]]
         if given.seeded:
             others = [other for other in members if other is not member]
-            needed = seeded_trials(made[member.name], member, others, num_trials=given.seeded)
-            trials.append(needed / len(member.trials))
-            row.append(needed if math.isfinite(needed) else f"> {given.seeded}")
+            search = seeded_search(made[member.name], member, others, num_trials=given.seeded)
+            trials.append(search.needed / len(member.trials))
+            row.append(search.needed if math.isfinite(search.needed) else f"> {given.seeded}")
+            if given.train:
+                found = [math.inf] if search.best is None else _with_new_seeds(search.best, given.seeds)
+                winners.append(_ratio(found, own))
+                row.append(winners[-1])
         rows.append(row)
         print(*row, flush=True)
     ratios = {
@@ -155,11 +175,20 @@ def main() -> None:
         ratios["retuned_loss_over_itself"] = statistics.median(apart)
     if trials:
         ratios["seeded_over_unseeded_trials"] = min(statistics.median(trials), 99.0)
+    if winners:
+        ratios["seeded_winner_over_retuned_loss"] = statistics.median(winners)
     columns = ["member", "small one's lr", "moved lr", "own lr", "lr factor", "in interval"]
     columns += ["loss ratio", "seeds apart"] if given.train else []
     columns += ["seeded trials"] if given.seeded else []
+    columns += ["winner ratio"] if given.seeded and given.train else []
     figures = {"num_members": len(rows), "members": [row[0] for row in rows], "lr_factors": factors, "loss": losses}
     report("transfer", columns=columns, rows=rows, figures=figures, ratios=ratios, json_file=given.json)
+
+
+def _ratio(found: list[float], own: list[float]) -> float:
+    """The mean of losses over the mean of others; `PENALTY` where one diverged."""
+    ratio = statistics.fmean(found) / statistics.fmean(own)
+    return ratio if math.isfinite(ratio) else PENALTY
 
 
 def _share(factors: list[float]) -> float:
