@@ -21,6 +21,8 @@ from trainers.data.roots import DataRoots
 from trainers.storage import Place, place_of
 
 ENV_PREFIX = "SHAMPOO_TUNER_"
+CHECKPOINTS_KEPT_DAYS = 7.0
+"""Default of the setting: time to raise a job's budget, by judgement; checkpoints can be large."""
 LONGEST_SECONDS = 1e9
 """Longest time that a setting may say: neither waits nor dates can be infinite."""
 
@@ -108,7 +110,7 @@ class Settings(BaseSettings):
     """The directories that trials may read: paths in a job lie in them, links followed, and not in hidden directories
     below them; separated by colons, `/data:/mnt/sets`. None: the home of the service's user and the service's
     directory. The data directory is never one of them."""
-    checkpoints_kept_days: float = Field(default=7.0, ge=0, le=36_500)
+    checkpoints_kept_days: float = Field(default=CHECKPOINTS_KEPT_DAYS, ge=0, le=36_500)
     """So many days after a job's end the checkpoints stay of trials that its budget cut off: where it gets more by
     then, they go on, else they begin again. 0: they go with the job's end. For API and workers alike."""
     thin_after_days: float | None = Field(default=None, gt=0, le=36_500)

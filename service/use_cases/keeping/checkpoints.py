@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from service.domain import CancelCause
+from service.settings import CHECKPOINTS_KEPT_DAYS
 from service.store.models import Job, Trial
 from service.store.session import Session
 from service.use_cases.transitions import cut_off_trials
 
-KEPT = timedelta(days=7)
-"""Time from the end of a job for which its checkpoints stay, unless the settings say otherwise: time to raise its
-budget, by judgement; they can be large."""
+KEPT = timedelta(days=CHECKPOINTS_KEPT_DAYS)
+"""Time from the end of a job for which its checkpoints stay, unless the settings say otherwise."""
 
 
 def goes_on(job: Job, trial: Trial, *, kept: timedelta, now: datetime) -> bool:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx
+
 WORKLOAD = {"workload": {"name": "digits-mlp"}}
+
+
+def only_error(http: httpx.Client, fields: dict[str, Any]) -> tuple[str, str]:
+    """Field and message of the one error with which a job of these fields is refused."""
+    answer = http.post("/v1/jobs", json={**WORKLOAD, **fields})
+    assert answer.status_code == 422
+    (error,) = answer.json()["errors"]
+    return error["field"], error["message"]
 
 
 def own_space(**changes: Any) -> dict[str, Any]:

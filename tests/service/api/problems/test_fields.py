@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from service.api.request_body import Spot, spot_of
-from tests.support.service.impossible_jobs import WORKLOAD
+from tests.support.service.impossible_jobs import WORKLOAD, only_error
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,7 @@ from tests.support.service.impossible_jobs import WORKLOAD
 def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
     sqlite_http: httpx.Client, fields: dict[str, Any], field: str, message: str
 ) -> None:
-    answer = sqlite_http.post("/v1/jobs", json={**WORKLOAD, **fields})
-    assert answer.status_code == 422
-    (error,) = answer.json()["errors"]
-    assert (error["field"], error["message"]) == (field, message)
+    assert only_error(sqlite_http, fields) == (field, message)
 
 
 @pytest.mark.parametrize(
