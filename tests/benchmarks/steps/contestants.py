@@ -6,6 +6,7 @@ Here ours and `torch.optim.AdamW(fused=True)`; the other packages are in `peers`
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ BETAS = (0.9, 0.999)
 
 _SHIFTS = 64
 _SHIFT = 997
+_NUM_COPIES = 5
 
 
 class GradientSource:
@@ -148,3 +150,12 @@ def products_per_millisecond(size: int, device: torch.device) -> Callable[[], fl
     A, product = torch.randn(size, size, device=device), torch.empty(size, size, device=device)
     operations = 2 * math.pow(size, 3)
     return lambda: operations / milliseconds(lambda: torch.mm(A, A, out=product), device)
+
+
+def copied_bytes_per_millisecond(num_bytes: int, device: torch.device) -> float:
+    """Median speed of copies of so many bytes, which are read and written: more of them than caches hold tell that of
+    the memory."""
+    source = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
+    target = torch.zeros_like(source)
+    times = [milliseconds(lambda: target.copy_(source), device) for _ in range(_NUM_COPIES)]
+    return 2 * num_bytes / statistics.median(times)
