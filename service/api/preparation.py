@@ -198,7 +198,7 @@ class Prepared:
     model: ModelOfJob | None
     """The model that it trains, for the configs of earlier ones that the job asks for; None: it asks for none."""
     memory: MemoryEstimate | None
-    """The memory that a trial needs, told by a dry run; None: this is none."""
+    """The memory that a trial needs, all of it told by a dry run; None: nothing was built to tell it."""
     price: Price | None
     """The price of a device-hour; None: nobody knows."""
 
@@ -283,11 +283,10 @@ def _find_out(
         return Prepared(body, plan, None, None, price)  # neither the model nor its data are here
     data_roots = settings.data_directories
     check_paths(plan, data_roots, data_are_here=data_are_here)
-    if not dry_run:
-        if data_are_here:
-            check_workload(plan, is_local=settings.cluster_address is None, data_roots=data_roots)
-        return Prepared(body, plan, model_for_winners(plan, data_roots=data_roots), None, price)
     is_local = settings.cluster_address is None
+    if not dry_run:
+        found = check_workload(plan, is_local=is_local, data_roots=data_roots) if data_are_here else None
+        return Prepared(body, plan, model_for_winners(plan, data_roots=data_roots), found, price)
     # Both ask processes, and one after the other takes longer than clients wait.
     with ThreadPoolExecutor(1) as pool:
         here = contextvars.copy_context()  # with the code of the job

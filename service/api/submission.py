@@ -10,7 +10,8 @@ from service.api import examples, problems
 from service.api.dependencies import CallerDependency, DeedDependency, IdempotencyKey, Now, WriteSession
 from service.api.job_reader import Reader
 from service.api.preparation import DryRun, Prepared
-from service.api.schemas.jobs import JobEstimate, JobRead
+from service.api.schemas.jobs import JobEstimate, JobSubmitted
+from service.specification.estimate_lines import warning_lines
 from service.use_cases import submit
 from service.use_cases.estimating import estimates
 
@@ -35,7 +36,7 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
         },
     },
     200: {
-        "model": JobRead | JobEstimate,
+        "model": JobSubmitted | JobEstimate,
         "description": "The job that an earlier request with this `Idempotency-Key` made; or, with `dry_run`, "
         "what the job would cost.",
         "content": {"application/json": {"example": examples.JOB_ESTIMATE}},
@@ -64,7 +65,7 @@ class JobSubmission:
         self._reader, self._response = reader, response
         self._idempotency_key, self._dry_run = idempotency_key, dry_run
 
-    def answer(self, prepared: Prepared, *, cloned_from: str | None = None) -> JobRead | Response:
+    def answer(self, prepared: Prepared, *, cloned_from: str | None = None) -> JobSubmitted | Response:
         """The job, which is stored, or with `dry_run` its estimate.
 
         Args:
@@ -105,7 +106,8 @@ class JobSubmission:
         else:
             self._response.status_code = 200
             self._response.headers["Idempotent-Replayed"] = "true"
-        return self._reader.one(self._session, job)
+        warnings = [] if prepared.memory is None else warning_lines(prepared.memory)
+        return JobSubmitted(**dict(self._reader.one(self._session, job)), warnings=warnings)
 
 
 SubmissionDependency = Annotated[JobSubmission, Depends(JobSubmission, scope="function")]

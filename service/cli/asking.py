@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
+    from service.api.schemas.jobs import JobSubmitted
     from service.client import Client
 
 __all__ = [
@@ -41,6 +42,7 @@ __all__ = [
     "say_json_content",
     "say_json_line",
     "say_json_list",
+    "say_warnings",
     "written_file",
 ]
 
@@ -114,6 +116,12 @@ def may_be_submitted() -> Iterator[None]:
         typer.echo(err=True)
         say("the service may have the job all the same, and run it: `shampoo-tuner jobs` tells", err=True)
         raise
+
+
+def say_warnings(job: JobSubmitted) -> None:
+    """Says on standard error what the service found to be wrong with a job that it took."""
+    for line in job.warnings:
+        say(f"warning: {line}", err=True)
 
 
 def say(text: str, *, err: bool = False) -> None:

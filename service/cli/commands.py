@@ -27,6 +27,7 @@ from service.cli.asking import (
     say_json,
     say_json_line,
     say_json_list,
+    say_warnings,
 )
 from service.cli.code_commands import app as code_app
 from service.cli.export_commands import app as export_app
@@ -199,6 +200,7 @@ def submit(
             return
         with may_be_submitted():
             job = client.submit(content, name=name, idempotency_key=idempotency_key)
+        say_warnings(job)
         if not watch:
             answer(job, job.id, as_json=as_json)
             return

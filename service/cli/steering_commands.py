@@ -22,6 +22,7 @@ from service.cli.asking import (
     may_be_submitted,
     say,
     say_json,
+    say_warnings,
 )
 from service.inert import inert
 
@@ -89,6 +90,7 @@ def clone(
         changes = apply_settings({}, setting or [])
         with may_be_submitted():
             made = client.clone(job, changes)
+        say_warnings(made)
         answer(made, made.id, as_json=as_json)
 
 

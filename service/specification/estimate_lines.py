@@ -105,10 +105,7 @@ def _start_up_line(start_up: StartUp) -> str:
 
 def _memory_lines(memory: MemoryEstimate) -> list[str]:
     if memory.construction_fails:
-        return [
-            f"THE WORKLOAD CANNOT BE BUILT: its code raised {memory.problem}. Trials are likely to fail with the same "
-            "error."
-        ]
+        return warning_lines(memory)
     if memory.problem is not None:
         return [f"The memory of trials cannot be predicted: {memory.problem}."]
     lines = [
@@ -131,7 +128,7 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
         )
     if memory.limit_bytes is None:
         lines.append("Memory limit unknown: nothing is kept from being launched (resources.memory_per_worker).")
-        return [*lines, *_beyond_the_machine(memory)]
+        return [*lines, *warning_lines(memory)]
     if memory.is_machine_limit and memory.machine_bytes is not None:
         lines.append(
             f"No memory limit is set (resources.memory_per_worker): the machine has {mebibytes(memory.machine_bytes)}, "
@@ -145,12 +142,17 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
             lines.append(f"NOTHING FITS: the {_side(side)} of such a job would train nothing.")
         elif space.default_bytes + (space.activation_bytes or 0) > memory.limit_bytes >= space.default_bytes:
             lines.append(f"With its activations, the default of the {_side(side)} is likely to run out of memory.")
-    return [*lines, *_beyond_the_machine(memory)]
+    return [*lines, *warning_lines(memory)]
 
 
-def _beyond_the_machine(memory: MemoryEstimate) -> list[str]:
-    """Says of each side whose trials the service's machine cannot hold that they would be launched all the same, and so
-    of all that train at once."""
+def warning_lines(memory: MemoryEstimate) -> list[str]:
+    """The faults of trials that would be launched all the same: the workload cannot be built, or the service's machine
+    cannot hold one of a side's, or all that train at once."""
+    if memory.construction_fails:
+        return [
+            f"THE WORKLOAD CANNOT BE BUILT: its code raised {memory.problem}. Trials are likely to fail with the same "
+            "error."
+        ]
     machine = memory.machine_bytes
     lines = [
         f"TOO LARGE: a rank of the {_side(side)} needs more than the {mebibytes(machine)} of the service's machine, "

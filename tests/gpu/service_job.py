@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from service.api.schemas.jobs import JobRead
 from service.cli.operating.demo import running_service
 from service.client import ApiError, Client, WaitedTooLong
 from service.domain import FailureReason, JobState, Phase, TrialState
@@ -170,7 +171,7 @@ def failing_trials(gpus_per_worker: float, seconds: float) -> TrialEnds:
     }
     left: list[str] = []
     with _service(left) as (client, settings):
-        job = client.submit(specification, name="gpu")
+        job: JobRead = client.submit(specification, name="gpu")
         try:
             job = client.wait(job.id, timeout_seconds=seconds)
         except WaitedTooLong as error:
@@ -196,7 +197,7 @@ def _specification(gpus_per_worker: float, *, is_tiny: bool) -> dict[str, Any]:
 def _job(client: Client, settings: Settings, specification: dict[str, Any], seconds: float) -> TuningJob:
     memory = client.estimate(specification).memory
     predicted = None if memory is None else memory.spaces.get(Phase.SEARCH)
-    job = client.submit(specification, name="gpu")
+    job: JobRead = client.submit(specification, name="gpu")
     try:
         job = client.wait(job.id, timeout_seconds=seconds)
     except WaitedTooLong as error:

@@ -286,6 +286,13 @@ class JobRead(ReadModel):
         )
 
 
+class JobSubmitted(JobRead):
+    warnings: list[str] = Field(default_factory=list)
+    """The faults that were found while the job was checked, and for which it was not refused, for a person: its
+    workload's code raises an error, or the machine does not hold as many trials as would train at once. A dry run looks
+    further. Empty where trials do not train beside the API."""
+
+
 class JobItem(JobRead):
     """A job of a list, with the fields that were asked for: all but `specification`, unless `view` or `fields` say
     otherwise."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+from service.api.schemas.jobs import JobRead
 from service.cli import terminal
 from service.cli.reading import watching
 from service.client import ApiError, Client, ServiceUnreachable
@@ -90,7 +91,7 @@ def run_demo(
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # to stop the service on the way out
     with running_service(own) as url, Client(url) as client:
         say(f"The service runs; its data are in {own.data_dir}")
-        job = client.submit(demo_job(workload, num_trials=num_trials, num_seeds=num_seeds), name="demo")
+        job: JobRead = client.submit(demo_job(workload, num_trials=num_trials, num_seeds=num_seeds), name="demo")
         say(f"Job {job.id} was submitted: {num_trials} trials of {workload}, two ranks each.")
         if num_seeds:
             confirmation = job.progress.phases[Phase.CONFIRMATION]

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
 from service.api.schemas.common import Page, Readiness
 from service.api.schemas.insights import InsightsRead, JobHealth
-from service.api.schemas.jobs import JobEstimate, JobRead
+from service.api.schemas.jobs import JobEstimate, JobRead, JobSubmitted
 from service.api.schemas.many_jobs import JobOutcome, JobOutcomes
 from service.api.schemas.trials import (
     CheckpointList,
@@ -35,7 +35,7 @@ def submit(
     tags: Mapping[str, str] | None = None,
     priority: int | None = None,
     idempotency_key: str | None = None,
-) -> Call[JobRead]:
+) -> Call[JobSubmitted]:
     """Submits a job. A repeated `idempotency_key` gives the job it made before; without one, each call has its own.
 
     Raises:
@@ -52,7 +52,7 @@ def submit(
         body["tags"] = {**body.get("tags", {}), **tags}
     if priority is not None:
         body["priority"] = priority
-    return Call(reading(JobRead), "POST", "/v1/jobs", body=body, headers=keyed(idempotency_key))
+    return Call(reading(JobSubmitted), "POST", "/v1/jobs", body=body, headers=keyed(idempotency_key))
 
 
 def estimate(specification: JobSpecification | Mapping[str, Any]) -> Call[JobEstimate]:
@@ -95,14 +95,18 @@ def unarchive(job_id: str) -> Call[JobRead]:
 
 def clone(
     job_id: str, changes: Mapping[str, Any] | None = None, *, idempotency_key: str | None = None
-) -> Call[JobRead]:
+) -> Call[JobSubmitted]:
     """Submits a job like another one; `changes`: the fields that it has otherwise, as a merge patch.
 
     Raises:
         ApiError: 404; 422: the problem names the field.
     """
     return Call(
-        reading(JobRead), "POST", f"{_job_path(job_id)}/clone", body=dict(changes or {}), headers=keyed(idempotency_key)
+        reading(JobSubmitted),
+        "POST",
+        f"{_job_path(job_id)}/clone",
+        body=dict(changes or {}),
+        headers=keyed(idempotency_key),
     )
 
 

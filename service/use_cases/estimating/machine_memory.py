@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import sys
 from pathlib import Path
 
+from service.specification.estimate import MemoryEstimate
 from service.specification.resources import Resources
 
 FAR_BEYOND = 2.0
@@ -57,3 +59,26 @@ def cpus_hold(resources: Resources) -> int:
 def memory_holds(bytes_per_rank: int, *, num_ranks: int, machine_bytes: int) -> int:
     """Trials that a machine's memory holds at once, at least one: a larger one is judged by itself."""
     return max(1, machine_bytes // max(1, bytes_per_rank * num_ranks))
+
+
+def on_this_machine(estimate: MemoryEstimate, resources: Resources) -> MemoryEstimate:
+    """Adds what this machine has, the trials that train on it at once and what they need together to an estimate; of
+    ranks with a GPU it has nothing to say."""
+    if resources.gpus_per_worker:
+        return estimate
+    machine = memory_of_this_machine()
+    estimate = dataclasses.replace(estimate, machine_bytes=machine)
+    if resources.memory_per_worker is not None:
+        return estimate
+    fitting, ranks = max(1, cpus_hold(resources)), resources.workers_per_trial
+    kept = max(space.default_bytes for space in estimate.spaces.values())
+    by_memory = memory_holds(kept, num_ranks=ranks, machine_bytes=machine)
+    is_limited = resources.parallel_trials is None and not resources.beyond_memory and by_memory < fitting
+    at_once = by_memory if is_limited else min(fitting, resources.parallel_trials or fitting)
+    needed = max(space.default_bytes + (space.activation_bytes or 0) for space in estimate.spaces.values())
+    return dataclasses.replace(
+        estimate,
+        parallel_trials=at_once,
+        is_limited_by_memory=is_limited,
+        together_bytes=at_once * ranks * needed,
+    )

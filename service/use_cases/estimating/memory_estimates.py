@@ -25,12 +25,10 @@ from service.specification.estimate import MemoryEstimate, SpaceMemory
 from service.specification.job import JobSpecification
 from service.specification.phases import fields_of, num_kept_weights, spaces_of
 from service.specification.planning import JobPlan, check_population_is_measured
-from service.specification.resources import Resources
 from service.use_cases.estimating.machine_memory import (
-    cpus_hold,
     machine_limit_bytes,
-    memory_holds,
     memory_of_this_machine,
+    on_this_machine,
 )
 from service.use_cases.estimating.memory_predictor import (
     ConstructionFailed,
@@ -130,10 +128,9 @@ def estimate_memory(
         activations_problem=None if unmeasured is None else str(unmeasured),
         step_fails=isinstance(unmeasured, StepFailed),
         kept_weights_bytes=kept,
-        machine_bytes=memory_of_this_machine() if is_local and not gpus else None,
         is_machine_limit=machine_limit is not None,
     )
-    return estimate if estimate.machine_bytes is None else _with_trials_at_once(estimate, plan.specification.resources)
+    return on_this_machine(estimate, plan.specification.resources) if is_local else estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +162,12 @@ def check_workload(
     is_local: bool = True,
     data_roots: DataRoots | None = None,
     start_seconds: float = START_SECONDS,
-) -> None:
+) -> MemoryEstimate | None:
     """Checks that a job's workload can be built with its options, where trials find their data as this process does,
     and its optimizers with their arguments; and that this machine is not far too small for all trials of a side.
+
+    What is found on the way is no more than the memory of the default trials without activations, or why the workload
+    cannot be built. None: nothing was built.
 
     They are built for that, in a process that takes seconds: not inside a transaction. Not where nothing can be
     refused, as of a built-in workload without any option and the shipped spaces. Where there is no telling, or not in
@@ -180,7 +180,7 @@ def check_workload(
         InvalidInput: what `estimate_memory` refuses; or nothing of a side would be launched for want of memory.
     """
     if is_known_to_build(plan.specification) and plan.population is None:
-        return
+        return None
     try:
         with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
             defaults = _built(predictor, plan, start_seconds=start_seconds, data_are_here=True)
@@ -188,6 +188,12 @@ def check_workload(
                 _check_machine(predictor, plan, defaults)
     except NotPredictable as error:
         logger.info("workload %s was not tried before its job was queued: %s", plan.workload.name, error)
+        return MemoryEstimate(None, problem=str(error), construction_fails=isinstance(error, ConstructionFailed))
+    spaces = {
+        side: SpaceMemory(default, default, share_infeasible=None, num_points=1) for side, default in defaults.items()
+    }
+    estimate = MemoryEstimate(None, spaces)
+    return on_this_machine(estimate, plan.specification.resources) if is_local else estimate
 
 
 def _check_machine(predictor: MemoryPredictor, plan: JobPlan, defaults: Mapping[Side, int]) -> None:
@@ -355,24 +361,6 @@ def _slot() -> Iterator[None]:
         yield
     finally:
         _SLOTS.release()
-
-
-def _with_trials_at_once(estimate: MemoryEstimate, resources: Resources) -> MemoryEstimate:
-    """Adds the trials that train at once on this machine, and what they need together, to an estimate of CPU ranks."""
-    if resources.memory_per_worker is not None or estimate.machine_bytes is None:
-        return estimate
-    fitting, ranks = max(1, cpus_hold(resources)), resources.workers_per_trial
-    kept = max(space.default_bytes for space in estimate.spaces.values())
-    by_memory = memory_holds(kept, num_ranks=ranks, machine_bytes=estimate.machine_bytes)
-    is_limited = resources.parallel_trials is None and not resources.beyond_memory and by_memory < fitting
-    at_once = by_memory if is_limited else min(fitting, resources.parallel_trials or fitting)
-    needed = max(space.default_bytes + (space.activation_bytes or 0) for space in estimate.spaces.values())
-    return dataclasses.replace(
-        estimate,
-        parallel_trials=at_once,
-        is_limited_by_memory=is_limited,
-        together_bytes=at_once * ranks * needed,
-    )
 
 
 def _sample(predictor: MemoryPredictor, plan: JobPlan, side: Side, *, deadline: float) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import psutil
 import pytest
 
+from service.api.schemas.jobs import JobRead
 from service.client import Client, suggest
 from service.domain import JobState, TrialState
 from service.scheduler.external.beside import MODULE
@@ -33,7 +34,7 @@ def test_an_external_job_is_run_beside_another_and_outlives_its_run(shared_servi
         "confirmation": None,
     }
     with running(shared_service.database) as url, Client(url) as client:
-        job = client.submit({**FIELDS, "budget": {"num_trials": 2}})
+        job: JobRead = client.submit({**FIELDS, "budget": {"num_trials": 2}})
         other = client.submit(trained_here)
         trial = suggest(client, job.id)
         assert trial is not None

@@ -8,6 +8,7 @@ from contextlib import closing
 import httpx
 import pytest
 
+from service.api.schemas.jobs import JobRead
 from service.client import Client
 from service.domain import DeliveryState, Direction, JobState, Phase, TrialState
 from service.evidence.in_words.words import evidence_lines
@@ -48,7 +49,7 @@ def test_a_job_finds_its_front_and_gives_a_config_of_it(shared_service: ServiceP
         running(shared_service.database, data_are_here=True, webhook_private_addresses=True) as url,
         Client(url) as client,
     ):
-        job = client.submit(JobSpecification.model_validate(specification), model="my-mlp")
+        job: JobRead = client.submit(JobSpecification.model_validate(specification), model="my-mlp")
         webhook = client.add_webhook(receiver.url, kinds=["job.state"], job_id=job.id)
         job = client.wait(job.id, timeout_seconds=LONG_PATIENCE_SECONDS)
         assert job.state is JobState.SUCCEEDED, job.failure

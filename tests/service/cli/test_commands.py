@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from math import isqrt
 from pathlib import Path
 from time import sleep
 
@@ -16,6 +17,7 @@ from service.cli.terminal import progress_line
 from service.domain import JobState, Phase
 from service.store.repositories import JobRepository
 from service.store.session import Database
+from service.use_cases.estimating.machine_memory import memory_of_this_machine
 from service.use_cases.run import finish_job
 from tests.service.cli.conftest import read_job
 from tests.support.service.commands import in_one_line, run
@@ -177,6 +179,34 @@ def test_a_dry_run_that_says_that_trials_will_fail_exits_with_1(
     is_told = told in result.stdout
     assert is_told or "cannot be predicted" in result.stdout  # a slow machine gives up
     assert result.exit_code == int(is_told), result.output
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_submit_warns_of_a_workload_that_cannot_be_built_and_of_trials_that_do_not_fit_together(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    without_data, wide = tmp_path / "without_data.yaml", tmp_path / "wide.yaml"
+    without_data.write_text("workload: {name: 'tests.support.trainers.picky_model:FindsNoData'}\n")
+    width = 1 + isqrt(memory_of_this_machine() // (90 * 2 * 4))  # the weights and gradients of 90 trials, in float32
+    wide.write_text(
+        f"workload: {{name: digits-mlp, options: {{width: {width}, depth: 2}}}}\nbaselines: []\n"
+        "resources: {cpus_per_worker: 0.01, parallel_trials: 90}\n"
+    )
+    with running(sqlite_database, allow_code=True, data_are_here=True) as url:
+        submitted = run("submit", str(without_data), "--url", url)
+        cloned = run("clone", submitted.stdout.strip(), "--url", url)
+        too_many = run("submit", str(wide), "--json", "--url", url)
+        told = run("submit", str(wide), "--url", url)
+    begins = "warning: THE WORKLOAD CANNOT BE BUILT: its code raised FileNotFoundError: [Errno 2] "
+    for result in (submitted, cloned):
+        assert result.exit_code == 0, result.output
+        assert result.stdout.startswith("job_")
+        assert begins in result.stderr
+        assert "'/nowhere/data.csv'" in result.stderr
+    (warning,) = json.loads(too_many.stdout)["warnings"]
+    assert warning.startswith("TOO LARGE TOGETHER: 90 trials at once need about ")
+    assert f"warning: {warning}" in told.stderr
 
 
 @pytest.mark.processes

@@ -23,7 +23,7 @@ from service.api.one_thread import OneThreadRoute
 from service.api.paging import DEFAULT_PAGE_SIZE, PageSize, PageToken, cut, decode_place, encode_place
 from service.api.preparation import PreparedJob, permitted_job
 from service.api.schemas.common import Page
-from service.api.schemas.jobs import JobChange, JobItem, JobRead
+from service.api.schemas.jobs import JobChange, JobItem, JobRead, JobSubmitted
 from service.api.strict_json import refuse_repeated_names
 from service.api.submission import SubmissionDependency
 from service.store.repositories import JobListRepository, JobOrder, JobRepository
@@ -52,10 +52,10 @@ _JobPage = Page[JobRead]
     status_code=201,
     summary="Submit a job",
     dependencies=[Depends(refuse_repeated_names)],
-    response_model=JobRead,
+    response_model=JobSubmitted,
     responses=submission.RESPONSES,
 )
-def create_job(prepared: PreparedJob, submitting: SubmissionDependency) -> JobRead | Response:
+def create_job(prepared: PreparedJob, submitting: SubmissionDependency) -> JobSubmitted | Response:
     """Queues a tuning job: one workload, one search, and the baselines that it is compared with."""
     return submitting.answer(prepared)
 

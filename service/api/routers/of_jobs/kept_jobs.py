@@ -28,7 +28,7 @@ from service.api.dependencies import (
 )
 from service.api.job_reader import Reader
 from service.api.preparation import CodeReaderDependency, DryRun, PreparationsDependency, Prepared, prepare
-from service.api.schemas.jobs import JobCreate, JobRead
+from service.api.schemas.jobs import JobCreate, JobRead, JobSubmitted
 from service.api.schemas.many_jobs import JobIds, JobOutcome, JobOutcomes, JobPatch
 from service.api.strict_json import refuse_repeated_names
 from service.api.submission import SubmissionDependency
@@ -123,12 +123,12 @@ async def _prepared_clone(
     status_code=201,
     summary="Clone a job",
     dependencies=[Depends(refuse_repeated_names)],
-    response_model=JobRead,
+    response_model=JobSubmitted,
     responses={**submission.RESPONSES, **problems.documented(404)},
 )
 def clone_job(
     prepared: Annotated[Prepared, Depends(_prepared_clone)], submitting: SubmissionDependency, job_id: JobId
-) -> JobRead | Response:
+) -> JobSubmitted | Response:
     """Submits a job like this one, with the fields of the body changed: the same name, model, tags, priority and
     specification else. It is checked as any submission, belongs to whoever clones it, and starts from nothing: trials,
     also those that users proposed, and notes stay with the original. Winners of earlier jobs are those that the

@@ -30,6 +30,7 @@ def test_a_submitted_job_is_created_queued_and_readable_at_its_location(http: ht
     assert job["created_at"].endswith("Z")
     read = http.get(answer.headers["Location"])
     assert read.status_code == 200
+    assert job.pop("warnings") == []
     assert read.json() == job
 
 
