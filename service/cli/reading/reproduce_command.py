@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from service.errors import ServiceError
 
 if TYPE_CHECKING:
     from service.api.schemas.recommendations import RecommendationRead
+    from trainers.config import Json
 
 app = typer.Typer()
 
@@ -47,7 +49,8 @@ def reproduce(
             f"{recommendation} cannot be trained again: its trial began from another one's checkpoint, or an older "
             "version found it, which did not keep the number of ranks"
         )
-    check_importable(found.workload)
+    best = found.evidence.best.stored_config
+    check_trainable(best.workload, best.workload_options)
     for sentence in _differences(found):
         say(f"not as it was: {sentence}", err=True)
     done: list[Repeated] = []
@@ -65,25 +68,31 @@ def reproduce(
         raise typer.Exit(1)
 
 
-def check_importable(workload: str) -> None:
-    """Checks that a class of somebody's own is to be had here: the ranks that lack it end with a page of torchrun's.
+def check_trainable(workload: str, options: Mapping[str, Json]) -> None:
+    """Checks that a workload and the data at the paths among its options are to be had here: the ranks that lack them
+    end with a page of torchrun's.
 
     Raises:
-        ServiceError: it is not.
+        ServiceError: they are not; names each option and its path.
     """
     from trainers.config import InvalidConfig
-    from trainers.workload.user_workload import is_reference
     from trainers.workloads.describe import ask
+    from trainers.workloads.paths import problems_of_paths
+    from trainers.workloads.registry import BUILT_IN
 
-    if not is_reference(workload):
-        return
     try:
-        ask(workload)
+        description = BUILT_IN.get(workload) or ask(workload)
     except InvalidConfig as error:
         raise ServiceError(
             f"{workload} cannot be trained here: {error.message}; run the command in its directory, or have that in "
             "PYTHONPATH"
         ) from error
+    problems = [f"option {name}: {problem}" for name, problem in problems_of_paths(description, options)]
+    if problems:
+        raise ServiceError(
+            f"{workload} cannot be trained here: {'; '.join(problems)}. To train it with data that lie elsewhere, add "
+            "`--set workload_options.OPTION=PATH` to the line of `shampoo-tuner recommend --format torchrun`"
+        )
 
 
 def _differences(found: RecommendationRead) -> list[str]:

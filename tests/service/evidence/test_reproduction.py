@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from service.cli.reading.reproduce_command import check_importable, trained
+from service.cli.reading.reproduce_command import check_trainable, trained
 from service.errors import ServiceError
 from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.recommended import Ranks
@@ -69,12 +69,21 @@ def test_versions_that_are_not_in_use_now_are_left_out() -> None:
 
 @pytest.mark.processes
 def test_a_class_that_is_not_here_is_named_before_anything_is_started() -> None:
-    check_importable("digits-mlp")
-    check_importable("tests.support.trainers.broken_workloads:Sound")
+    check_trainable("tests.support.trainers.broken_workloads:Sound", {})
     with pytest.raises(
         ServiceError, match=r"^no_such_module:Mine cannot be trained here: there is no module 'no_such_mo"
     ):
-        check_importable("no_such_module:Mine")
+        check_trainable("no_such_module:Mine", {})
+
+
+def test_a_path_without_data_is_named_before_anything_is_started(tmp_path: Path) -> None:
+    check_trainable("digits-mlp", {})
+    check_trainable("image-folder", {"path": str(Path(__file__).parent)})
+    missing = str(tmp_path / "gone" / "images")
+    with pytest.raises(ServiceError) as refused:
+        check_trainable("image-folder", {"path": missing})
+    told = f"image-folder cannot be trained here: option path: there is nothing at {missing!r}: {str(tmp_path)!r} is as"
+    assert str(refused.value).startswith(told)
 
 
 @pytest.mark.processes
