@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, answer, client_at, written_file
-from service.cli.writing import cleaning_up, naming, write_whole
+from service.cli.writing import Overwrite, cleaning_up, naming, write_whole
 from service.evidence.in_words.wording import counted
 
 STDOUT = Path("-")
@@ -33,6 +33,7 @@ def export(
         Path | None,
         typer.Option("--output", "-o", help="The file, or the directory. Default: named for the job, here; -: stdout."),
     ] = None,
+    overwrite: Overwrite = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
@@ -44,6 +45,10 @@ def export(
     formula has an apostrophe before it.
     """
     _check_free_for_json(output, as_json=as_json)
+    if overwrite and (output == STDOUT or output_format in ("mlflow", "tensorboard")):
+        raise typer.BadParameter(
+            "has no effect but on a file: a directory takes each job once", param_hint="--overwrite"
+        )
     with client_at(url, token) as client:
         if output_format == "mlflow" or output_format == "tensorboard":  # `in` would not narrow the type
             from service.client.export import export_directory
@@ -60,7 +65,7 @@ def export(
                 sys.stdout.buffer.write(piece)
             return
         path = output or Path(f"{job}-{table}.{output_format}")
-        write_whole(path, pieces)
+        write_whole(path, pieces, overwrites=overwrite)
         answer(
             {"job_id": job, **written_file(path), "table": table},
             f"the {table} of job {job} are in {path}",
@@ -74,6 +79,7 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file. Default: JOB-report.html, here; -: stdout.")
     ] = None,
+    overwrite: Overwrite = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
@@ -87,7 +93,7 @@ def report(
         sys.stdout.buffer.write(content)
         return
     path = output or Path(f"{job}-report.html")
-    write_whole(path, [content])
+    write_whole(path, [content], overwrites=overwrite)
     answer({"job_id": job, **written_file(path)}, f"the report of job {job} is in {path}", as_json=as_json)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.asking import AsJson, answer, written_file
-from service.cli.writing import write_whole
+from service.cli.writing import Overwrite, write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,6 +34,7 @@ def import_trials(
     rename: Annotated[
         list[str] | None, typer.Option(metavar="PARAMETER=NAME", help="A parameter's name there. Repeat it.")
     ] = None,
+    overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
     """Writes a job's file that begins with the trials of an Optuna study, or of a CSV file, W&B's among them.
@@ -82,7 +83,7 @@ def import_trials(
     trials = result.trials if len(plan.objectives) == 1 else ()
     content["imported"] = [trial.model_dump(mode="json") for trial in trials]
     try:
-        write_whole(output, [json.dumps(content, indent=2).encode(), b"\n"])
+        write_whole(output, [json.dumps(content, indent=2).encode(), b"\n"], overwrites=overwrite)
     except OSError as error:
         raise ServiceError(f"cannot write {output}: {error.strerror or error}") from error
     made = {

@@ -1,4 +1,4 @@
-"""Files that commands write: whole, or not at all, whatever ends the command."""
+"""Files that commands write: whole, or not at all, whatever ends the command, and in place of none unless told so."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Annotated, NoReturn
+
+import typer
+
+from service.errors import ServiceError
+
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Put it in place of what is there.")]
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 """SIGINT is an exception anyway."""
@@ -22,12 +28,31 @@ class _Told(BaseException):
         self.number = number
 
 
-def write_whole(path: Path, pieces: Iterable[bytes]) -> None:
+class AlreadyThere(ServiceError):
+    """A command was to write a file that is there, and was not told to replace it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"{path} is there already; --overwrite replaces it")
+
+
+def check_free(path: Path, *, overwrites: bool) -> None:
+    """Checks that a file may be written: before what takes long, to make its content.
+
+    Raises:
+        AlreadyThere: there is one, which nobody said to replace. A device or a pipe is none.
+    """
+    if path.is_file() and not overwrites:
+        raise AlreadyThere(path)
+
+
+def write_whole(path: Path, pieces: Iterable[bytes], *, overwrites: bool) -> None:
     """Writes a file, which has its former content until all of it is there; a device or a pipe is written to.
 
     Raises:
+        AlreadyThere: as `check_free`, before the first of the pieces is asked for.
         OSError: it cannot be written.
     """
+    check_free(path, overwrites=overwrites)
     if path.exists() and not path.is_file():
         with path.open("wb") as there:
             there.writelines(pieces)

@@ -10,12 +10,10 @@ import typer
 
 from service.cli.asking import AsJson, answer, say, say_json_content
 from service.cli.operating.here import DatabaseUrl, DataDir, read_settings
-from service.cli.writing import cleaning_up
+from service.cli.writing import Overwrite, cleaning_up
 from service.evidence.in_words.wording import counted
 
 app = typer.Typer()
-
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Put it in place of what is there.")]
 
 
 @app.command()

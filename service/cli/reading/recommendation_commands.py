@@ -21,6 +21,7 @@ from service.cli.asking import (
     say_json_content,
     written_file,
 )
+from service.cli.writing import Overwrite, check_free
 from service.domain import WeightsOf
 from service.errors import ServiceError
 from service.inert import inert
@@ -159,6 +160,7 @@ def weights(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="The file to write; JOB.safetensors if it is left out.")
     ] = None,
+    overwrite: Overwrite = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
@@ -166,6 +168,7 @@ def weights(
     """Downloads the trained weights of a job's recommended config, of its best trial in the confirmation."""
     side = WeightsOf.BASELINE if baseline else WeightsOf.RECOMMENDED
     target = output or Path(f"{job}-baseline.safetensors" if baseline else f"{job}.safetensors")
+    check_free(target, overwrites=overwrite)
     with client_at(url, token) as client:
         client.download_weights(job, target, side=side)
     if as_json:

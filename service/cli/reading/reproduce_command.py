@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from service.cli.asking import DEFAULT_URL, Token, Url, client_at, say, say_json_content
+from service.cli.writing import Overwrite, check_free
 from service.errors import ServiceError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ def reproduce(
     weights: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the weights of the first seed here, as safetensors.")
     ] = None,
+    overwrite: Overwrite = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
@@ -41,6 +43,8 @@ def reproduce(
 
     from service.evidence.reproduction import Repeated, Reproduction, outcome_lines, repeats_of, reproduction
 
+    if weights is not None:
+        check_free(weights, overwrites=overwrite)
     with client_at(url, token) as client:
         is_job = recommendation.startswith("job_")
         found = client.recommendation(recommendation) if is_job else client.one_recommendation(recommendation)

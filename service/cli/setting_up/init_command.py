@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from service.cli.asking import DEFAULT_URL, Token, Url, answer, client_at, say, say_json_content, written_file
+from service.cli.writing import Overwrite, write_whole
 from service.errors import ServiceError
 from service.inert import one_line
 
@@ -33,8 +34,9 @@ app = typer.Typer()
 def init(
     workload: Annotated[str, typer.Argument(help="A workload of the service, or your own class as module:Class.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A new file; else it is printed, e.g. for > job.yaml.")
+        Path | None, typer.Option("--output", "-o", help="A file; else it is printed, e.g. for > job.yaml.")
     ] = None,
+    overwrite: Overwrite = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: Annotated[
@@ -66,8 +68,7 @@ def init(
             typer.echo(text, nl=False)
         return
     try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
+        write_whole(output, [text.encode()], overwrites=overwrite)
     except OSError as error:
         raise ServiceError(f"cannot write {output}: {error.strerror or error}") from error
     words = f"`shampoo-tuner submit {output} --dry-run` says what it would cost at most"

@@ -64,6 +64,12 @@ def test_commands_that_write_files_tell_where_they_are_and_how_large(sqlite_data
             "path": str(path),
             "num_bytes": path.stat().st_size,
         }
+        again = run(*command, "-o", str(path))
+        assert (again.exit_code, again.stdout) == (1, "")
+        assert again.stderr == f"shampoo-tuner: {path} is there already; --overwrite replaces it\n"
+        assert _answered(*command, "-o", str(path), "--overwrite")["path"] == str(path)
+    refused = run("export", job_id, "--format", "tensorboard", "-o", str(tmp_path / "board"), "--overwrite")
+    assert (refused.exit_code, "a directory takes each job once" in in_one_line(refused.stderr)) == (2, True)
     for name in ("export", "report"):
         refused = run(name, job_id, "-o", "-", "--json")
         assert (refused.exit_code, refused.stdout) == (2, "")

@@ -36,7 +36,7 @@ def test_a_first_job_file_is_accepted_as_it_is(url: str, tmp_path: Path) -> None
     assert again.exit_code == 0, again.output
     specifications = [read_job(url, one.stdout.strip()).specification for one in (submitted, again)]
     assert specifications[0] == specifications[1]
-    assert "File exists" in run("init", "digits-mlp", "-o", str(path)).stderr
+    assert "is there already; --overwrite" in run("init", "digits-mlp", "-o", str(path)).stderr
     assert "no workload 'digits'; known: " in run("init", "digits").stderr
     assert run("init", "digits-mpl").stderr.endswith(", or your own as module:Class: did you mean 'digits-mlp'?\n")
     elsewhere = run("init", "my_model:Mine")

@@ -36,6 +36,7 @@ def imported(tmp_path: Path, source: str, *options: str, **fields: Any) -> tuple
     """
     job, output = tmp_path / "job.yaml", tmp_path / "new.json"
     job.write_text(json.dumps({**JOB, **fields}))
+    output.unlink(missing_ok=True)
     result = CliRunner().invoke(app, ["import", str(job), source, "-o", str(output), *options])
     assert result.exit_code == 0, result.output
     return json.loads(output.read_text()), result.output

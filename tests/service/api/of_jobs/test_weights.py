@@ -108,6 +108,13 @@ def test_the_winners_weights_are_downloaded_by_whoever_sees_the_job(
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout) == {"job_id": job_id, "path": str(target), "num_bytes": 10, "side": "baseline"}
     assert target.read_bytes() == (tmp_path / "later").read_bytes() == b"of trial 5"
+    target.write_bytes(b"precious")
+    again = CliRunner().invoke(app, command)
+    assert (again.exit_code, again.output) == (
+        1,
+        f"shampoo-tuner: {target} is there already; --overwrite replaces it\n",
+    )
+    assert target.read_bytes() == b"precious"
 
 
 @pytest.mark.slow
