@@ -21,6 +21,7 @@ from service.store.repositories import (
 from service.store.session import Session
 
 FIRST_MEASUREMENT = "its first measurement; ranks start, read the data and train up to it"
+NEXT_MEASUREMENT = "its next measurement; its run begins anew: ranks start, and trials go on from their checkpoints"
 WORKER_LOST = "its worker has fallen silent; the next free one takes it, and `shampoo-tuner worker` starts one"
 OWN_WORKER_LOST = "its worker has fallen silent; the next free one takes it, and the service starts its own again"
 OWN_WORKER_STARTS = "the service's worker starts"
@@ -100,8 +101,9 @@ def waiting_of(
     if starting:
         with_measurements = TrialRepository(session).measured_jobs([job.id for job in starting])
         for job in starting:
-            if job.id not in with_measurements:
-                found[job.id] = Waiting(job.running_since or now, FIRST_MEASUREMENT)
+            if not with_measurements.get(job.id):
+                reason = NEXT_MEASUREMENT if job.id in with_measurements else FIRST_MEASUREMENT
+                found[job.id] = Waiting(job.running_since or now, reason)
     queued = [job for job in jobs if job.state is JobState.QUEUED]
     if queued:
         order = {job_id: index for index, job_id in enumerate(JobRepository(session).queued_ids())}

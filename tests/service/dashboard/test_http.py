@@ -135,7 +135,7 @@ def test_pages_tell_what_a_job_waits_for(address: str, sqlite_database: Database
     for path in ("/", f"/jobs/{job_id}"):
         assert f"Waiting: {FIRST_MEASUREMENT}" in get(address + path).text
     begin_trial(sqlite_database, lease, 0)
-    measure(sqlite_database, lease, 0, 10, 0.5)
+    measure(sqlite_database, lease, 0, 10, 0.5, now=datetime.now(UTC))
     for path in ("/", f"/jobs/{job_id}"):
         assert "Waiting:" not in get(address + path).text
 

@@ -13,10 +13,11 @@ from service.store.models import Job
 from service.store.repositories import ClusterShareRepository, EventRepository, JobRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease, beat, end_worker, release_job
-from service.use_cases.run import ShareReport, report_share
+from service.use_cases.run import ShareReport, report_share, start_trial
 from service.use_cases.steer import change_job, pause_job, resume_job
 from service.use_cases.waiting import (
     FIRST_MEASUREMENT,
+    NEXT_MEASUREMENT,
     OWN_WORKER_LOST,
     OWN_WORKER_STARTS,
     WORKER_LOST,
@@ -145,6 +146,23 @@ def test_a_job_waits_from_its_submission_until_it_is_claimed_and_again_when_it_i
     with database.writing() as session:
         beat(session, worker, lease_seconds=30, now=later)
     assert _waiting(database, job_id, after_seconds=61) == Waiting(later, "a worker is about to take it")
+
+
+def test_a_run_that_begins_anew_waits_for_its_next_measurement(database: Database) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    measure(database, lease, 0, 10, 0.5)
+    later = NOW + timedelta(seconds=20)
+    with database.writing() as session:
+        release_job(session, lease, now=later, crash=None)
+    again = claim(database, lease.worker_id, now=later)
+    assert again is not None
+    assert _waiting(database, lease.job_id, after_seconds=21) == Waiting(later, NEXT_MEASUREMENT)
+    with database.writing() as session:
+        start_trial(session, again, 0, now=later)
+    assert _waiting(database, lease.job_id, after_seconds=22) == Waiting(later, NEXT_MEASUREMENT)
+    measure(database, again, 0, 20, 0.4, now=later + timedelta(seconds=5))
+    assert _waiting(database, lease.job_id, after_seconds=26) is None
 
 
 def test_a_paused_job_waits_for_nothing(database: Database) -> None:

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Select,
     bindparam,
     case,
+    false,
     func,
     select,
     union_all,
@@ -24,7 +25,7 @@ from sqlalchemy.orm import Session, aliased, selectinload
 
 from service.domain import Direction, FailureReason, Phase, TrialRequest, TrialState
 from service.errors import TrialNotFound
-from service.store.models import Job, MeasurementRow, Trial
+from service.store.models import Event, Job, MeasurementRow, Trial
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,10 +198,20 @@ class TrialRepository:
         )
         return list(self._session.scalars(statement))
 
-    def measured_jobs(self, job_ids: Sequence[str]) -> set[str]:
-        """The ids among these of jobs of which a trial was ever measured."""
+    def measured_jobs(self, job_ids: Sequence[str]) -> dict[str, bool]:
+        """The jobs among these of which a trial was ever measured, by id: True if one was since the job last began to
+        run."""
         measured = select(Trial.id).where(Trial.job_id == Job.id, Trial.step > 0).exists()
-        return set(self._session.scalars(select(Job.id).where(Job.id.in_(list(job_ids)), measured)))
+        newest = (  # from the end of an index: measurements themselves have none by time
+            select(Event.created_at)
+            .where(Event.job_id == Job.id, Event.kind == "trial.measured")
+            .order_by(Event.id.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+        is_new = func.coalesce(newest >= Job.running_since, false())
+        rows = self._session.execute(select(Job.id, is_new).where(Job.id.in_(list(job_ids)), measured))
+        return {job_id: bool(was_since) for job_id, was_since in rows}
 
     def summaries(
         self, job_ids: Iterable[str], *, states: Iterable[TrialState] = tuple(TrialState)
