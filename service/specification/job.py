@@ -77,7 +77,7 @@ their place from then on, none if there are none."""
 class WorkloadChoice(StrictModel):
     name: str = Field(examples=["digits-mlp"])
     """A registered workload (`GET /v1/workloads` lists them), or your own class as `module:Class`."""
-    options: dict[str, JsonValue] = Field(default_factory=dict)
+    options: dict[str, JsonValue] = Field(default_factory=dict, examples=[{"width": 64, "depth": 2}])
     """Arguments of the workload, held fixed in every trial."""
 
 
@@ -151,7 +151,7 @@ class SamplerChoice(StrictModel):
     process), `cmaes`, `nsga2`, `nsga3` (genetic, for several objectives), `quasi` (Sobol sequence), `random`, `grid`
     and a class of your own, an `optuna.samplers.BaseSampler` named `module:Class`, leave stopping to the pruner. Null:
     `tpe` with several objectives or if the pruner is `asha`, `hyperband`, `median` or `pbt`, else `auto`."""
-    options: dict[str, JsonValue] = Field(default_factory=dict)
+    options: dict[str, JsonValue] = Field(default_factory=dict, examples=[{"population": 8}])
     """Arguments of your own class. Where it takes a `seed` and they have none, it gets one that follows from `seed`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
     """The seed of the search; the same one chooses the same values from the same results."""

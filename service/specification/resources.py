@@ -35,7 +35,7 @@ class Resources(StrictModel):
     """True: trials of CPU ranks without `memory_per_worker` that are predicted to need twice the memory of the machine,
     or more, are launched all the same. Else they fail as `infeasible`. Only where trials train on the service's
     machine."""
-    custom_resources: dict[str, float] = Field(default_factory=dict)
+    custom_resources: dict[str, float] = Field(default_factory=dict, examples=[{"fast_disk": 1}])
     """Amounts per rank of resources that machines of the cluster declare by name (`ray start --resources`)."""
     parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Trials at once; null: as many as the cluster holds."""

@@ -163,6 +163,10 @@ def _candidates(annotation: Any, value: object) -> Iterator[object]:
         yield value[0]
         yield from _candidates(annotation, value[0])
         return
+    if isinstance(value, list) and value and all(isinstance(one, dict) for one in value):
+        merged = {name: of_name for one in value for name, of_name in one.items()}
+        if len(merged) == sum(map(len, value)):
+            yield merged  # in YAML, each name had a dash before it
     for member in _members(annotation):
         if isinstance(member, type) and member in MAIN_FIELDS and not isinstance(value, dict | list):
             yield {MAIN_FIELDS[member]: value}

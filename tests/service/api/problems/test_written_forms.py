@@ -97,6 +97,16 @@ from tests.support.service.impossible_jobs import WORKLOAD, only_error
             """must be an object, or must be 'auto', got 5: write {"num_seeds": 5}""",
         ),
         ({"tags": ["team"]}, "tags", """must be an object, such as {"team": "vision"}"""),
+        (
+            {"workload": {"name": "digits-mlp", "options": ["width", "depth"]}},
+            "workload.options",
+            """must be an object, such as {"width": 64, "depth": 2}""",
+        ),
+        (
+            {"workload": {"name": "digits-mlp", "options": [{"width": 8}, {"depth": 3}]}},
+            "workload.options",
+            """must be an object: write {"width": 8, "depth": 3}""",
+        ),
         ({"keep_weights": "no"}, "keep_weights", "must be a valid boolean, got 'no': write false"),
         (
             {"code": "."},
