@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from service.evidence.in_words.wording import DASH
@@ -22,6 +22,41 @@ class Row:
     values: list[str]
     """Values as people read them; a dash where a job has no such setting."""
     differs: bool
+    notes: Sequence[str] = ()
+    """A few words beside each value, empty where there are none; of settings that nobody remarks on, no note."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedConfig:
+    """The config of a job's best trial, and what its search could not vary in it."""
+
+    settings: Mapping[str, Any]
+    fixed: Collection[str] = ()
+    """The settings that its search space fixes."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """The values that its optimizer takes for arguments which a config does not have."""
+
+    def value(self, row: Row, place: int) -> str:
+        """The value in a row of settings at this config's place, or the default that it leaves there."""
+        is_left = row.name not in self.settings and row.name in self.defaults
+        return shown(self.defaults[row.name]) if is_left else row.values[place]
+
+    def note(self, name: str) -> str:
+        """The reason why a setting is what it is, if it was not searched; else empty."""
+        if name in self.fixed:
+            return "fixed"
+        return "fixed, the default" if name not in self.settings and name in self.defaults else ""
+
+
+def config_rows(configs: Sequence[ComparedConfig]) -> list[Row]:
+    """The rows of several configs: one that leaves an argument at its default has that value, not none, and what was
+    not searched is marked."""
+    rows = []
+    for row in rows_of([each.settings for each in configs]):
+        values = [each.value(row, place) for place, each in enumerate(configs)]
+        notes = [each.note(row.name) for each in configs]
+        rows.append(Row(row.name, values, differs=len(set(values)) > 1, notes=notes))
+    return rows
 
 
 def rows_of(settings: Sequence[Mapping[str, Any]]) -> list[Row]:
@@ -66,8 +101,8 @@ def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any
 
 def _names(entries: Sequence[Mapping[str, Any]]) -> list[str] | None:
     """The field that names the entries of a list; None: nothing does."""
-    for field in NAMING:
-        names = [entry.get(field) for entry in entries]
+    for naming in NAMING:
+        names = [entry.get(naming) for entry in entries]
         if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
             return [str(name) for name in names]
     return None

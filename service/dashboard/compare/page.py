@@ -9,19 +9,21 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse
 
+from search_spaces.optimizers import ARGUMENTS
 from service.access.caller import Caller
 from service.api.dependencies import CallerDependency, Now, ReadSession, TrialMemoryDependency
 from service.api.figures import Figure, phase_labels
 from service.api.one_thread import OneThreadRoute
 from service.dashboard.compare import view
 from service.dashboard.compare.chart import COLOURS, Axis, DrawnJob, best_so_far_of
-from service.dashboard.compare.differences import rows_of
+from service.dashboard.compare.differences import ComparedConfig, config_rows, rows_of
 from service.dashboard.job.view import answer
 from service.dashboard.rendering import page
 from service.domain import Phase
 from service.errors import InvalidInput, JobNotFound
 from service.evidence.recommend import pasteable
 from service.evidence.recommended import recommendation_from_json
+from service.specification.phases import spaces_of
 from service.store.models import Job, RecommendationRow
 from service.store.repositories import (
     Archived,
@@ -94,7 +96,7 @@ def compare_page(
         "is_over": all(job.state.is_final for job in jobs),
         "facts": view.facts(compared),
         "specifications": rows_of([job.specification.model_dump(mode="json") for job in jobs]),
-        "configs": rows_of([one.config for one in compared]),
+        "configs": config_rows([one.config for one in compared]),
     }
     return page(request, "compare/page.html", context)
 
@@ -162,20 +164,26 @@ def _compared(
         evidence=evidence,
         recommendation_id=None if stored is None else stored.id,
         data_digest=None if stored is None else stored.data_digest,
-        config={} if progress.best is None else _config(session, job, progress.best.number),
+        config=ComparedConfig({}) if progress.best is None else _config(session, job, progress.best.number),
     )
 
 
-def _config(session: Session, job: Job, number: int) -> dict[str, Any]:
-    """The config of a trial by the names that its hyperparameters have everywhere."""
+def _config(session: Session, job: Job, number: int) -> ComparedConfig:
+    """The config of a trial of the search by the names that its hyperparameters have everywhere."""
     found = pasteable(TrialRepository(session).get(job.id, number).stored_config, parameter_groups_of(job))
-    return {
+    settings = {
         "optimizer": found.optimizer,
         **found.config,
         "schedule": found.schedule,
         "training": found.training,
         "workload": found.workload_options,
     }
+    defaults = {
+        name: argument.default
+        for name, argument in ARGUMENTS.get(found.optimizer, {}).items()
+        if argument.optional or argument.default is not None
+    }
+    return ComparedConfig(settings, spaces_of(job.specification)[Phase.SEARCH].fixed, defaults)
 
 
 def _address(ids: Sequence[str], **others: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from service.dashboard.compare.differences import ComparedConfig
 from service.evidence.best_values import BestTrial
 from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.told_interval import told_interval
@@ -41,8 +42,8 @@ class Compared:
     recommendation_id: str | None
     data_digest: str | None
     """The digest of the data that its recommended config was trained on; None: not known."""
-    config: Mapping[str, Any]
-    """The config of its best trial; empty: there is none."""
+    config: ComparedConfig
+    """The config of its best trial; without settings: there is none."""
 
     @property
     def interval(self) -> tuple[float, float] | None:

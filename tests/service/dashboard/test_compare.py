@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from service.access.caller import Scope
 from service.dashboard.compare.chart import DrawnJob, best_so_far_of
-from service.dashboard.compare.differences import Row, rows_of
+from service.dashboard.compare.differences import ComparedConfig, Row, config_rows, rows_of
 from service.dashboard.rendering import breakable
 from service.domain import Direction, JobState, Phase, TrialState
 from service.store.repositories import TrialColumnsRepository, TrialSpending
@@ -60,6 +60,29 @@ def test_settings_are_told_by_their_paths_and_differ_where_one_does() -> None:
         ["0.1", "0.1", "0.10000000000000002"]
     ]
     assert rows_of([]) == []
+
+
+def test_what_a_search_did_not_vary_has_its_value_and_is_marked_in_the_best_configs() -> None:
+    defaults = {"preconditioner": "shampoo", "grafting": None}
+    left = ComparedConfig({"optimizer": "shampoo", "lr": 0.1}, ["weight_decay_type"], defaults)
+    fixes = ComparedConfig({"optimizer": "shampoo", "lr": 0.2, "preconditioner": "kl"}, ["preconditioner"], defaults)
+    searches = ComparedConfig(
+        {"optimizer": "shampoo", "lr": 0.2, "preconditioner": "kl", "grafting": "adam"}, [], defaults
+    )
+    other = ComparedConfig({"optimizer": "adamw", "lr": 0.2})
+    assert config_rows([left, fixes, searches, other])[2:] == [
+        Row(
+            "preconditioner", ["shampoo", "kl", "kl", "–"], differs=True, notes=["fixed, the default", "fixed", "", ""]
+        ),
+        Row(
+            "grafting",
+            ["not set", "not set", "adam", "–"],
+            differs=True,
+            notes=["fixed, the default", "fixed, the default", "", ""],
+        ),
+    ]
+    alike = config_rows([left, ComparedConfig({"lr": 0.1, "preconditioner": "shampoo"}, ["preconditioner"], defaults)])
+    assert [row.differs for row in alike if row.name == "preconditioner"] == [False]
 
 
 def _ended(
