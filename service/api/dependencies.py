@@ -68,7 +68,7 @@ async def _now(request: Request) -> datetime:
 
 async def _surroundings(request: Request) -> Surroundings:
     room = partial(why_no_room, await _settings(request), data_are_here=await _data_are_here(request))
-    return Surroundings(room, starts_worker=request.app.state.starts_worker)
+    return Surroundings(room, why_no_worker=request.app.state.why_no_worker)
 
 
 SettingsDependency = Annotated[Settings, Depends(_settings)]

@@ -7,7 +7,7 @@ import functools
 import hashlib
 import importlib.util
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -95,13 +95,13 @@ def create_app(
     clock: Clock = utc_now,
     *,
     data_are_here: bool = False,
-    starts_worker: bool = False,
+    why_no_worker: Callable[[], str | None] | None = None,
 ) -> FastAPI:
     """The application. A database that is not given is opened from the settings, and closed with the application.
 
     Args:
         data_are_here: whether trials train on this machine, so that the data which jobs name can be looked at.
-        starts_worker: whether a worker is started beside it, and again when it has ended.
+        why_no_worker: tells what keeps the worker from being there that is started beside it, as `Surroundings` has it.
     """
     opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
     turns, probe = Turns(opened.num_connections), Probe(opened)
@@ -131,7 +131,7 @@ def create_app(
     app.state.problem_page = error_pages.problem_page
     app.state.settings = settings
     app.state.data_are_here = data_are_here
-    app.state.starts_worker = starts_worker
+    app.state.why_no_worker = why_no_worker
     app.state.database = opened
     app.state.clock = clock
     app.state.turns = turns

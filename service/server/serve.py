@@ -1,4 +1,4 @@
-"""Processes: the HTTP server in this one, and a worker beside it that is started again when it dies."""
+"""Processes: the HTTP server in this one, and a worker beside it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ import logging
 import os
 import signal
 import socket
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import psutil
 import uvicorn
 from fastapi import FastAPI
 
@@ -27,6 +24,7 @@ from service.errors import ServiceError
 from service.hosts import host_and_port
 from service.server.app import create_app
 from service.server.connections import PatientProtocol, PatientServerState
+from service.server.worker_supervisor import WorkerSupervisor
 from service.settings import ENV_PREFIX, Access, Settings
 from service.store.migrate import current_revision, migrate, why_not_migrated
 from service.store.repositories import TokenRepository
@@ -34,20 +32,11 @@ from service.store.session import DATABASE_ERRORS, Database, why_not_supported
 from trainers.processes.starting import kept_warm, warm_up
 from trainers.workloads.describe import environment_of_children
 
-WORKER_COMMAND = (sys.executable, "-m", "service", "worker", "--stop-with-stdin")
-WORKER_STOP_SECONDS = 30.0  # more than the worker itself gives a run
-"""A worker that has not stopped by itself after so long is killed with everything it started."""
 SHUTDOWN_SECONDS = 5
 """Requests still running after so long are cut off."""
-FIRST_BACKOFF_SECONDS = 1.0
-"""Time until a worker that died is started again; doubled each time, by judgement."""
-LONGEST_BACKOFF_SECONDS = 30.0
-"""Longest time up to which it is doubled, by judgement: jobs wait no longer for a fault that has gone."""
 WARM_BESIDE_WORKER_SECONDS = 6.0
 """The warm process starts so long after a worker beside the API, which imports Ray and torch before it can run a job:
 by judgement."""
-STABLE_SECONDS = 60.0
-"""A worker that lived so long is started again without a growing pause."""
 
 logger = logging.getLogger(__name__)
 
@@ -258,8 +247,9 @@ async def _run(
     settings: Settings, database: Database, listener: socket.socket, *, with_worker: bool, tell: Callable[[str], None]
 ) -> None:
     trains_here = with_worker and settings.cluster_address is None
-    server = Server(create_app(settings, database, data_are_here=trains_here, starts_worker=with_worker))
-    supervisor = WorkerSupervisor(settings) if with_worker else None
+    supervisor = WorkerSupervisor(settings, database) if with_worker else None
+    own_worker = None if supervisor is None else supervisor.why_there_is_none
+    server = Server(create_app(settings, database, data_are_here=trains_here, why_no_worker=own_worker))
 
     def stop() -> None:
         if server.should_exit:
@@ -290,72 +280,6 @@ async def _run(
             tasks.create_task(supervisor.run())
         elif not_migrated := await asyncio.to_thread(why_not_migrated, database):
             logger.warning(not_migrated)  # served all the same: whoever migrates may be about to
-
-
-class WorkerSupervisor:
-    """Keeps one worker process running."""
-
-    def __init__(self, settings: Settings, command: tuple[str, ...] = WORKER_COMMAND) -> None:
-        self._command = command
-        self._environment = {**os.environ, **settings.to_environment()}
-        self._stopping = asyncio.Event()
-        self.process: asyncio.subprocess.Process | None = None
-
-    def stop(self) -> None:
-        self._stopping.set()
-
-    async def run(self) -> None:
-        """Starts the worker, again whenever it ends, until `stop`; then stops it and all it started."""
-        backoff = FIRST_BACKOFF_SECONDS
-        while not self._stopping.is_set():
-            began = time.monotonic()
-            # A process group of its own: Ctrl-C in a terminal reaches this process alone, which then stops the worker
-            # in order. The pipe tells the worker when this process is gone, however it went. Its standard output is
-            # our standard error, because ours carries the address.
-            self.process = await asyncio.create_subprocess_exec(
-                *self._command,
-                stdin=asyncio.subprocess.PIPE,
-                stdout=sys.stderr.fileno(),
-                env=self._environment,
-                process_group=0,
-            )
-            exited = asyncio.create_task(self.process.wait())
-            stopping = asyncio.create_task(self._stopping.wait())
-            await asyncio.wait({exited, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            stopping.cancel()
-            if self._stopping.is_set():
-                await _stop(self.process, exited)
-                return
-            if time.monotonic() - began > STABLE_SECONDS:
-                backoff = FIRST_BACKOFF_SECONDS
-            logger.error("the worker ended with status %s; it starts again in %.0f s", exited.result(), backoff)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), backoff)
-            backoff = min(2 * backoff, LONGEST_BACKOFF_SECONDS)
-
-
-async def _stop(process: asyncio.subprocess.Process, exited: asyncio.Task[int]) -> None:
-    descendants = _descendants(process.pid)
-    with contextlib.suppress(ProcessLookupError):
-        process.terminate()
-    done, _ = await asyncio.wait({exited}, timeout=WORKER_STOP_SECONDS)
-    if not done:
-        logger.error("the worker has not stopped in %.0f s and is killed", WORKER_STOP_SECONDS)
-        descendants += _descendants(process.pid)
-        process.kill()
-        await exited
-    _, left = psutil.wait_procs(descendants, timeout=1.0 if done else 0.0)
-    for straggler in left:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            logger.warning("killing process %d, which outlived the worker", straggler.pid)
-            straggler.kill()
-
-
-def _descendants(pid: int) -> list[psutil.Process]:
-    try:
-        return psutil.Process(pid).children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
 
 
 def stop_when_stdin_ends() -> None:

@@ -75,6 +75,17 @@ def end_worker(session: Session, worker_id: str, *, now: datetime) -> None:
     WorkerRepository(session).end(worker_id, now)
 
 
+def end_killed_worker(session: Session, *, host: str, pid: int, since: datetime, now: datetime) -> None:
+    """Tells that the process of a worker is gone, which could not say so itself: whoever started it knows at once, and
+    others would take it for alive until they had not heard of it for long. Its jobs are given back by their runs, which
+    notice, or when their leases end.
+
+    Args:
+        since: when the process was started: an earlier one may have had its number.
+    """
+    WorkerRepository(session).end_process(host, pid, since=since, now=now)
+
+
 def claim_job(
     session: Session,
     worker_id: str,

@@ -57,8 +57,14 @@ class Surroundings:
 
     why_no_room: Callable[[], str | None] = lambda: None
     """Tells what the disks that workers write to lack; None: nothing."""
-    starts_worker: bool = False
-    """True: the service has a worker of its own, which it starts, and starts again when it has ended."""
+    why_no_worker: Callable[[], str | None] | None = None
+    """Tells what is wrong with the service's own worker, which it starts, and starts again when it has ended, for those
+    who see none alive; None while it starts as it should. Without it, the service has no worker of its own."""
+
+    @property
+    def starts_worker(self) -> bool:
+        """True if the service has a worker of its own."""
+        return self.why_no_worker is not None
 
 
 UNKNOWN = Surroundings()
@@ -127,8 +133,8 @@ def waiting_of(
                 found[job.id] = Waiting(since, f"no job is begun until there is room: {no_room}")
                 continue
             num_before = order.get(job.id, 0)  # not there: it was taken since it was read
-            if around.starts_worker and not seen.num_alive:
-                found[job.id] = Waiting(since, OWN_WORKER_STARTS)
+            if around.why_no_worker is not None and not seen.num_alive:
+                found[job.id] = Waiting(since, around.why_no_worker() or OWN_WORKER_STARTS)
                 continue
             why = why_queued(num_before, seen, since=since, not_before=job.not_before, now=now)
             found[job.id] = Waiting(since, why)

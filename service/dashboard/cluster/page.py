@@ -49,5 +49,6 @@ def cluster_page(
         "last_event": last_event,
         "sees_all": caller.sees is None,
         "starts_worker": around.starts_worker,
+        "worker_fault": around.why_no_worker and around.why_no_worker(),
     }
     return page(request, "cluster/page.html", context)

@@ -104,6 +104,12 @@ class WorkerRepository:
     def end(self, worker_id: str, now: datetime) -> None:
         self._session.execute(update(Worker).where(Worker.id == worker_id).values(heartbeat_at=now, ended_at=now))
 
+    def end_process(self, host: str, pid: int, *, since: datetime, now: datetime) -> None:
+        """Ends the worker, if it has not ended, that registered from a process since a moment. When it was last heard
+        of stays."""
+        is_it = and_(Worker.host == host, Worker.pid == pid, Worker.started_at >= since, Worker.ended_at.is_(None))
+        self._session.execute(update(Worker).where(is_it).values(ended_at=now))
+
     def alive_since(self, moment: datetime) -> int:
         """Workers heard of since `moment` that have not ended."""
         return self._session.scalar(select(func.count()).where(is_alive_since(moment))) or 0

@@ -18,7 +18,7 @@ import psutil
 import pytest
 
 from service.client import Client
-from service.server.serve import WORKER_STOP_SECONDS
+from service.server.worker_supervisor import WORKER_STOP_SECONDS
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.processes.starting import TEMPLATE_MODULE
 

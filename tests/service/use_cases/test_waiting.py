@@ -59,17 +59,20 @@ def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str
 
 def test_a_service_that_starts_its_own_worker_sends_nobody_to_start_one(sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)
-    told = []
-    for starts_worker in (True, False):
-        with running(sqlite_database, clock=lambda: NOW, starts_worker=starts_worker) as url:
+    told, fault = [], "the service starts its worker again, which ended with exit status 1: no memory"
+    for why_no_worker in (lambda: None, lambda: fault, None):
+        with running(sqlite_database, clock=lambda: NOW, why_no_worker=why_no_worker) as url:
             told.append(httpx.get(f"{url}/v1/jobs/{job_id}").json()["waiting"]["for"])
             pages = [httpx.get(url + path).text for path in (f"/jobs/{job_id}", "/", "/cluster")]
-            assert ["no worker has been started" in page.lower() for page in pages] == [not starts_worker] * 3
-    assert told == [OWN_WORKER_STARTS, NEVER_STARTED]
+            assert ["no worker has been started" in page.lower() for page in pages] == [why_no_worker is None] * 3
+            assert [fault in page for page in pages] == [why_no_worker is not None and why_no_worker() == fault] * 3
+    assert told == [OWN_WORKER_STARTS, fault, NEVER_STARTED]
     claim(sqlite_database, add_worker(sqlite_database))
     with sqlite_database.reading() as session:
         job, later = JobRepository(session).get(job_id), NOW + timedelta(hours=1)
-        found = waiting_of(session, [job], now=later, silence_seconds=30, around=Surroundings(starts_worker=True))
+        found = waiting_of(
+            session, [job], now=later, silence_seconds=30, around=Surroundings(why_no_worker=lambda: None)
+        )
     assert found[job_id] == Waiting(NOW + timedelta(seconds=30), OWN_WORKER_LOST)
 
 

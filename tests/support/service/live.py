@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -30,13 +30,13 @@ def running(
     clock: Clock = utc_now,
     port: int = 0,
     data_are_here: bool = False,
-    starts_worker: bool = False,
+    why_no_worker: Callable[[], str | None] | None = None,
     **settings: object,
 ) -> Iterator[str]:
     """The address of a server on `database`; stopping it must not wait for whoever still listens to events."""
     values = {"data_dir": Path("unused"), **settings}
     own = Settings(**values)  # type: ignore[arg-type] # pydantic checks them
-    app = create_app(own, database, clock, data_are_here=data_are_here, starts_worker=starts_worker)
+    app = create_app(own, database, clock, data_are_here=data_are_here, why_no_worker=why_no_worker)
     server = Server(app)
     with socket.create_server(("127.0.0.1", port)) as listener:
         # As those to the service: else the body of an answer waits 40 ms until the client has confirmed its head.

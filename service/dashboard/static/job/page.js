@@ -18,6 +18,7 @@ import { picking } from "./picking.js";
 import { taking } from "./taking.js";
 import { trialFilters } from "./trial_filters.js";
 import { trials } from "./trials.js";
+import { keepWaiting } from "./waiting.js";
 
 const isFinal = () => document.getElementById("moment").dataset.final === "true";
 const parts = `${location.pathname}?parts=true`;
@@ -55,5 +56,6 @@ controls(renew, isFinal);
 copyOnClick();
 taking(picking);
 keepTimes();
+keepWaiting(parts);
 Promise.all(sections.map((section) => section.load())).catch(complain);
 keepLive();
