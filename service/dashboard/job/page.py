@@ -26,7 +26,7 @@ from service.dashboard.job.parallel import axes_of
 from service.dashboard.job.trials import AskedOfTable, best_numbers_of, table_of
 from service.dashboard.job.view import bar_of
 from service.dashboard.rendering import live_parts, page
-from service.domain import Phase, TrialState
+from service.domain import JobState, Phase, TrialState
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.wording import optimizer_title
@@ -123,6 +123,7 @@ def job_page(
             evidence=evidence if job.state.is_final else None,
             currency=job.currency,
             ahead=_ahead(trials, job, progress),
+            is_running=job.state is JobState.RUNNING,
         ),
         "training": trials.training(job.id, limit=TRAINING_SHOWN) if progress.trials[TrialState.RUNNING] else [],
         "training_shown": TRAINING_SHOWN,

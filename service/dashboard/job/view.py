@@ -99,6 +99,7 @@ def figures(
     evidence: Evidence | None,
     currency: str | None,
     ahead: Mapping[Phase, UnfinishedTrial],
+    is_running: bool = False,
 ) -> list[Figure]:
     """The numbers behind the answer: the best values, by how much they differ, how soon one was reached, the cost.
 
@@ -107,6 +108,7 @@ def figures(
         evidence: of the job's recommendation, once it has ended.
         currency: the currency of the cost.
         ahead: the trial that has come to the best value, for each phase without a completed trial.
+        is_running: whether numbers are still to come: a cost that is not known yet has its place.
     """
     found = [_best_figure(labels[Phase.SEARCH], progress.best, ahead.get(Phase.SEARCH), "search")]
     if has_baseline:
@@ -126,9 +128,15 @@ def figures(
         theirs += f", {duration(reached.baseline_seconds)}" if has_time else ""
         term = f"Reached {labels[Phase.BASELINE]}'s best"
         found.append(Figure(term, f"{step_words(reached)}{after}", notes=[theirs, *ratios_words(reached)]))
-    if progress.device_hours:
+    if progress.device_hours or is_running:
         cost = cost_words(progress.cost, currency, None)
-        found.append(Figure("Cost of the search", device_time(progress.device_hours), notes=[cost] if cost else []))
+        found.append(
+            Figure(
+                "Cost of the search",
+                device_time(progress.device_hours) if progress.device_hours else DASH,
+                notes=[cost] if cost else [],
+            )
+        )
     return found
 
 

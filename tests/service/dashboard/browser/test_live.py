@@ -247,6 +247,10 @@ def test_a_page_of_a_job_that_has_ended_says_that_it_goes_on_or_is_deleted(
     assert answers.seen == []
 
 
+def _top_of_charts(page: Page) -> float:
+    return float(page.locator(".charts").evaluate("charts => charts.getBoundingClientRect().top"))
+
+
 def test_a_job_says_from_its_first_measurement_what_it_has_come_to_and_what_is_being_tried(
     page: Page, sqlite_database: Database
 ) -> None:
@@ -256,14 +260,17 @@ def test_a_job_says_from_its_first_measurement_what_it_has_come_to_and_what_is_b
     wait_until_live(page)
     training = page.get_by_role("list", name="In training")
     expect(training).to_contain_text("#0 Shampoo, step 0 of 200")
+    expect(page.locator("#waiting")).to_contain_text("its first measurement")
+    began = _top_of_charts(page)
 
     story.measure(0, until=50)
     expect(training).to_contain_text("step 50 of 200: ")
     expect(page.locator("#answer .figures")).to_contain_text("#0 at step 50 of 200")
-    below = page.locator(".charts").evaluate("charts => charts.getBoundingClientRect().top")
+    expect(page.locator("#waiting")).to_be_empty()
+    below = _top_of_charts(page)
     story.measure(0, until=100)
     expect(page.locator("#answer .figures")).to_contain_text("#0 at step 100 of 200")
-    assert page.locator(".charts").evaluate("charts => charts.getBoundingClientRect().top") == below
+    assert _top_of_charts(page) == below
 
     for number in (1, 2, 3, 4):
         story.begin(number)
@@ -271,3 +278,4 @@ def test_a_job_says_from_its_first_measurement_what_it_has_come_to_and_what_is_b
     expect(training).to_contain_text("and 2 more")
     story.end(0, TrialState.COMPLETED)
     expect(page.locator("#answer .figures")).to_contain_text("search value, one seed, trial #0")
+    assert [top for top in (below, _top_of_charts(page)) if abs(top - began) > 2] == []  # a line has 18 pixels
