@@ -89,8 +89,8 @@ def _check_custom(name: str, amount: float) -> None:
     if name.lower() in _OF_RAY or not _NAME.fullmatch(name):
         raise InvalidInput(
             field,
-            "a name has up to 64 letters, digits, '_', '-' and '.', a letter first, and is none of "
-            f"{', '.join(_OF_RAY)}",
+            f"{name[:80]!r} is no name of a resource: up to 64 letters, digits, '_', '-' and '.', a letter first, and "
+            f"none of {', '.join(_OF_RAY)}",
         )
     if not MIN_SHARE <= amount <= MAX_COUNT:
         raise InvalidInput(field, f"must be in [{MIN_SHARE:g}, {MAX_COUNT}], got {amount:g}")

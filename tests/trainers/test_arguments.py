@@ -23,3 +23,4 @@ def test_a_path_that_leads_nowhere_is_refused_with_its_name(path: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         set_at({"name": "x", "list": [1]}, path, 1)
     assert refused.value.field == path
+    assert refused.value.message.startswith(("is no path like budget.num_trials", "cannot be set to 1: there is no "))

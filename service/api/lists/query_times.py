@@ -14,11 +14,11 @@ _MOMENT = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\
 def _read_moment(text: object) -> datetime:
     """A time in UTC. Raises: ValueError."""
     if not isinstance(text, str) or not _MOMENT.fullmatch(text):
-        raise ValueError("must be a time with its zone, such as 2026-03-01T12:00:00Z")
+        raise ValueError(f"must be a time with its zone, such as 2026-03-01T12:00:00Z, got {str(text)[:80]!r}")
     try:
         return datetime.fromisoformat(text.upper()).astimezone(UTC)
     except (ValueError, OverflowError) as error:
-        raise ValueError(f"is no time: {error}") from None
+        raise ValueError(f"{text!r} is no time: {error}") from None
 
 
 Moment: TypeAlias = Annotated[

@@ -106,7 +106,7 @@ def compared_plot(session: ReadSession, caller: CallerDependency, ids: Ids, x: A
     """The best values of the jobs so far, as a Plotly figure."""
     jobs = _jobs(session, caller, _asked(ids))
     if not jobs or len(jobs) > len(view.LETTERS):
-        raise InvalidInput("jobs", f"must be 1 to {len(view.LETTERS)} ids of jobs")
+        raise InvalidInput("jobs", f"must be 1 to {len(view.LETTERS)} ids of jobs, got {len(jobs)}")
     if len({(job.metric, job.direction) for job in jobs}) > 1:
         raise InvalidInput("jobs", "have different objectives: their values are not drawn in one chart")
     return _figure(session, jobs, x)

@@ -78,7 +78,7 @@ def test_a_token_is_made_shown_once_used_and_revoked(admin: Client, database: Da
 def test_nobody_gives_what_he_has_not(admin: Client, database: Database) -> None:
     with pytest.raises(ApiError) as refused:
         admin.create_token("runner", scopes=[Scope.SUBMIT, Scope.CODE], expires_at=None)
-    assert (refused.value.status, "scope 'code'" in str(refused.value)) == (403, True)
+    assert (refused.value.status, "to give the scope 'code'" in str(refused.value)) == (403, True)
     assert [token.name for token in admin.tokens()] == ["root"]
     whole = give_token(database, "whole", Scope.ADMIN, Scope.CODE)
     with Client(admin.base_url, token=whole) as client:

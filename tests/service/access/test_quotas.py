@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -173,7 +174,8 @@ def test_a_refusal_and_a_rate_reach_the_caller(sqlite_database: Database) -> Non
 def test_impossible_projects_are_refused_by_field(sqlite_database: Database) -> None:
     with sqlite_database.writing() as session:
         for name in ("", "A", "-a", "a b", "a" * 65, "ä", "a/b"):
-            with pytest.raises(InvalidInput, match="name"):
+            told = f"name: {name!r} must be small letters, digits, _ and -, at most 64, not a sign first"
+            with pytest.raises(InvalidInput, match=f"^{re.escape(told)}$"):
                 create_project(session, name, Quotas(), now=NOW)
         with pytest.raises(Conflict):
             create_project(session, "default", Quotas(), now=NOW)

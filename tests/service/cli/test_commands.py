@@ -39,6 +39,38 @@ def test_the_version_is_told_alone() -> None:
     assert (result.exit_code, result.stdout) == (0, f"{version()}\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (
+            ("jobs", "--url", "example.org:8730"),
+            2,
+            "Invalid value for --url: 'example.org:8730' must begin with http:// or https:// and name a host",
+        ),
+        (("jobs", "--url", "http://"), 2, "'http://' must begin with http:// or https:// and name a host"),
+        (("jobs", "--url", "http://[::1"), 2, "Invalid value for --url: 'http://[::1': Invalid IPv6 URL"),
+        (("clone", "job_1", "--set", "budget"), 1, "budget: must be FIELD=VALUE, e.g. budget.num_trials=8"),
+        (
+            ("clone", "job_1", "--set", "budget..num_trials=8"),
+            1,
+            "budget..num_trials: is no path like budget.num_trials or parameters[0].low",
+        ),
+        (
+            ("recommend", "my-mlp", "--job", "job_1"),
+            2,
+            "Invalid value for NAME: give either a name, or --fingerprint, or --job",
+        ),
+        (("recommend",), 2, "give either a name, or --fingerprint, or --job"),
+    ],
+)
+def test_a_wrong_argument_is_named_before_the_service_is_asked(
+    arguments: tuple[str, ...], status: int, told: str
+) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stdout) == (status, "")
+    assert told in in_one_line(result.stderr)
+
+
 @pytest.mark.usefixtures("url")
 def test_submit_prints_the_new_jobs_id(sqlite_database: Database, job_file: str) -> None:
     result = run("submit", job_file, "--set", "budget.num_trials=8", "--set", "tags.team=vision", "--name", "n")

@@ -58,6 +58,7 @@ def test_migrate_of_an_unreachable_database_is_one_line_without_its_password() -
         ("REQUESTS_PER_SECOND", "inf", "'inf'"),
         ("DEVICE_HOUR_PRICES", "2.5 EUR", "'2.5 EUR'"),
         ("DEVICE_HOUR_PRICES", '{"gpu": "dear"}', "'dear'"),
+        ("ALLOWED_HOSTS", "https://tuner.example.org", "'https://tuner.example.org'"),
     ],
 )
 def test_an_impossible_setting_of_the_environment_is_named(

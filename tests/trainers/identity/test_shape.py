@@ -43,6 +43,10 @@ build_net = Net
 built_net = Net()
 
 
+def no_net() -> list[str]:
+    return ["layers"]
+
+
 def test_a_model_and_both_kinds_of_files_tell_one_shape(tmp_path: Path) -> None:
     net = Net()
     state = net.state_dict()
@@ -219,6 +223,18 @@ def test_what_is_no_safetensors_file_is_refused(tmp_path: Path, content: bytes) 
         shape_of_safetensors(tmp_path / "x.safetensors")
 
 
+def test_a_tensor_of_no_size_is_named_with_what_stands_there(tmp_path: Path) -> None:
+    (tmp_path / "x.safetensors").write_bytes(with_header(b'{"a": {"shape": [2.5]}}'))
+    with pytest.raises(ValueError, match=r"a tensor's shape is a list of sizes, got \[2\.5\]"):
+        shape_of_safetensors(tmp_path / "x.safetensors")
+
+
+def test_a_file_of_numbers_alone_holds_no_tensors(tmp_path: Path) -> None:
+    torch.save({"step": 3}, tmp_path / "x.pt")
+    with pytest.raises(ValueError, match=r"x\.pt holds no tensors by name"):
+        shape_of_state_dict(tmp_path / "x.pt")
+
+
 @pytest.mark.parametrize("shape", [(), (0, 2)])
 def test_a_model_without_parameters_has_no_shape(shape: tuple[int, ...]) -> None:
     parameters = (ParameterShape("linear", shape, 1),) if shape else ()
@@ -248,6 +264,7 @@ def test_a_workloads_fingerprint_knows_its_options() -> None:
         (f"{__name__}:Net", {"width": "wide"}, "cannot be built: TypeError"),
         (f"{__name__}:built_net", {"width": 4}, "which is built, got width"),
         (f"{__name__}:SHAPE_OF_NET", {}, "is no module"),
+        (f"{__name__}:no_net", {}, r"no_net built no torch.nn.Module, but \['layers'\]"),
         ("digits-mlpp", {}, "unknown workload 'digits-mlpp'"),
         ("absent.pt", {}, "no file 'absent.pt' is here, and unknown workload"),
     ],

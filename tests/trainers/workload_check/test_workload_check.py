@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.trainers import broken_workloads
+from tests.support.trainers import broken_workloads, wrong_kinds
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.workload.description import TokensPerExample
 from trainers.workload_check.__main__ import main
@@ -133,6 +133,24 @@ def test_a_workload_that_breaks_a_rule_fails_that_one(name: str, failed: list[st
     found = outcomes(f"{MODULE}:{name}")
     assert not_ok(found) == dict.fromkeys(failed, "failed"), found
     assert re.search(said, found[failed[0]].text), found[failed[0]].text
+
+
+@pytest.mark.parametrize(
+    ("rule", "name", "said"),
+    [
+        ("model", "BuildsNoModule", "build_model gives a dict. Give a torch.nn.Module"),
+        ("metrics", "EvaluatesToAList", "evaluate gives a list. Give {name: (weighted sum, weight)}"),
+        (
+            "metrics",
+            "EvaluatesNothing",
+            "the weight of validation_loss is 0 over all ranks. Is the validation set empty?",
+        ),
+        ("counts", "CountsAList", "counts gives a list. Give {name: number}"),
+    ],
+)
+def test_a_value_of_another_kind_is_named_with_what_to_give(rule: str, name: str, said: str) -> None:
+    found = outcome(rule, name, wrong_kinds.__name__)
+    assert (found.status, found.text) == ("failed", said)
 
 
 def test_a_description_tells_the_tokens_that_the_class_has() -> None:

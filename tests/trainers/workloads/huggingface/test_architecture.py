@@ -206,10 +206,11 @@ def test_pickled_weights_are_not_read(gpt2: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"has no model.safetensors; weights in other formats are not read"):
         load(NAME, of_path(tmp_path, GPT2))
     # Nor where an index points at them, or elsewhere.
-    for file in ("pytorch_model.bin", "../model.safetensors", "/tmp/model.safetensors", None):
-        index = {"metadata": {}, "weight_map": {"transformer.wte.weight": file}}
-        (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
-        with pytest.raises(InvalidConfig, match=rf"index.json names {file!r}; only safetensors files beside it"):
+    files = ("pytorch_model.bin", "../model.safetensors", "/tmp/model.safetensors", None)
+    named = [({"transformer.wte.weight": file}, f"names {file!r}; only safetensors files beside it") for file in files]
+    for weight_map, message in [*named, ({}, "has no weight_map")]:
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": weight_map}))
+        with pytest.raises(InvalidConfig, match=rf"index.json {message}"):
             load(NAME, of_path(tmp_path, GPT2))
     assert not marker.exists()
 

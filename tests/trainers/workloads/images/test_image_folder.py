@@ -282,6 +282,14 @@ def test_impossible_options_are_refused(tree: Path, changes: dict[str, Any], mes
         load("image-folder", {**options(tree), **changes})
 
 
+def test_classes_of_the_validation_alone_are_named(tmp_path: Path) -> None:
+    write_split_tree(tmp_path, num_train=2, num_validation=1)
+    (tmp_path / "validation" / "unheard-of").mkdir()
+    told = f"{tmp_path}/validation has classes that {tmp_path}/train has not: unheard-of"
+    with pytest.raises(InvalidConfig, match=told):
+        load("image-folder", options(tmp_path))
+
+
 def test_the_path_is_required() -> None:
     with pytest.raises(InvalidConfig, match="path"):
         load("image-folder", {})

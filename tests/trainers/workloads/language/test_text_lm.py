@@ -242,6 +242,14 @@ def test_the_path_is_required() -> None:
         load("text-lm", {})
 
 
+def test_a_tokenizer_without_tokens_is_refused_by_its_file(options: dict[str, Any], tmp_path: Path) -> None:
+    tokenizers: Any = pytest.importorskip("tokenizers")
+    file = tmp_path / "tokenizer.json"
+    tokenizers.Tokenizer(tokenizers.models.WordLevel({}, unk_token="w0")).save(str(file))
+    with pytest.raises(InvalidConfig, match=f"tokenizer '{file}' has no tokens"):
+        load("text-lm", {**options, "tokenizer": str(file)})
+
+
 def test_a_tokenizer_file_makes_the_vocabulary(options: dict[str, Any], tmp_path: Path) -> None:
     tokenizers: Any = pytest.importorskip("tokenizers")
     words = {f"w{number}": number for number in range(1000)}

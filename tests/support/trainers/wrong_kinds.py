@@ -1,0 +1,29 @@
+"""Workloads that are sound but for one method, which gives a value of another kind than the checker's rules ask for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import nn
+
+from tests.support.trainers.broken_workloads import Sound
+
+
+class BuildsNoModule(Sound):
+    def build_model(self) -> Any:
+        return {"layers": 2}
+
+
+class EvaluatesToAList(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        return [0.5]
+
+
+class EvaluatesNothing(Sound):
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
+        return {"validation_loss": (0.0, 0.0)}
+
+
+class CountsAList(Sound):
+    def counts(self) -> Any:
+        return ["unreadable"]
