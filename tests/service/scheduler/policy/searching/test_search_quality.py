@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from search_spaces import Float, Scalar, SearchSpace
@@ -15,6 +17,8 @@ from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, Tria
 from tests.benchmarks.search import search_quality
 from tests.benchmarks.search.curve_families import FAMILIES, NUM_UNITS, Family, task
 from tests.benchmarks.search.curve_tables import DATA, read_table, table_objective
+from tests.benchmarks.search.paired import Earlier, Paired
+from tests.benchmarks.search.search_policies import POLICIES
 from tests.benchmarks.search.search_simulation import Problem, simulate
 
 SPACE = SearchSpace("adamw", (Float("lr", 0.001, 1.0),))
@@ -152,6 +156,69 @@ def test_the_command_line_prints_each_policy_and_a_line_of_json(
     assert result["benchmark"] == "search_quality"
     assert {"auto_1_workers", "asha_2_workers"} <= result["figures"].keys()
     assert len(result["figures"]["auto_1_workers"]["mean_regret"]) == 2
+
+
+@pytest.mark.slow
+def test_families_are_searched_one_by_one_and_compared_together_and_with_an_earlier_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--families", "plain,loss", "--budgets", "2,4", "--seeds", "2", "--first-seed", "7", "--sample", "100"]
+    file = tmp_path / "earlier.json"
+    search_quality.main([*command, "--policies", "random,asha", "--json", str(file)])
+    printed = capsys.readouterr().out
+    earlier = json.loads(file.read_text())["figures"]
+    assert re.search(r"all random over asha +1 +\d", printed)
+    assert earlier["seeds"] == [7, 8]
+    drawn = task("loss", 8)
+    problem = Problem.sampled(drawn.objective, drawn.space, Direction.MAXIMIZE, num_configs=100)
+    alone = simulate(POLICIES["random"](problem, 8), problem, num_workers=1, budgets=[2, 4])
+    assert earlier["loss_random_1_workers"]["regrets"][1] == alone
+    parts = [earlier[f"{family}_random_1_workers"]["regrets"] for family in ("plain", "loss")]
+    assert earlier["all_random_1_workers"]["regrets"] == [*parts[0], *parts[1]]
+    search_quality.main([*command, "--policies", "asha", "--against", str(file)])
+    assert re.search(r"all asha over earlier +1 +1\.00 ±0\.00 +0\.000 ±0\.000 +1\.00 ±0\.00 ", capsys.readouterr().out)
+
+
+def test_regrets_in_pairs_have_a_ratio_whose_error_leaves_out_what_both_share() -> None:
+    shared = np.array([0.1, 0.4, 0.2, 0.9])
+    found = Paired.of(0.5 * shared, shared)
+    assert [found.ratio, found.ratio_error] == pytest.approx([0.5, 0.0])
+    other_regrets = 0.5 * shared + np.array([0.02, -0.02, 0.02, -0.02])
+    other = Paired.of(other_regrets, shared)
+    assert [other.ratio, other.difference] == pytest.approx([0.5, -0.2])
+    assert other.difference_error == pytest.approx(np.std(other_regrets - shared, ddof=1) / 2)
+    assert other.ratio_error == pytest.approx(np.std([0.02, -0.02, 0.02, -0.02], ddof=1) / 2 / shared.mean())
+    with pytest.raises(ValueError, match="no pairs"):
+        Paired.of(shared, shared[:2])
+
+
+def test_an_earlier_run_with_other_seeds_or_without_a_policy_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "earlier.json"
+    own = {"auto_1_workers": {"regrets": [[0.5, 0.25]]}}
+    file.write_text(json.dumps({"figures": {"seeds": [3], "budgets": [5.0, 10.0], **own}}))
+    found = Earlier.read(file, [3], [5.0, 10.0], ["auto_1_workers"])
+    assert found.regrets["auto_1_workers"].tolist() == [[0.5, 0.25]]
+    with pytest.raises(ValueError, match="other seeds or budgets"):
+        Earlier.read(file, [4], [5.0, 10.0], ["auto_1_workers"])
+    with pytest.raises(ValueError, match="no searches of asha_1_workers"):
+        Earlier.read(file, [3], [5.0, 10.0], ["asha_1_workers"])
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--families plain,tea", "unknown family 'tea'"),
+        ("--families plain --direction min", "--families have their own"),
+        ("--objective a:b --direction min", "--objective needs --space"),
+        ("--families plain --objective a:b", "not allowed with"),
+    ],
+)
+def test_families_and_an_objective_exclude_each_other(
+    options: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        search_quality.parse(options.split())
+    assert reason in capsys.readouterr().err
 
 
 def test_an_unknown_objective_or_policy_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
