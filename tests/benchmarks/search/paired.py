@@ -22,7 +22,7 @@ class Paired:
     """The regret of one policy over that of another."""
 
     ratio: float
-    """Of the means over all searches; NaN if the other's is not positive."""
+    """The mean over all searches, divided by that of the other policy; NaN if this is not positive."""
     ratio_error: float
     """Standard error of the ratio, by the delta method."""
     difference: float
@@ -54,7 +54,7 @@ class Paired:
 
 
 def standard_error(values: Array) -> float:
-    """Of the mean; 0 for a single value, which says nothing of it."""
+    """The standard error of a mean; 0 for a single value, which says nothing of it."""
     return float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 

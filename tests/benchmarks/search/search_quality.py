@@ -203,7 +203,7 @@ def _figures(regrets: Array, seconds: float) -> dict[str, Any]:
 def _paired_rows(
     found: Mapping[tuple[str, int, str], Array], earlier: Earlier | None
 ) -> Iterator[list[str | int | float]]:
-    """Of each task and number of workers: the first policy over the others, then each policy over the earlier run."""
+    """The first policy over each other one, and each policy over the earlier run, by task and number of workers."""
     firsts: dict[tuple[str, int], str] = {}
     for (task_name, num_workers, policy), regrets in found.items():
         first = firsts.setdefault((task_name, num_workers), policy)
