@@ -11,6 +11,8 @@ from ipaddress import IPv6Address, IPv6Network, ip_address
 THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 """Names that lead to the asking machine itself, whatever a name server says."""
 ANY_HOST = "*"
+URL = "SHAMPOO_TUNER_URL"
+"""The variable that says where the service is to commands and clients which are not told."""
 DEFAULT_PORT = 8730
 """The service's port, by judgement: away from those that web frameworks take by default (3000, 5000, 8000, 8080)."""
 DEFAULT_URL = f"http://127.0.0.1:{DEFAULT_PORT}"

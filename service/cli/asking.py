@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from service.hosts import DEFAULT_URL
+from service.hosts import DEFAULT_URL, URL
 from service.inert import inert, one_line
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ TOLD_AFTER_SECONDS = 2.0
 TOLD_AGAIN_SECONDS = 30.0
 """Time after which it is told that the check goes on."""
 
-Url = Annotated[str, typer.Option(envvar="SHAMPOO_TUNER_URL", help="The service's address.")]
+Url = Annotated[str, typer.Option(envvar=URL, help="The service's address.")]
 Token = Annotated[
     str | None,
     typer.Option(

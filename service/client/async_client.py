@@ -31,7 +31,6 @@ from service.client.requests import GIVE_UP_SECONDS, STREAM_TIMEOUT_SECONDS, TIM
 from service.client.stream import SseParser, StreamOver, followed_later
 from service.client.waiting import JobWait
 from service.domain import WeightsOf
-from service.hosts import DEFAULT_URL
 
 Read = TypeVar("Read", bound=BaseModel)
 Result = TypeVar("Result")
@@ -44,7 +43,7 @@ class AsyncRequests:
 
     def __init__(
         self,
-        base_url: str = DEFAULT_URL,
+        base_url: str | None = None,
         *,
         token: str | None = None,
         give_up_seconds: float = GIVE_UP_SECONDS,

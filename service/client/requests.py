@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from service.client.calls import Call, Pages, Params, reading
 from service.client.errors import ServiceUnreachable
 from service.client.own_token import find_token
 from service.client.stream import StreamOver, sse_messages
-from service.hosts import DEFAULT_URL
+from service.hosts import DEFAULT_URL, URL
 
 TIMEOUT_SECONDS = 30.0
 """Longest wait for the answer to an ordinary request, by judgement: more than it may wait for its turn at the service
@@ -39,7 +40,7 @@ class Requests:
 
     def __init__(
         self,
-        base_url: str = DEFAULT_URL,
+        base_url: str | None = None,
         *,
         token: str | None = None,
         give_up_seconds: float = GIVE_UP_SECONDS,
@@ -48,6 +49,8 @@ class Requests:
         """A client; nothing is asked yet.
 
         Args:
+            base_url: None: that of the environment, `SHAMPOO_TUNER_URL`, or else of a service that was started without
+                options on this machine.
             token: None: that of the environment, `SHAMPOO_TUNER_TOKEN` or the file that `SHAMPOO_TUNER_TOKEN_FILE`
                 names, if there is one.
             give_up_seconds: for so long, a request that failed is sent again where that may help and harms nothing; 0:
@@ -183,10 +186,14 @@ class Connecting:
     token: str | None
 
     @classmethod
-    def to(cls, base_url: str, token: str | None) -> Connecting:
-        """Raises: UnusableToken, ValueError."""
-        _check_port(base_url)
-        return cls(base_url.rstrip("/"), find_token(token))
+    def to(cls, base_url: str | None, token: str | None) -> Connecting:
+        """The settings for what a client was given.
+
+        Raises: UnusableToken, ValueError.
+        """
+        address = base_url or os.environ.get(URL) or DEFAULT_URL
+        _check_port(address)
+        return cls(address.rstrip("/"), find_token(token))
 
     @property
     def headers(self) -> dict[str, str]:

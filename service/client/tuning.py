@@ -21,8 +21,6 @@ from trainers.installation.extras import optional_library
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-DEFAULT_URL = "http://127.0.0.1:8730"
-
 
 @dataclass(slots=True)
 class Tuned:
@@ -100,7 +98,7 @@ def tune(
     options: Mapping[str, Any] | None = None,
     name: str | None = None,
     send_code: bool | Path = True,
-    url: str = DEFAULT_URL,
+    url: str | None = None,
     token: str | None = None,
     **specification: Any,
 ) -> Tuned:
@@ -120,7 +118,7 @@ def tune(
         options: the options of the workload.
         name: what to call the job.
         send_code: False: the service can import the class itself; a directory: that goes along instead.
-        url: the address of the service.
+        url: the address of the service; None: from the environment, as for `Client`.
         token: the token for it; None: from the environment.
         specification: further fields of a job, such as `search_space` and `confirmation`.
 

@@ -34,6 +34,7 @@ from service.cli.commands import app
 from service.client import Client
 from service.client.own_token import TOKEN, TOKEN_FILE
 from service.code import archive
+from service.hosts import URL
 from service.server.app import MAX_STREAMS, MAX_STREAMS_PER_ADDRESS, create_app
 from service.settings import ENV_PREFIX, Settings
 from service.specification.job import JobSpecification
@@ -190,7 +191,7 @@ def test_a_command_of_shampoo_tuner_is_as_it_says(paper: str, arguments: list[st
 @pytest.mark.parametrize("paper", PAPERS)
 def test_the_settings_and_extras_it_names_exist(paper: str) -> None:
     known = {f"{ENV_PREFIX}{name.upper()}" for name in Settings.model_fields}
-    known |= {f"{ENV_PREFIX}CACHE", TOKEN, TOKEN_FILE}
+    known |= {f"{ENV_PREFIX}CACHE", TOKEN, TOKEN_FILE, URL}
     assert set(re.findall(rf"\b{ENV_PREFIX}[A-Z_]+\b", text(paper))) <= known
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(re.findall(r"(?:shampoo-tuner|\.)\[(\w+)\]'", text(paper))) <= set(extras)

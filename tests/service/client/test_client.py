@@ -9,9 +9,10 @@ from contextlib import ExitStack
 
 import pytest
 
-from service.client import ApiError, AsyncClient, Client, ServiceUnreachable, WaitedTooLong, sse_messages
+from service.client import ApiError, AsyncClient, Client, ServiceUnreachable, WaitedTooLong, sse_messages, tune
 from service.client import requests as client_module
 from service.domain import JobState, Phase, TrialState
+from service.hosts import DEFAULT_URL
 from service.store.repositories import EventRepository
 from service.store.session import Database
 from tests.support import event_loop
@@ -39,6 +40,30 @@ def test_a_refusal_names_its_fields(client: Client) -> None:
         client.submit({"workload": {"name": "digits-mlp"}, "budget": {"num_trials": -1}})
     assert caught.value.status == 422
     assert caught.value.problem.errors[0].value == -1
+
+
+def test_a_client_that_is_given_no_address_takes_that_of_the_environment(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(sqlite_database) as url:
+        monkeypatch.setenv("SHAMPOO_TUNER_URL", url + "/")
+        job = submit(sqlite_database)
+        with Client() as client:
+            assert client.job(job).id == job
+        tuned = tune("digits-mlp", budget=2, wait=False)
+        with tuned.client:
+            assert tuned.client.base_url == url
+
+        async def asked() -> str:
+            async with AsyncClient() as client:
+                return (await client.job(job)).id
+
+        assert event_loop.run(asked()) == job
+        with Client("http://127.0.0.1:1", give_up_seconds=0) as client, pytest.raises(ServiceUnreachable):
+            client.job(job)  # what is given goes before the environment
+    monkeypatch.setenv("SHAMPOO_TUNER_URL", "")
+    with Client() as client:
+        assert client.base_url == DEFAULT_URL
 
 
 def test_what_does_not_exist_is_an_api_error(client: Client) -> None:
