@@ -228,3 +228,23 @@ class TuneRankGroups:
         if controller is not None and not (controller._pending_trials or controller._running_trials):
             controller._actor_manager.next(timeout=0)
             controller._cleanup_stopping_actors()
+
+
+def death_in_words(text: str) -> str:
+    """An actor's death in one line, from what Ray's error says of it: without its names, and without causes that are
+    none here.
+
+    Args:
+        text: the error's, in which lines that begin with a tab hold a name and a value each.
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    named = dict(line.strip().split(": ", 1) for line in lines if line.startswith("\t") and ": " in line)
+    told = " ".join(line.strip() for line in lines if not line.startswith("\t"))
+    where = f"process {named['pid']} on {named['ip']}: " if {"pid", "ip"} <= named.keys() else ""
+    told = told.removeprefix("The actor died unexpectedly before finishing this task.").strip()
+    if "Some common causes include" not in told:
+        return where + (told or "Ray does not say of what")
+    return (
+        f"{where}it ended without a word, as by the kernel for memory, by a crash in native code, or by `os._exit`; "
+        "what it printed last and the machine's kernel log tell them apart"
+    )

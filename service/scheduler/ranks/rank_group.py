@@ -23,6 +23,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from service.domain import FailureReason
 from service.places import NodePlace, places_of
 from service.scheduler.cluster.group_size import GroupSize
+from service.scheduler.cluster.ray_internals import death_in_words
 from service.scheduler.output.files import OutputPlace
 from service.scheduler.ranks.rank import MESSAGES, JoinedRank, Rank, RankFailure, RankOutcome
 from trainers.config import TrialConfig
@@ -185,7 +186,7 @@ class RankGroup:
             left = max(deadline - time.monotonic(), 0.0)
             timeout = BLAME_SECONDS if failures else left if math.isfinite(left) else None
             done, remaining = ray.wait(remaining, timeout=timeout)
-            failures += [failure for call in done if (failure := _failure_of(call)) is not None]
+            failures += [failure for call in done if (failure := _failure_of(call, calls.index(call))) is not None]
             if failures and not done:
                 break
             if not done:
@@ -200,7 +201,7 @@ class RankGroup:
         return guilty
 
 
-def _failure_of(call: Any) -> RankFailure | None:
+def _failure_of(call: Any, rank: int) -> RankFailure | None:
     """The failure that a finished call on a rank ended with."""
     try:
         outcome = ray.get(call, timeout=BLAME_SECONDS)
@@ -209,7 +210,7 @@ def _failure_of(call: Any) -> RankFailure | None:
             FailureReason.OUT_OF_MEMORY, f"a rank was ended because its machine ran out of memory: {error}"
         )
     except RayActorError as error:
-        return RankFailure(FailureReason.LOST, f"a rank died: {error}")
+        return RankFailure(FailureReason.LOST, f"rank {rank} died: {death_in_words(str(error))}")
     except (RayError, GetTimeoutError) as error:
         return RankFailure(FailureReason.LOST, f"a rank could not be set up: {error}")
     return outcome if isinstance(outcome, RankFailure) else None

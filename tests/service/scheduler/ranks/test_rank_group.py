@@ -188,6 +188,9 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
         group.close()
     assert isinstance(failure, RankFailure)
     assert failure.reason is FailureReason.LOST
+    assert re.fullmatch(
+        r"rank 1 died: process \d+ on [\d.]+: it ended without a word, .*`os\._exit`; .*", failure.detail
+    )
     assert not group.is_usable
     wait_until(lambda: not psutil.pid_exists(survivor), "the survivor's end")
     # All that the killed one had written is there, of Python, of C's buffers, and of a process that it had started.
