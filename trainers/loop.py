@@ -37,6 +37,7 @@ from trainers.trial import RunningTrial, build_trial
 from trainers.workload.batches import BatchesEnded, train_batches, with_tensors
 from trainers.workload.description import LOOP_METRICS, MAX_METRIC_NAME, is_metric_name
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
+from trainers.workload.training_loss import training_loss
 from trainers.workloads.registry import describe, load
 
 
@@ -239,7 +240,7 @@ def _train_step(
         with parallel.accumulating(is_last=is_last):
             batch = with_tensors(_next_batch(batches, step, config), partial(_to_device, device=context.device))
             with precision.autocast():
-                loss = workload.loss(parallel.forward, batch)
+                loss = training_loss(workload, parallel.forward, batch)
             losses.append(loss.detach())
             if is_last:  # before the backward pass, so that the host learns of it while the device still computes
                 reduction = start_sum_over_ranks(_signals(losses, stopwatch, config, context), context)

@@ -14,6 +14,7 @@ from trainers.parallel.recomputation import recompute_in_backward
 from trainers.precision import DTYPES
 from trainers.workload.batches import tensors_in, train_batches, with_tensors
 from trainers.workload.protocol import Workload
+from trainers.workload.training_loss import training_loss
 
 MAX_BYTES = 2**30
 """Most bytes of a model that is built here, and of what a forward pass keeps: who estimates must not run out of memory
@@ -91,7 +92,8 @@ def kept_bytes(model: nn.Module, workload: Workload, batch: object) -> int:
         return tensor
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
-        loss = workload.loss(model, batch)  # holds what is kept, so that no other storage comes to lie there
+        # It holds what is kept, so that no other storage comes to lie there.
+        loss = training_loss(workload, model, batch)
     del loss
     return total
 
