@@ -186,8 +186,8 @@ class Shampoo(Optimizer):
     def step(self, closure: Callable[[], Loss] | None = None) -> Loss | None:
         """Takes one step; with a closure, evaluates it first and gives its value.
 
-        With DTensor parameters it is collective unless distributed="local": all ranks of their meshes call it, whether
-        or not they have gradients, and see the same outcome.
+        With distributed="lossless", and with DTensor parameters unless it is "local", it is collective: all ranks call
+        it, whether or not they have gradients, and see the same outcome.
 
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
@@ -294,7 +294,8 @@ class Shampoo(Optimizer):
     def diagnostics(self) -> Diagnostics:
         """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
 
-        With DTensor parameters it is collective, and the same on all ranks.
+        With distributed="lossless", and with DTensor parameters, it is collective, and the same on all ranks: one that
+        calls it alone, as to print it, waits for ever.
         Computed from the state and the gradients that the parameters hold, at the price of about two steps without
         statistics; changes nothing.
         """
