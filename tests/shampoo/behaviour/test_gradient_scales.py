@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from shampoo import Shampoo
 from tests.support.cases import in_one_test
 from tests.support.shampoo.members import KL, crossed, member
-from tests.support.shampoo.settings import gradients_like, parameters, settings
+from tests.support.shampoo.reference.shampoo import ReferenceShampoo
+from tests.support.shampoo.settings import SHAPES, gradients_like, parameters, settings
 
 
 # Five squares of gradients of the last scale are what float32 can just sum.
@@ -92,6 +93,66 @@ def test_kl_of_gradients_that_come_to_life_is_as_if_it_began_there(name: str, sc
         assert expected.norm() > 0.01
         assert (found - expected).norm() < 1e-5 * expected.norm()
     assert came_to_life.diagnostics().num_failed_refreshes == 0
+
+
+@pytest.mark.parametrize(("name", "before", "now"), [(name, *at) for name in KL for at in ((1e-10, 1.0), (1.0, 1e6))])
+def test_kl_takes_steps_of_the_usual_length_as_soon_as_gradients_rise(name: str, before: float, now: float) -> None:
+    if name == "kl_absolute" and before < 1:
+        before, now = 1.0, 1e10  # below its ε there is no usual length
+    config = {**member(name), "betas": (0.0, 0.8), "lr": 1.0}
+    config.pop("momentum", None)
+    config.pop("nesterov", None)
+    (param,), (undisturbed,) = parameters([(12, 8)], torch.float32), parameters([(12, 8)], torch.float32)
+    generator = torch.Generator().manual_seed(0)
+    gradients = [torch.randn(12, 8, generator=generator) for _ in range(80)]
+    risen = [gradient * (before if step < 62 else now) for step, gradient in enumerate(gradients)]
+    found = _changes(Shampoo([param], **config), param, risen)[62:]
+    usual = _changes(Shampoo([undisturbed], **config), undisturbed, [now * gradient for gradient in gradients])[62:]
+    for step, (one, other) in enumerate(zip(found, usual, strict=True)):
+        assert 0.5 * other.norm() < one.norm() < 2 * other.norm(), step
+
+
+@pytest.mark.parametrize("name", ["kl", "kl_int4"])
+def test_kl_outlasts_zero_gradients_and_steps_as_before_when_they_end(name: str) -> None:
+    # Without bounds an average of zeros would have left the range of float32 by then.
+    config = {**member(name), "betas": (0.0, 0.5), "lr": 1.0}
+    (param,) = parameters([(12, 8)], torch.float32)
+    optimizer = Shampoo([param], **config)
+    generator = torch.Generator().manual_seed(0)
+    gradients = [torch.randn(12, 8, generator=generator) * (not 20 <= step < 180) for step in range(200)]
+    changes = _changes(optimizer, param, gradients)
+    assert not torch.stack(changes[20:180]).any()
+    usual = torch.stack(changes[10:20]).norm()
+    assert 0.5 * usual < torch.stack(changes[190:]).norm() < 2 * usual
+    assert optimizer.diagnostics().num_failed_refreshes == 0
+
+
+def test_kl_of_gradients_of_one_direction_keeps_its_factors_together() -> None:
+    # They leave out another share of one side than of the other, so that the factors grow apart.
+    (param,) = parameters([(32, 2)], torch.float32)
+    optimizer = Shampoo([param], preconditioner="kl", betas=(0.0, 0.5), lr=1.0, precondition_frequency=4)
+    direction = torch.outer(torch.linspace(1, 2, 32), torch.tensor([1.0, -0.5]))
+    changes = _changes(optimizer, param, [direction] * 300)
+    torch.testing.assert_close(changes[-1], changes[20], rtol=1e-2, atol=0)
+    levels = [optimizer.state[param][f"eigenvalues{side}.0"].mean() for side in (0, 1)]
+    assert 1e-13 < levels[0] / levels[1] < 1e13
+
+
+@pytest.mark.parametrize("solver", ["eigh", "qr"])
+def test_kl_follows_the_reference_through_changes_of_scale(solver: str) -> None:
+    config = settings(preconditioner="kl", betas=(0.9, 0.9), solver=solver)
+    params = parameters([SHAPES[order] for order in ("order2", "order3")])
+    start = [param.detach().clone() for param in params]
+    reference, optimizer = ReferenceShampoo(params, config), Shampoo(params, **config)
+    scales = [1e-9] * 12 + [1.0] * 10 + [1e4] * 8 + [1e-20] * 3 + [1.0] * 5
+    for step, scale in enumerate(scales):
+        gradients = [gradient * scale for gradient in gradients_like(params, step=step)]
+        for param, gradient in zip(params, gradients, strict=True):
+            param.grad = gradient
+        optimizer.step()
+        reference.step(gradients)
+    for param, expected, at in zip(params, reference.weights, start, strict=True):
+        assert (param.detach() - expected).norm() < 1e-9 * (expected - at).norm()
 
 
 @pytest.mark.slow

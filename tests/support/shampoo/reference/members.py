@@ -36,7 +36,8 @@ other sides:
     Δ_i = (1/D_i) X_(i) X_(i)ᵀ,  X = G x_{j≠i} λ̃_j^(−1/2) Q_jᵀ
     first statistics, i = 1, ..., k in turn:  S_i = Δ_i;  Q_i, λ_i = eigenvectors and -values of S_i;
             with the first G, from the start on, of which the mean of G∘G is at least 1e-28
-    later:  all Δ_i from the old Q, λ;  S_i ← (1 − w) S_i + w Δ_i;  λ_i ← (1 − w) λ_i + w diag(Q_iᵀ Δ_i Q_i)
+    later:  where ρ = max(mean(G∘G), 1e-28) / Π_i mean(λ̃_i) > 1e6, first S_i ← ρ^(1/number of factors) S_i, and so λ_i;
+            all Δ_i from the old Q, λ;  S_i ← (1 − w) S_i + w Δ_i;  λ_i ← (1 − w) λ_i + w diag(Q_iᵀ Δ_i Q_i)
             at the n-th statistics w = (1 − β2^k)/(1 − β2^(kn)), which corrects the bias; without that w = 1 − β2^k
     refresh:  Q_i ← Q',  λ_i ← diag(Q'ᵀ S_i Q')
     P = F x_i Q_i λ̃_i^(−1/2) Q_iᵀ;   F before the first statistics
@@ -65,6 +66,8 @@ from torch import Tensor
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 # Of a gradient that kl's statistics begin with.
 LEAST_MEAN_SQUARE = 1e-28
+# Of the mean square over what kl's factors predict; above it they are multiplied.
+LARGEST_EXCESS = 1e6
 
 
 def unfold(X: Tensor, mode: int) -> Tensor:
@@ -289,13 +292,14 @@ class KlBlock(Block):
     def ones(self) -> list[Tensor]:
         return [torch.ones(self.shape[i], dtype=torch.float64) for i in self.modes]
 
+    def damped(self, u: int) -> Tensor:
+        """λ̃."""
+        values = self.values[u].clamp(min=0)
+        return values + damping(values, self.s) if values.max() > 0 else torch.ones_like(values)
+
     def whitening(self, u: int) -> Tensor:
         """λ̃^(−1/2) Qᵀ."""
-        values = self.values[u].clamp(min=0)
-        if values.max() == 0:
-            return self.Q[u].T
-        damped: Tensor = values + damping(values, self.s)
-        return damped.rsqrt().unsqueeze(1) * self.Q[u].T
+        return self.damped(u).rsqrt().unsqueeze(1) * self.Q[u].T
 
     def divergence_gradient(self, G: Tensor, u: int) -> Tensor:
         """Δ of factor u from the others."""
@@ -312,7 +316,17 @@ class KlBlock(Block):
             self.S.append(self.divergence_gradient(G, u))
             self.values[u], self.Q[u] = self.refreshed(self.S[u], self.Q[u], u)
 
+    def follow_scale(self, G: Tensor) -> None:
+        """Brings factors that are far below the gradient's scale to it."""
+        predicted = math.prod(float(self.damped(u).mean()) for u in range(len(self.units)))
+        excess = max(float((G * G).mean()), LEAST_MEAN_SQUARE) / predicted
+        if excess > LARGEST_EXCESS:
+            change = excess ** (1 / len(self.units))
+            self.S = [change * S for S in self.S]
+            self.values = [change * values for values in self.values]
+
     def update_statistics(self, G: Tensor) -> None:
+        self.follow_scale(G)
         beta2 = self.s["betas"][1]
         self.num_updates += 1
         weight = 1 - beta2
