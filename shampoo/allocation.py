@@ -20,7 +20,7 @@ from shampoo.distributed.ownership import cost_of_runs
 from shampoo.distributed.placement import Placements, Settled, is_shared, reason_for_sharing_nothing
 from shampoo.distributed.sharding_plan import ShardingPlan
 from shampoo.distributed.topology import world_size
-from shampoo.group_rules import is_trained, require_params
+from shampoo.group_rules import is_trained, require_own_memory, require_params
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
@@ -151,15 +151,22 @@ class Allocation:
             self._add_group(one, state)
         self._copy([(saved[param], state[param]) for one in members for param in one.params])
 
-    def thaw(self, h_of: Callable[[int], Hyperparameters], state: States, also: Set[Tensor] = frozenset()) -> None:
+    def thaw(
+        self,
+        groups: Sequence[Mapping[str, Any]],
+        h_of: Callable[[int], Hyperparameters],
+        state: States,
+        also: Set[Tensor] = frozenset(),
+    ) -> None:
         """Makes the state of parameters that are trained by now, and had none; the same on all ranks.
 
         Args:
+            groups: all that the optimizer has.
             h_of: the hyperparameters of the group of a number.
             also: frozen ones that are to have a state all the same.
 
         Raises:
-            ValueError: they can't be stepped with these hyperparameters.
+            ValueError: they can't be stepped with these hyperparameters, or share memory with others that are trained.
             MemoryError: the state does not fit into what is left of the device's memory.
         """
         found = [(number, param) for param, number in self.frozen.items() if is_trained(param) or param in also]
@@ -169,6 +176,7 @@ class Allocation:
             GroupMembers(number, [param for of_group, param in found if of_group == number], h_of(number))
             for number in dict.fromkeys(number for number, _ in found)
         ]
+        require_own_memory(groups)
         placements = self.plan.propose([(one.params, one.h) for one in members])
         for one in members:
             require_params(one.params, one.h)
@@ -196,6 +204,7 @@ class Allocation:
         self,
         keys: Mapping[Tensor, Any],
         saved: Mapping[Any, Mapping[str, Any]],
+        groups: Sequence[Mapping[str, Any]],
         h_of: Callable[[int], Hyperparameters],
         state: States,
     ) -> None:
@@ -204,11 +213,15 @@ class Allocation:
         Raises:
             ValueError: as `_thaw_saved` and `_pairs_to_copy`.
         """
-        self._thaw_saved({param: key for param, key in keys.items() if saved.get(key)}, h_of, state)
+        self._thaw_saved({param: key for param, key in keys.items() if saved.get(key)}, groups, h_of, state)
         self._copy(self._pairs_to_copy(keys, saved, state))
 
     def _thaw_saved(
-        self, saved_as: Mapping[Tensor, object], h_of: Callable[[int], Hyperparameters], state: States
+        self,
+        saved_as: Mapping[Tensor, object],
+        groups: Sequence[Mapping[str, Any]],
+        h_of: Callable[[int], Hyperparameters],
+        state: States,
     ) -> None:
         """The same for parameters that have a state in a checkpoint, given with their keys there.
 
@@ -222,7 +235,7 @@ class Allocation:
                     f"checkpoint has a state of parameter {saved_as[param]}, which is frozen: let it require a "
                     "gradient on all ranks, and load then"
                 )
-        self.thaw(h_of, state, also)
+        self.thaw(groups, h_of, state, also)
 
     def rows(self, params: Sequence[Tensor], state: States) -> dict[int, dict[str, RowRuns]]:
         """The rows that this rank has of what it shares with others, by index of a parameter and name in its state."""

@@ -218,7 +218,7 @@ class Shampoo(Optimizer):
         allocation, plan = self._allocation, self._allocation.plan
         state, positions = allocation.state_of, allocation.positions
         allocation.require_as_made()
-        allocation.thaw(checked.__getitem__, self.state)
+        allocation.thaw(self.param_groups, checked.__getitem__, self.state)
         plan.require_gradients()
         shared_on = plan.rounds.shared_on
         report = None if shared_on is None else functools.partial(self._failures.excess, shared_on)
@@ -346,7 +346,7 @@ class Shampoo(Optimizer):
             for group, saved in zip(self.param_groups, of_groups, strict=True)
             for param, key in zip(group["params"], saved["params"], strict=True)
         }
-        self._allocation.load(keys, state_dict["state"], self._hyperparameters, self.state)
+        self._allocation.load(keys, state_dict["state"], self.param_groups, self._hyperparameters, self.state)
         for group, saved in zip(self.param_groups, of_groups, strict=True):
             # Which ranks step a parameter is no part of the state.
             group.update({name: value for name, value in saved.items() if name not in ("params", *SHARING)})

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from shampoo.distributed.layout import is_dtensor
+
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
@@ -21,8 +23,11 @@ class _Extent:
 def overlapping(tensors: Sequence[Tensor]) -> tuple[int, int] | None:
     """The positions of two tensors that share an element; None if no two do.
 
-    Tensors that are not plain ones, like DTensors, and those without memory, as on the device "meta", are left out.
+    Of DTensors it is the shards of this rank that count. Other tensors that are not plain ones, and those without
+    memory, as on the device "meta", are left out.
     """
+    with torch.no_grad():
+        tensors = [x.to_local() if is_dtensor(x) else x for x in tensors]
     by_storage: dict[int, list[_Extent]] = {}
     for index, x in enumerate(tensors):
         if type(x) in (Tensor, nn.Parameter) and x.layout == torch.strided and x.data_ptr() != 0:

@@ -64,6 +64,22 @@ def test_a_frozen_parameter_has_no_state_and_the_others_train_as_without_it(name
     assert optimizer.diagnostics() == without.diagnostics()
 
 
+def test_a_thawed_parameter_that_shares_memory_with_a_trained_one_is_refused_before_anything_moves() -> None:
+    whole, other = parameters([(6, 7), (5, 4)])
+    part = nn.Parameter(whole.detach()[2:4], requires_grad=False)
+    optimizer = Shampoo([{"params": [("whole", whole), ("other", other)]}, {"params": [("part", part)]}])
+    _train(optimizer, [whole, other, part], range(2))
+    part.requires_grad_(True)
+    before = [param.detach().clone() for param in (whole, other)]
+    with pytest.raises(ValueError, match=r"group 0 \('whole'\) .* group 1 \('part'\) .* share memory"):
+        _train(optimizer, [whole, other, part], range(2, 3))
+    assert all(torch.equal(param, value) for param, value in zip((whole, other), before, strict=True))
+    assert not optimizer.state[part]
+    whole.requires_grad_(False)  # one of them may be stepped
+    _train(optimizer, [whole, other, part], range(2, 3))
+    assert optimizer.state[part]["step"] == 1
+
+
 @pytest.mark.parametrize("name", REPRESENTATIVES)
 def test_a_thawed_parameter_trains_as_in_a_group_that_is_added_then(name: str) -> None:
     params, others = _half_frozen(), _half_frozen()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
 
@@ -29,7 +30,7 @@ def mesh(_process_group: None) -> DeviceMesh:
 
 
 def _dtensor(mesh: DeviceMesh, *placements: Placement) -> torch.nn.Parameter:
-    return torch.nn.Parameter(DTensor.from_local(torch.ones(4, 3), mesh, placements))
+    return nn.Parameter(DTensor.from_local(torch.ones(4, 3), mesh, placements))
 
 
 @pytest.mark.parametrize(
@@ -66,6 +67,16 @@ def test_fully_sharded_hybrid_and_replicated_parameters_are_known(
     assert layout.topology.array.shard_dim == next((dim for dim, p in enumerate(placements) if p == Shard(0)), None)
     assert layout.rows(0) == (0, 4)
     assert layout.shard_shape(0) == (4, 3)
+
+
+def test_shards_that_share_memory_are_refused_and_parts_of_one_tensor_are_not(mesh: DeviceMesh) -> None:
+    whole = torch.ones(8, 3)
+    first, second, across = (
+        nn.Parameter(DTensor.from_local(rows, mesh, (Replicate(), Shard(0)))) for rows in (whole[:4], whole[4:], whole)
+    )
+    with pytest.raises(ValueError, match=r"parameter 1 of group 0 of .* and parameter 0 of group 0 .* share memory"):
+        Shampoo([second, across])
+    assert len(Shampoo([first, second]).state) == 2
 
 
 def test_a_plain_tensor_is_no_dtensor() -> None:
