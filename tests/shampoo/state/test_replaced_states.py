@@ -13,9 +13,13 @@ from torch import Tensor, nn
 
 from shampoo import Shampoo
 from tests.support.shampoo.members import REPRESENTATIVES, member
-from tests.support.shampoo.settings import parameters, train
+from tests.support.shampoo.settings import gradients_like, parameters, train
 
 SHAPES = [(6, 7), (9, 4, 5), (12,)]
+
+
+def _tensors(optimizer: Shampoo) -> list[Tensor]:
+    return [x for held in optimizer.state.values() for x in held.values() if isinstance(x, Tensor)]
 
 
 def _tensors_replaced(optimizer: Shampoo) -> None:
@@ -33,10 +37,8 @@ def _states_replaced(optimizer: Shampoo) -> None:
 
 def _memory_replaced(optimizer: Shampoo) -> None:
     """As those do who keep the tensors and move what is in them."""
-    for held in optimizer.state.values():
-        for x in held.values():
-            if isinstance(x, Tensor):
-                x.data = x.data.clone()
+    for x in _tensors(optimizer):
+        x.data = x.data.clone()
 
 
 def _counts_replaced(optimizer: Shampoo) -> None:
@@ -113,6 +115,41 @@ def test_other_memory_before_the_first_step_is_taken_over() -> None:
     train(optimizer, params, range(2))
     train(undisturbed, expected, range(2))
     _assert_same(optimizer.state_dict(), undisturbed.state_dict())
+
+
+DEVICE = "cuda"
+# As those do who keep the tensors and move what is in them; what lies on the host, too.
+MOVES: dict[str, Callable[[Tensor], Tensor]] = {
+    "away": lambda x: x.cpu(),
+    "away_and_back": lambda x: x.cpu().to(x.device, copy=True),
+    "to_the_device": lambda x: x.to(DEVICE, copy=True),
+}
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("name", ["shampoo_adam", "soap_int8", "kl"])
+def test_memory_on_another_device_is_taken_over_and_stays_where_it_was_made(name: str, move: str) -> None:
+    params = [nn.Parameter(param.detach().to(DEVICE)) for param in parameters(SHAPES)]
+    optimizer = Shampoo(params, **member(name))
+
+    def steps(optimizer: Shampoo, params: list[nn.Parameter], numbers: range) -> None:
+        for step in numbers:
+            for param, gradient in zip(params, gradients_like(parameters(SHAPES), step=step), strict=True):
+                param.grad = gradient.to(DEVICE)
+            optimizer.step()
+
+    steps(optimizer, params, range(6))
+    expected, undisturbed = copy.deepcopy((params, optimizer))
+    places = [(x.device, x.data_ptr()) for x in _tensors(optimizer)]
+    for numbers in (range(6, 12), range(12, 15)):
+        for x in _tensors(optimizer):
+            x.data = MOVES[move](x.data)
+        steps(optimizer, params, numbers)
+        steps(undisturbed, expected, numbers)
+    torch.testing.assert_close(params, expected, rtol=1e-9, atol=1e-12)
+    assert [(x.device, x.data_ptr()) for x in _tensors(optimizer)] == places
 
 
 def test_memory_that_does_not_fit_is_refused_before_anything_moves() -> None:
