@@ -14,7 +14,8 @@ Before an update the factors follow the gradient's scale: where ρ = mean(G∘G)
 λ_i are multiplied by ρ^(1/k), for k factors. Otherwise each side would take the whole rise and their product its
 square, which takes long to be forgotten: after gradients rose by 1e10 steps were too short for 290 steps (β2 = 0.95).
 Ordinary training does not come near: batches of one had ρ up to 440. mean(G∘G) is taken as at least 1e-28 there, so
-that zero gradients, which say nothing of a scale, do not let the factors vanish.
+that zero gradients, which say nothing of a scale, do not let the factors vanish. Devices other than the CPU, where this
+would be two kernels for every three of a step, do it once in a refresh period: a rise at another step is missed there.
 
 c S_1 and S_2/c are the same product, and where gradients leave out more of one side than of another c drifts without
 end. So factors that are further apart than 1e12 are balanced.
@@ -121,7 +122,8 @@ def update_kl(scratch: tuple[Tensor, Tensor, Tensor], state: BlockState, h: Hype
     Returns:
         G ×_i Q_iᵀ, one of the scratch tensors, all of which are overwritten.
     """
-    follow_scale(scratch[0], state, h)
+    if scratch[0].device.type == "cpu" or at.phase == 0:
+        follow_scale(scratch[0], state, h)
     roots = [kl_root(side, h) for side in state.sides]
     bases = [read_basis(side) for side in state.sides]
     sides = scratch[0].shape[1:]
