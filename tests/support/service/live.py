@@ -6,10 +6,11 @@ import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from contextvars import Context
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVarTuple
 
 from service.clock import Clock, utc_now
 from service.domain import Phase
@@ -21,6 +22,40 @@ from service.store.session import Database
 from service.use_cases.run import finish_job
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
 from tests.support.waiting import PATIENCE_SECONDS
+
+Ts = TypeVarTuple("Ts")
+
+
+class _PromptLoop(asyncio.SelectorEventLoop):
+    """An event loop that, once it is told to hurry, skips short sleeps.
+
+    uvicorn looks ten times a second whether it should stop, and sleeps for a tenth of a second at least once while it
+    stops: together longer than most tests take. Longer times are limits, and stay.
+    """
+
+    _SHORT_SECONDS = 0.1
+    """As long as uvicorn sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._ahead_seconds = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._ahead_seconds
+
+    def call_later(
+        self, delay: float, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        is_skipped = self._ahead_seconds > 0 and delay <= self._SHORT_SECONDS
+        return super().call_later(0 if is_skipped else delay, callback, *args, context=context)
+
+    def hurry(self) -> None:
+        """Skips short sleeps from now on, and the rest of one that has begun; may be called in any thread."""
+        with suppress(RuntimeError):  # the loop has ended by itself
+            self.call_soon_threadsafe(self._skip)
+
+    def _skip(self) -> None:
+        self._ahead_seconds = self._SHORT_SECONDS
 
 
 @contextmanager
@@ -41,14 +76,21 @@ def running(
     with socket.create_server(("127.0.0.1", port)) as listener:
         # As those to the service: else the body of an answer waits 40 ms until the client has confirmed its head.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+        loop = _PromptLoop()
+        thread = threading.Thread(target=lambda: _run(server, listener, loop))
         thread.start()
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
             server.should_exit = True
+            loop.hurry()
             thread.join(PATIENCE_SECONDS)
             assert not thread.is_alive(), "the server did not stop"
+
+
+def _run(server: Server, listener: socket.socket, loop: _PromptLoop) -> None:
+    with asyncio.Runner(loop_factory=lambda: loop) as runner:
+        runner.run(server.serve(sockets=[listener]))
 
 
 def finished_job(
