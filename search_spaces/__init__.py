@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from search_spaces.errors import SpaceError
 from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import Categorical, Float, Integer, Parameter, Scalar
@@ -69,4 +71,9 @@ def preset(name: str, *, num_steps: int | None = None) -> SearchSpace:
     found = presets()
     if name not in found:
         raise SpaceError("preset", f"unknown preset {name!r} (known: {', '.join(found)}){did_you_mean(name, found)}")
-    return found[name] if num_steps is None else begun_for(found[name], num_steps)
+    return found[name] if num_steps is None else _begun(name, num_steps)
+
+
+@lru_cache(maxsize=256)  # a job asks for the same few with every measurement, and each would be validated anew
+def _begun(name: str, num_steps: int) -> SearchSpace:
+    return begun_for(presets()[name], num_steps)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,8 +20,9 @@ class ForeignPackage(ImportError):
     """Python finds another project's package where it should find ours; the message says which, where and why."""
 
 
+@cache  # it is read out of the whole README, which the metadata contain
 def version() -> str:
-    """The installed version; "unknown" for a checkout that was never installed."""
+    """The version that was installed when this was first asked; "unknown" for a checkout that never was."""
     from importlib import metadata  # slow to import, and not every command tells its version
 
     try:
