@@ -6,8 +6,6 @@ import logging
 from pathlib import Path
 
 import pytest
-from mlflow.tracking import MlflowClient
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from service.domain import TrialState
 from service.scheduler.live_trackers import LiveTrackers
@@ -17,7 +15,6 @@ from service.store.session import Database
 from tests.support.service.external import Run, submit_external
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import Measurement, OptimizerConfig, TrialConfig
-from trainers.trackers.mlflow_store import store_in
 
 CONFIG = TrialConfig(
     workload="digits-mlp",
@@ -32,9 +29,15 @@ def measured(step: int, loss: float) -> Measurement:
     return Measurement(step, 0.0, 1.0, {"validation_loss": loss, "odd/../name": 1.0})
 
 
-@pytest.mark.slow
+@pytest.mark.processes  # MLflow asks one for the kind of processor
 @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SADeprecationWarning")
 def test_trials_are_tracked_while_they_train(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    # Imported here: all processes that collect this file would wait for them, a second each.
+    from mlflow.tracking import MlflowClient
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    from trainers.trackers.mlflow_store import store_in
+
     for steps, ends in ((10, TrialState.QUEUED), (20, TrialState.COMPLETED)):  # paused, and gone on with by another run
         trackers = LiveTrackers("job_1", ["mlflow", "wandb", "tensorboard"], tmp_path, job_name="=1+1")
         trackers.measured(0, CONFIG, measured(steps, 1 / steps))
