@@ -202,7 +202,7 @@ def explain(error: BaseException) -> str:
         what = f"it called sys.exit({error.code!r})"
     else:
         what = f"{type(error).__name__}: {text_of(error)}" if text_of(error) else type(error).__name__
-    return printable(what, limit=MAX_ERROR_LENGTH) + _place_of(error)
+    return printable(what, limit=MAX_ERROR_LENGTH) + place_of(error)
 
 
 def text_of(error: BaseException) -> str:
@@ -213,7 +213,7 @@ def text_of(error: BaseException) -> str:
         return "(its message cannot be shown)"
 
 
-def _place_of(error: BaseException) -> str:
+def place_of(error: BaseException) -> str:
     """File and line where an exception was raised, to follow its text; empty: that says it already, or Python raised it
     of a module before it ran a line of it."""
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):

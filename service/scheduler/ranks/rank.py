@@ -26,7 +26,7 @@ from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import GivenUp
 from trainers.storage import Place
-from trainers.workload.user_workload import text_of
+from trainers.workload.user_workload import place_of, text_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -250,7 +250,8 @@ def describe_failure(error: BaseException) -> RankFailure:
 
     trace = "".join(traceback.format_exception(error)).encode(errors="backslashreplace").decode()
     text = text_of(error)
-    detail = f"{type(error).__name__}: {text}"
+    # Where `assert` and others say nothing, the line is all that there is to say.
+    detail = f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}{place_of(error)}"
     if isinstance(error, Diverged):
         return RankFailure(FailureReason.DIVERGED, text, group_is_usable=True)
     if isinstance(error, InvalidConfig):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 
 import pytest
 
@@ -10,6 +11,14 @@ from service.domain import FailureReason
 from service.scheduler.ranks.rank import describe_failure
 from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten, StoreFailed
 from trainers.config import Diverged, InvalidConfig
+
+
+def test_an_exception_without_a_message_is_told_with_its_line() -> None:
+    with pytest.raises(AssertionError) as caught:
+        raise AssertionError  # as a bare `assert` does
+    failure = describe_failure(caught.value)
+    assert re.fullmatch(r"AssertionError \(test_rank_failure\.py, line \d+\)", failure.detail)
+    assert describe_failure(KeyboardInterrupt()).detail == "KeyboardInterrupt"
 
 
 @pytest.mark.parametrize(
