@@ -13,7 +13,9 @@ from pydantic import ConfigDict, computed_field
 from pydantic.dataclasses import dataclass
 
 from service.domain import Direction
-from service.evidence.types import EQUAL_WITHIN, ConfirmationResult, Verdict, Winner
+from service.evidence.types import EQUAL_WITHIN, ConfirmationResult, Evidence, EvidenceStatus, Verdict, Winner
+from trainers.config import SUMMARY_PREFIXES
+from trainers.workload.description import LOOP_METRICS
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(use_attribute_docstrings=True))
@@ -46,6 +48,20 @@ def best_of(result: ConfirmationResult | None, winner: Winner) -> BestTrial:
         if config.number == winner.number and result is not None and config.mean is not None:
             return BestTrial(winner.number, winner.value, len(result.seeds), config.standard_deviation)
     return BestTrial(winner.number, winner.value)
+
+
+def score_of(evidence: Evidence) -> float | None:
+    """The recommended config's value as a number of which more is better, whatever the objective: what tells the better
+    one of two jobs' answers. None: it is of a machine, as times and bytes are, or the config failed with a new seed.
+    """
+    name = evidence.metric
+    metric = next((name.removeprefix(prefix) for prefix in SUMMARY_PREFIXES if name.startswith(prefix)), name)
+    if metric in LOOP_METRICS and metric != "train_loss":
+        return None
+    best = best_of(evidence.confirmation, evidence.best)
+    if evidence.status is EvidenceStatus.REFUTED and not best.num_new_seeds:
+        return None
+    return -best.value if evidence.direction is Direction.MINIMIZE else best.value
 
 
 def improvement_over(baseline: float, best: float, direction: Direction) -> float | None:

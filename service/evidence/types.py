@@ -45,6 +45,11 @@ class EvidenceStatus(StrEnum):
     """With new seeds it failed, or lost to the baseline, or fell behind the value that it was found with by more than
     the noise without beating the baseline all the same."""
 
+    @property
+    def rank(self) -> int:
+        """Its place among all of them, from 0: the best confirmed one."""
+        return (EvidenceStatus.CONFIRMED, EvidenceStatus.PROVISIONAL, EvidenceStatus.REFUTED).index(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Stage:

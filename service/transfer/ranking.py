@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from service.evidence.types import EvidenceStatus
 from service.transfer.adapters import begun_for_adapters
 from service.transfer.candidates import SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.rules import Change, TunedConfig, moved
@@ -33,7 +34,6 @@ VARIATIONS = (0.5, 2.0)
 """Factors of the learning rate that are tried around the nearest config, as the rule has it."""
 ON_PURPOSE = "tried beside what the rules say, as the best may lie there"
 """The source of the factor in `VARIATIONS`."""
-_STATUS_ORDER = {"confirmed": 0, "provisional": 1, "refuted": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +139,8 @@ def _apart(found: Transferred) -> float:
 
 def _place(found: Transferred) -> tuple[int, float]:
     """Refuted configs come last, then the nearest first, of equally near ones the confirmed ones."""
-    order = _STATUS_ORDER.get(found.origin.source.status or "provisional", 1)
-    return int(order == _STATUS_ORDER["refuted"]), _apart(found) + 0.1 * order
+    status = EvidenceStatus(found.origin.source.status or EvidenceStatus.PROVISIONAL)
+    return int(status is EvidenceStatus.REFUTED), _apart(found) + 0.1 * status.rank
 
 
 def _intervals(config: TunedConfig, apart: Distance) -> list[ParameterInterval]:

@@ -8,6 +8,7 @@ from datetime import datetime
 from ulid import ULID
 
 from service.domain import TrialState
+from service.evidence.best_values import score_of
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.recommend import recommend
 from service.evidence.recommended import Ranks, RecommendedConfig
@@ -20,6 +21,7 @@ from service.store.models import Job, RecommendationRow, Trial
 from service.store.repositories import EventRepository, RecommendationRepository
 from service.store.session import Session
 from service.use_cases.submit import parameter_groups_of
+from trainers.identity.values import digest_of, versions_of_measures
 
 
 def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *, now: datetime) -> bool:
@@ -77,6 +79,7 @@ def _num_pinned(pinned: Sequence[PinnedEntry]) -> int:
 def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: datetime) -> RecommendationRow:
     """The row of a recommendation of a job, with what it holds for, which its best trial has."""
     resources, config = job.specification.resources, best.stored_config
+    score = score_of(recommendation.evidence)
     return RecommendationRow(
         id=f"rec_{ULID()}",
         job_id=job.id,
@@ -93,10 +96,20 @@ def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: da
         objective=recommendation.evidence.metric,
         device=resources.device,
         world_size=resources.workers_per_trial,
+        score=score,
+        measured_by=None if score is None else _measured_by(best, recommendation),
         environment=best.environment,
         content=recommendation.to_json(),
         created_at=now,
     )
+
+
+def _measured_by(best: Trial, recommendation: RecommendedConfig) -> str | None:
+    """The digest of what says that two values of an objective are of the same: direction, code and versions."""
+    if best.environment is None:
+        return None
+    versions = versions_of_measures(best.environment["versions"])
+    return digest_of([recommendation.evidence.direction, recommendation.code_sha256, versions])
 
 
 def _finished(trial: Trial) -> FinishedTrial:

@@ -15,14 +15,12 @@ from trainers.config import TrialConfig
 from trainers.identity.data import content_digest
 from trainers.identity.model import model_digest
 from trainers.identity.shape import has_trained, model_shape
-from trainers.identity.values import Environment, TrialIdentity
+from trainers.identity.values import COMMIT, Environment, TrialIdentity
 from trainers.installation.distribution import commit
 from trainers.workload.protocol import Workload
 from trainers.workloads.registry import describe
 
 OWN_DISTRIBUTION = "shampoo-tuner"
-COMMIT = "shampoo-tuner's commit"
-"""The name among the versions of the commit that is checked out, where ours are a git checkout's packages."""
 LIBRARIES = ("numpy", "transformers", "peft", "tokenizers", "pyarrow", "PIL")
 """Modules whose versions are told if the process has imported them."""
 

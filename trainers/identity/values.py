@@ -20,6 +20,9 @@ DIGEST_LENGTH = 32
 MAX_KINDS = 10_000
 """Different parameters of a model, at most: published ones have tens."""
 
+COMMIT = "shampoo-tuner's commit"
+"""The name among the versions of the commit that is checked out, where ours are a git checkout's packages."""
+
 READING = 2
 """The version of how shapes are read: since 2 the matrices of GPT-2, too, have their outputs first."""
 
@@ -88,6 +91,12 @@ class Environment:
     """Ranks of the trial."""
     versions: Mapping[str, str]
     """`python`, `torch`, `shampoo-tuner`, the package that the workload is of, and libraries that were in use."""
+
+
+def versions_of_measures(versions: Mapping[str, str]) -> dict[str, str]:
+    """Versions of an environment that say what a metric measures: of the workload's package, shampoo-tuner and the
+    libraries. Another Python, torch or CUDA may train otherwise, and measures the same."""
+    return {name: found for name, found in versions.items() if name not in ("python", "torch", "cuda", COMMIT)}
 
 
 @dataclass(frozen=True, slots=True)

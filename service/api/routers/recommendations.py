@@ -74,18 +74,20 @@ def list_recommendations(
         ),
     ] = "all",
     include: Annotated[
-        Literal["superseded"] | None, Query(description="The history, too: answers that newer ones have replaced.")
+        Literal["superseded"] | None, Query(description="The history, too: answers in whose place others stand.")
     ] = None,
     limit: Annotated[int, Query(ge=1, le=100, description="Answers, at most.")] = 20,
 ) -> Response:
     """The recommendations of finished jobs that hold for all that is asked: confirmed ones first and refuted ones last,
     then those that agree with more of it, then the newest.
 
-    An answer is replaced by a newer one of the same model, data, batch size, steps, precision and objective, unless
-    that is less well confirmed. A name that nothing has is answered with 404 and the names there are. The list is empty
-    if the name is known and no answer holds for the rest: `elsewhere` says which values of `device` and the other
-    filters have answers; where `model` and `workload` have none in common, which workloads the model has some for, and
-    which models the workload.
+    Of the answers for one model, data, batch size, steps, precision and objective that are as well confirmed, the one
+    with the best value stands, and of equal ones the newest, as it does where other versions measured or the objective
+    is a time or bytes; a newer one also takes the place of all that are less well confirmed.
+
+    A name that nothing has is answered with 404 and the names there are. The list is empty if the name is known and no
+    answer holds for the rest: `elsewhere` says which values of `device` and the other filters have answers; where
+    `model` and `workload` have none in common, which workloads the model has some for, and which models the workload.
     """
     query = RecommendationQuery(
         project=caller.sees,
@@ -142,7 +144,7 @@ def recommend_untuned(question: UntunedQuestion, session: ReadSession, caller: C
 def read_one_recommendation(
     session: ReadSession, caller: CallerDependency, tagged: TaggedDependency, recommendation_id: RecommendationId
 ) -> Response:
-    """One recommendation, whether or not a newer one has taken its place."""
+    """One recommendation, whether or not another one stands in its place."""
     found = RecommendationRepository(session).get(recommendation_id, project=caller.sees)
     return tagged.answer(RecommendationRead.of(found.row, is_superseded=found.is_superseded))
 

@@ -63,7 +63,8 @@ class RecommendationRead(RecommendedConfig):
     model: str | None = None
     """The user's own name of the model."""
     superseded: bool
-    """True if there is newer evidence for the same key, at least as well confirmed."""
+    """True if another answer for the same key stands in its place: a newer one that is better confirmed, or of those
+    that are as well confirmed the one with the best value."""
     key: RecommendationKey
     """The model, data and training that it holds for."""
     environment: EnvironmentRead | None = None

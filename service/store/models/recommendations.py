@@ -42,6 +42,11 @@ class RecommendationRow(Base):
     device: Mapped[str | None] = mapped_column(String(20))
     """`cpu` or `cuda`."""
     world_size: Mapped[int | None]
+    score: Mapped[float | None]
+    """The value of the config, of which more is better (`service.evidence.best_values.score_of`)."""
+    measured_by: Mapped[str | None] = mapped_column(String(64))
+    """Digest of the code that measured it: scores with another one are of something else. None: there is no score, or
+    it is not known what measured it."""
     environment: Mapped[dict[str, Any] | None]
     """The `trainers.identity.values.Environment` of the recommended trial as JSON."""
     content: Mapped[dict[str, Any]]

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, and_, case, delete, exists, literal, or_, select
+from sqlalchemy import ColumnElement, and_, case, delete, exists, false, func, literal, or_, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, aliased
 
@@ -16,10 +16,11 @@ from service.store.models import ModelShapeRow, RecommendationRow
 from trainers.identity.values import ModelShape
 
 KEY = ("fingerprint", "data_digest", "batch_size", "num_steps", "precision", "objective")
-"""The columns that say what a recommendation holds for. Of two with the same, the newer one takes the other's place."""
+"""The columns that say what a recommendation holds for. Of those with the same and as good a status, one stands."""
+_PLACE = ("project", "workload", *KEY)
+"""The columns in which those agree of which one stands."""
 WISHES = ("data_digest", "batch_size", "num_steps", "precision")
 """The columns of the key that may differ where the nearest is asked for: never the model, or what counted as good."""
-_RANKS = {EvidenceStatus.CONFIRMED: 0, EvidenceStatus.PROVISIONAL: 1, EvidenceStatus.REFUTED: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ class StoredAnswer:
 
     row: RecommendationRow
     is_superseded: bool
-    """True if there is newer evidence of the same key, at least as well confirmed."""
+    """True if another one of the same key stands in its place."""
 
 
 class RecommendationRepository:
@@ -100,7 +101,7 @@ class RecommendationRepository:
         return list(self._session.scalars(statement.order_by(RecommendationRow.job_id.desc()).limit(limit)))
 
     def is_superseded(self, recommendation: RecommendationRow) -> bool:
-        """True if there is newer evidence of the same key, at least as well confirmed."""
+        """True if another one of the same key stands in its place."""
         statement = select(_is_superseded()).where(RecommendationRow.id == recommendation.id)
         return bool(self._session.scalar(statement))
 
@@ -119,14 +120,14 @@ class RecommendationRepository:
         return StoredAnswer(found[0], bool(found[1]))
 
     def of_key_of(self, recommendation: RecommendationRow, *, limit: int) -> list[StoredAnswer]:
-        """The recommendations with the key of this one, itself among them, the newest first; it alone, where its key is
-        not known in full."""
+        """The recommendations with the key of this one, itself among them: those that stand first, the best confirmed
+        one at the front, then the newest first; it alone, where its key is not known in full."""
         if any(getattr(recommendation, name) is None for name in KEY):
             return [StoredAnswer(recommendation, is_superseded=False)]
-        same = [
-            getattr(RecommendationRow, name) == getattr(recommendation, name) for name in ("project", "workload", *KEY)
-        ]
-        statement = select(RecommendationRow, _is_superseded()).where(*same).order_by(RecommendationRow.id.desc())
+        same = [getattr(RecommendationRow, name) == getattr(recommendation, name) for name in _PLACE]
+        superseded = _is_superseded()
+        place = case((superseded, len(EvidenceStatus)), else_=_rank(RecommendationRow))
+        statement = select(RecommendationRow, superseded).where(*same).order_by(place, RecommendationRow.id.desc())
         return [StoredAnswer(row, bool(is_old)) for row, is_old in self._session.execute(statement.limit(limit))]
 
     def find(self, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[StoredAnswer]:
@@ -222,19 +223,44 @@ def _has_version(wanted: VersionFilter) -> ColumnElement[bool]:
 
 
 def _rank(row: type[RecommendationRow]) -> ColumnElement[int]:
-    return case(*((row.status == status, rank) for status, rank in _RANKS.items()), else_=len(_RANKS))
+    return case(*((row.status == status, status.rank) for status in EvidenceStatus), else_=len(EvidenceStatus))
 
 
 def _is_superseded() -> ColumnElement[bool]:
-    """True if there is a newer row of the project with the key of the enclosing statement's, and a status as good or
-    better.
+    """True if another row of the project with the key of the enclosing statement's stands in its place: a newer one
+    with a better status, or of those with the same status the one with the best score, the newest at a tie.
 
-    A key that is not known in full is no key: rows with a part of it missing stand beside each other.
+    Scores say nothing where other code measured them: then the newer row stands. What has lost its place to a row with
+    a better status or of other code takes none from later rows. A key that is not known in full is no key: rows with a
+    part of it missing stand beside each other.
     """
-    newer = aliased(RecommendationRow)
-    same = [getattr(newer, name) == getattr(RecommendationRow, name) for name in ("project", "workload", *KEY)]
-    statement = exists().where(and_(newer.id > RecommendationRow.id, _rank(newer) <= _rank(RecommendationRow), *same))
-    return statement.correlate(RecommendationRow)
+    row, other, between = RecommendationRow, aliased(RecommendationRow), aliased(RecommendationRow)
+    at_least_as_good = or_(_rank(other) < _rank(row), and_(_is_equal(other, row), ~_is_better(row, other)))
+    newer = and_(other.id > row.id, at_least_as_good)
+    has_lost = exists().where(
+        *_same_key(between, row),
+        between.id > other.id,
+        between.id < row.id,
+        or_(_rank(between) < _rank(row), and_(_is_equal(between, row), ~_is_comparable(between, row))),
+    )
+    older = and_(other.id < row.id, _is_equal(other, row), _is_better(other, row), ~has_lost.correlate(row, other))
+    return exists().where(*_same_key(other, row), or_(newer, older)).correlate(row)
+
+
+def _same_key(one: type[RecommendationRow], other: type[RecommendationRow]) -> list[ColumnElement[bool]]:
+    return [getattr(one, name) == getattr(other, name) for name in _PLACE]
+
+
+def _is_equal(one: type[RecommendationRow], other: type[RecommendationRow]) -> ColumnElement[bool]:
+    return _rank(one) == _rank(other)
+
+
+def _is_comparable(one: type[RecommendationRow], other: type[RecommendationRow]) -> ColumnElement[bool]:
+    return func.coalesce(one.measured_by == other.measured_by, false())
+
+
+def _is_better(one: type[RecommendationRow], other: type[RecommendationRow]) -> ColumnElement[bool]:
+    return and_(_is_comparable(one, other), func.coalesce(one.score > other.score, false()))
 
 
 class ModelShapeRepository:

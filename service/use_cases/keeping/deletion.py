@@ -1,7 +1,7 @@
 """Deletion of jobs: at once for users, and then, a little at a time, by a worker.
 
 `delete_job` makes a job be gone for everyone who asks: it is in no list, its address is answered with 404, and its
-recommendation answers nobody any more, so that an older one which it had replaced holds again. What others have taken
+recommendation answers nobody any more, so that one in whose place it stood holds again. What others have taken
 from it stays with them: a config that became a pinned trial of a later job as one of its winners, and the entries of
 the audit trail. Its device-hours stay spent, as its project's quota counts them. Its `Idempotency-Key` is free: the
 same request makes a new job.

@@ -19,12 +19,13 @@ from service.dashboard.recommendations.asked import Address
 from service.specification.identity import StoredIdentity
 from service.store.repositories import KnownValues, RecommendationQuery, RecommendationRepository
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from tests.service.dashboard.conftest import wait_for_scripts
 from tests.support.service.callers import asking, give_token
 from tests.support.service.confirmed import recommendation_of
 from tests.support.service.live import finished_job
 from tests.support.service.pages.accessible import assert_accessible
-from tests.support.service.scenarios import NOW, submit
+from tests.support.service.scenarios import NOW, claimed_job, run_trial, submit
 from tests.support.service.stories.jobs import confirmed_story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -38,6 +39,15 @@ def _id_of(database: Database, job_id: str) -> str:
         found = RecommendationRepository(session).of_job(job_id)
         assert found is not None
         return found.id
+
+
+def _worse_answer(database: Database) -> str:
+    """The id of the recommendation of a job that found less than `finished_job` does."""
+    lease = claimed_job(database)
+    run_trial(database, lease, 0, 0.5, identity=IDENTITY)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+    return _id_of(database, lease.job_id)
 
 
 def _listed(page: str) -> list[str]:
@@ -133,6 +143,18 @@ def test_a_long_list_comes_in_pages_both_ways(
     assert 'href="/recommendations" rel="prev"' in pages[1]
     assert 'href="/recommendations?page=3" rel="next"' in pages[1]
     assert ('rel="prev"' in pages[2], 'rel="next"' in pages[2]) == (True, False)
+
+
+@pytest.mark.slow
+def test_the_page_of_a_worse_answer_leads_to_the_earlier_better_one(sqlite_database: Database) -> None:
+    better = _id_of(sqlite_database, finished_job(sqlite_database, identity=IDENTITY))
+    worse = _worse_answer(sqlite_database)
+    token = give_token(sqlite_database, "ours", Scope.READ)
+    with asking(sqlite_database) as asked, asked.client(token) as http:
+        page = http.get(f"/recommendations/{worse}").text
+        assert f'has a better value, and stands in its place: <a href="/recommendations/{better}">' in page
+        assert _listed(page) == [better, worse]
+        assert "stands in its place" not in http.get(f"/recommendations/{better}").text
 
 
 @pytest.mark.slow

@@ -14,7 +14,13 @@ from service.domain import CancelCause, CutShort, TrialState
 from service.places import NodePlace
 from service.store.migrate import check, current_revision, downgrade, is_current, migrate
 from service.store.models import MetricSet
-from service.store.repositories import DeletionRepository, JobRepository, ProjectRepository, TrialRepository
+from service.store.repositories import (
+    DeletionRepository,
+    JobRepository,
+    ProjectRepository,
+    RecommendationRepository,
+    TrialRepository,
+)
 from service.store.session import VERSION_TABLE, Database
 from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.keeping.marks import change_trial
@@ -24,6 +30,7 @@ from service.use_cases.submit import create_job
 from service.use_cases.transitions import STOPPED
 from tests.support.service.commands import run
 from tests.support.service.databases.migrating import migrate_url
+from tests.support.service.identities import built_identity
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, run_trial, specification, submit
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import Measurement
@@ -288,6 +295,34 @@ def test_the_causes_of_cancelled_trials_are_read_from_what_was_told_of_them(data
     migrate(database)
     check(database)
     assert causes() == told
+
+
+@pytest.mark.parametrize("metric", ["validation_loss", "validation_accuracy", "train_loss", "best_step_seconds"])
+def test_recommendations_of_before_get_the_scores_that_new_ones_have(database: Database, metric: str) -> None:
+    lease = claimed_job(database, objectives=[{"metric": metric}])
+    begin_trial(database, lease, 0)
+    values = dict.fromkeys({"validation_loss", "step_seconds", metric}, 0.5)
+    reported = Measurement(step=40, epoch=4.0, seconds=0.4, metrics=values)
+    identity = built_identity(specification())
+    with database.writing() as session:
+        record_measurements(session, lease, [TrialMeasurements(0, [reported], identity)], now=NOW)
+    end_trial(database, lease, 0)
+    with database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+
+    def kept() -> tuple[float | None, str | None]:
+        with database.reading() as session:
+            row = RecommendationRepository(session).of_job(lease.job_id)
+            assert row is not None
+            return row.score, row.measured_by
+
+    now = kept()
+    assert now[0] == {"validation_accuracy": 0.5, "best_step_seconds": None}.get(metric, -0.5)
+    assert (now[1] is None) == (now[0] is None)
+    downgrade(database, "0031")
+    migrate(database)
+    check(database)
+    assert kept() == now
 
 
 def test_a_downgrade_does_not_bring_deleted_jobs_back(database: Database) -> None:
