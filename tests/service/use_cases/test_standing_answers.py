@@ -27,7 +27,7 @@ from tests.support.service.scenarios import (
 from trainers.config import Measurement
 
 MLP = built_identity(specification())
-ACCURACY = {"objectives": [{"metric": "validation_accuracy"}]}
+ACCURACY: dict[str, Any] = {"objectives": [{"metric": "validation_accuracy"}]}
 
 
 def answered(database: Database, loss: float, *, identity: StoredIdentity = MLP, **fields: Any) -> str:

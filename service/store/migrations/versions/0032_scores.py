@@ -73,7 +73,7 @@ def _score(evidence: Mapping[str, Any], status: str) -> float | None:
         return None
     result = evidence.get("confirmation") or {}
     found = [*result.get("candidates", []), result.get("baseline") or {}, *result.get("baseline_others", [])]
-    own = next((config for config in found if config.get("number") == best["number"]), {})
+    own: dict[str, Any] = next((config for config in found if config.get("number") == best["number"]), {})
     if status == "refuted" and (own.get("mean") is None or not result["seeds"]):
         return None
     value = best["value"]
