@@ -210,6 +210,8 @@ class _Mover:
         Where branches are scaled by 1/depth there is none (arXiv:2512.05620), in a plain stack of layers it is 1/depth
         (modular norm, arXiv:2405.14813), and a model's parameters do not tell which it is. This lies between the two;
         no other exponent holds on families that it was not chosen on (`tests.benchmarks.answers.transfer_distance`).
+        It suits a language model with residual branches, and plain layers fall by anything between none and 1/depth²
+        (`transfer_depth` there), so the interval is wide instead (`ranking.DEPTH_SPREAD`).
         """
         if math.isclose(self._depth, 1.0):
             return 1.0, "", ""

@@ -12,7 +12,8 @@ error of a moved learning rate is the logarithm of what it is over the member's 
 - `is_nearer.own`, `is_nearer.other`: the share of pairs of one family, and of two, whose moved learning rate is nearer
   to the optimum than that of the first published point; `is_nearer.other.N`: of those up to N octaves apart, and more
   than N - 1
-- `in_interval.own`, `in_interval.other`: the share whose optimum the 80% interval holds
+- `in_interval.own`, `in_interval.other`, `in_interval.AXIS`: the share whose optimum the 80% interval holds, of pairs
+  that differ in this axis alone, too
 - `depth_error.rule`: the root mean square of the error of the deeper members, moved from their family's small ones;
   `depth_error.chosen`: the same where each family has the exponent of depth, of `DEPTH_EXPONENTS`, with the least such
   error on the other families, which `depth_exponent.FAMILY` names; `depth_error.EXPONENT`: one for all
@@ -158,6 +159,10 @@ def claims(pairs: Sequence[Pair]) -> dict[str, float]:
     for name, some in (("own", own), ("other", other)):
         found[f"is_nearer.{name}"] = _share(some, lambda pair: pair.is_nearer)
         found[f"in_interval.{name}"] = _share(some, lambda pair: pair.is_in_interval)
+    for axis in AXES:
+        found[f"in_interval.{axis}"] = _share(
+            [pair for pair in own if pair.only_axis == axis], lambda pair: pair.is_in_interval
+        )
     for octaves in range(1, math.ceil(max(pair.apart.total for pair in other)) + 1):
         if band := [pair for pair in other if octaves - 1 < pair.apart.total <= octaves]:
             found[f"is_nearer.other.{octaves}"] = _share(band, lambda pair: pair.is_nearer)
@@ -315,9 +320,9 @@ def tuned_widths(name: str, preset_name: str, *, num_seeds: int) -> tuple[list[W
     widened, found = [], {}
     for width in widths:
         member = _of_width(small, width, preset_name)
-        by_rule = float(moved(config, _situation(narrow), _situation(member))[0].arguments["lr"])
+        by_rule = float(moved(config, situation_of(narrow), situation_of(member))[0].arguments["lr"])
         losses = losses_near(member, by_rule, num_seeds=num_seeds)
-        wider = _situation(member).features.width / _situation(narrow).features.width
+        wider = situation_of(member).features.width / situation_of(narrow).features.width
         widened.append(Widened(member.workload, preset_name, wider, best_of(losses) / own, by_rule / own))
         found[f"rule_over_best_lr.{name}.{preset_name}.{width}"] = by_rule / best_of(losses)
         lost = min(math.exp(read_between(losses, by_rule) - min(losses.values())), PENALTY)
@@ -329,7 +334,8 @@ def _of_width(member: Member, width: int, preset_name: str) -> Member:
     return dataclasses.replace(member, options={**member.options, "width": width}, preset=preset_name)
 
 
-def _situation(member: Member) -> Situation:
+def situation_of(member: Member) -> Situation:
+    """The situation of a member that is not in the table."""
     return Situation.of(
         member.shape, batch_size=member.batch_size, num_steps=member.num_steps, workload=member.workload
     )
@@ -337,7 +343,7 @@ def _situation(member: Member) -> Situation:
 
 def losses_over_published(target: Member, sources: Sequence[ShippedMember]) -> dict[str, float]:
     """The loss of a long training with each source's config, moved, over that with the first published point."""
-    situation = _situation(target)
+    situation = situation_of(target)
     first, *others = [point.config for point in published()[:3]]
     configs = {f"point {number}": config for number, config in enumerate(others, 2)}
     configs |= {one.name: transferred(one.candidate().config, one.candidate(), situation).config for one in sources}

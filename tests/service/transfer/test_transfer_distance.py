@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from tests.benchmarks.answers.transfer_distance import Widened, best_of, read_between, width_claims
+from service.transfer.ranking import CONFIDENCE
+from tests.benchmarks.answers.transfer_distance import AXES, Widened, best_of, pairs_of, read_between, width_claims
+from tests.benchmarks.search.make_knowledge import PRESETS
 
 
 def test_the_best_of_a_grid_lies_at_the_vertex_of_the_parabola() -> None:
@@ -30,3 +32,9 @@ def test_an_exponent_is_judged_on_families_that_it_was_not_chosen_on() -> None:
     assert (claims["width_exponent.adam.a"], claims["width_exponent.adam.b"]) == (-0.5, -1)
     assert claims["width_error.adam.chosen"] == pytest.approx(0.5 * math.log(8))
     assert claims["width_error.adam.-0.75"] == pytest.approx(0.25 * math.log(8))
+
+
+@pytest.mark.parametrize("axis", AXES)
+def test_intervals_hold_as_often_as_they_say_for_members_that_differ_in_one_axis(axis: str) -> None:
+    pairs = [pair for name in PRESETS for pair in pairs_of(name) if pair.only_axis == axis]
+    assert sum(pair.is_in_interval for pair in pairs) >= CONFIDENCE * len(pairs) > 0
