@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.answers.transfer                 # from the shipped table alone
     python -m tests.benchmarks.answers.transfer --train         # and with trainings of the moved configs (minutes)
+    python -m tests.benchmarks.answers.transfer --train --fields --members mlp-long  # and which field costs how much
     python -m tests.benchmarks.answers.transfer --train --seeded 8   # and searches of 8 trials that begin with them
     python -m tests.benchmarks.answers.transfer --preset adamw  # the same of AdamW
 
@@ -13,8 +14,10 @@ moved to it:
   learning rates of its best four trials; `within_two`: the share of members where it is within a factor of two, and as
   much without any rule; `in_interval`: the share of members whose optimum the 80% interval holds;
 - `loss_ratio` (with `--train`): the moved config's final loss over that of the re-tuned one, trained alike and with the
-  same seeds, the mean over `--seeds`; `seeds_apart`: the largest of the re-tuned one's losses over the least, which is
-  the noise beside it, with its median as `retuned_loss_over_itself`;
+  same new seeds, of which neither is the lucky one that the re-tuned one was chosen by: the geometric mean over
+  `--seeds`; `noise`: its standard error, as a factor; `seed_noise`: the standard deviation of the re-tuned one's loss
+  by one seed, likewise, with its median as `retuned_loss_over_itself`;
+- `fields` (with `--fields`): the same ratio with one field of the moved config at a time as the re-tuned one has it;
 - `trials_ratio` (with `--seeded`): the trials that a search which begins with all other members of the table, moved,
   takes to reach the final value of the one that knew nothing, over the trials of that; that value is the best of all
   its trials by one seed, so a good part of it is luck;
@@ -28,6 +31,7 @@ import argparse
 import dataclasses
 import math
 import statistics
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -127,15 +131,19 @@ def main() -> None:
     parser.add_argument("--preset", choices=PRESETS, default="shampoo")
     parser.add_argument("--members", nargs="+", metavar="NAME", help="members that are held out; by default all")
     parser.add_argument("--train", action="store_true", help="train the moved configs and the re-tuned ones")
-    parser.add_argument("--seeds", type=int, default=2, help="seeds of each of these trainings")
+    parser.add_argument("--seeds", type=int, default=5, help="seeds of each of these trainings")
+    parser.add_argument("--fields", action="store_true", help="with --train: and with each field as re-tuned")
     parser.add_argument("--seeded", type=int, default=0, metavar="TRIALS", help="run searches of so many trials, too")
     parser.add_argument("--json", type=Path, help="file for the result")
     given = parser.parse_args()
+    if given.fields and not given.train:
+        parser.error("--fields needs --train")
     torch.set_num_threads(1)
     members = [member for member in shipped_members() if member.preset == given.preset]
     made = {member.name: dataclasses.replace(member, preset=given.preset) for member in MEMBERS}
     rows: list[list[Cell]] = []
-    factors, plain_factors, held, losses, apart, trials, winners = [], [], [], [], [], [], []
+    factors, plain_factors, held, losses, noise, trials, winners = [], [], [], [], [], [], []
+    fields: dict[str, dict[str, float]] = {}
     for member in members:
         small = small_of(member, members)
         if small is None or member.name not in (given.members or made):
@@ -151,9 +159,16 @@ def main() -> None:
         if given.train:
             own = trained(made[member.name], member.candidate().config, num_seeds=given.seeds)
             found = trained(made[member.name], moved.config, num_seeds=given.seeds)
-            losses.append(_ratio(found, own))
-            apart.append(max(own) / min(own) if math.isfinite(max(own)) else PENALTY)
-            row += [losses[-1], apart[-1]]
+            losses.append(loss_ratio(found, own))
+            noise.append(seed_noise(own))
+            row += [losses[-1], ratio_noise(found, own), noise[-1]]
+        if given.fields:
+            replaced = with_own_fields(moved.config, member.candidate().config)
+            fields[member.name] = {
+                name: loss_ratio(trained(made[member.name], config, num_seeds=given.seeds), own)
+                for name, config in replaced.items()
+            }
+            row.append(", ".join(f"{name} {ratio:.2f}" for name, ratio in fields[member.name].items()))
         if given.seeded:
             others = [other for other in members if other is not member]
             search = seeded_search(made[member.name], member, others, num_trials=given.seeded)
@@ -161,7 +176,7 @@ def main() -> None:
             row.append(search.needed if math.isfinite(search.needed) else f"> {given.seeded}")
             if given.train:
                 found = [math.inf] if search.best is None else _with_new_seeds(search.best, given.seeds)
-                winners.append(_ratio(found, own))
+                winners.append(loss_ratio(found, own))
                 row.append(winners[-1])
         rows.append(row)
         print(*row, flush=True)
@@ -172,23 +187,64 @@ def main() -> None:
     }
     if losses:
         ratios["moved_over_retuned_loss"] = statistics.median(losses)
-        ratios["retuned_loss_over_itself"] = statistics.median(apart)
+        ratios["retuned_loss_over_itself"] = statistics.median(noise)
     if trials:
         ratios["seeded_over_unseeded_trials"] = min(statistics.median(trials), 99.0)
     if winners:
         ratios["seeded_winner_over_retuned_loss"] = statistics.median(winners)
     columns = ["member", "small one's lr", "moved lr", "own lr", "lr factor", "in interval"]
-    columns += ["loss ratio", "seeds apart"] if given.train else []
+    columns += ["loss ratio", "noise", "seed noise"] if given.train else []
+    columns += ["with own fields"] if given.fields else []
     columns += ["seeded trials"] if given.seeded else []
     columns += ["winner ratio"] if given.seeded and given.train else []
     figures = {"num_members": len(rows), "members": [row[0] for row in rows], "lr_factors": factors, "loss": losses}
+    figures["fields"] = fields
     report("transfer", columns=columns, rows=rows, figures=figures, ratios=ratios, json_file=given.json)
 
 
-def _ratio(found: list[float], own: list[float]) -> float:
-    """The mean of losses over the mean of others; `PENALTY` where one diverged."""
-    ratio = statistics.fmean(found) / statistics.fmean(own)
-    return ratio if math.isfinite(ratio) else PENALTY
+def loss_ratio(found: Sequence[float], own: Sequence[float]) -> float:
+    """The geometric mean of losses over that of others; `PENALTY` where one diverged."""
+    if not all(map(math.isfinite, (*found, *own))):
+        return PENALTY
+    return statistics.geometric_mean(found) / statistics.geometric_mean(own)
+
+
+def seed_noise(losses: Sequence[float]) -> float:
+    """The standard deviation of the loss with one seed, as a factor; `PENALTY` where one diverged."""
+    if not all(map(math.isfinite, losses)):
+        return PENALTY
+    return math.exp(statistics.stdev(map(math.log, losses))) if len(losses) > 1 else math.nan
+
+
+def ratio_noise(found: Sequence[float], own: Sequence[float]) -> float:
+    """The standard error of a `loss_ratio` over the same seeds, as a factor; `PENALTY` where one diverged."""
+    if not all(map(math.isfinite, (*found, *own))):
+        return PENALTY
+    if len(own) < 2:
+        return math.nan
+    ratios = [math.log(a / b) for a, b in zip(found, own, strict=True)]
+    return math.exp(statistics.stdev(ratios) / math.sqrt(len(ratios)))
+
+
+def with_own_fields(config: TunedConfig, own: TunedConfig) -> dict[str, TunedConfig]:
+    """The config with one field at a time replaced by that of another one, by the names of those that differ."""
+    found: dict[str, TunedConfig] = {}
+    for name, value in own.arguments.items():
+        before = config.arguments.get(name)
+        if isinstance(value, Sequence) and not isinstance(value, str) and before is not None:
+            for place, element in enumerate(value):
+                if element != before[place]:
+                    elements = [*before[:place], element, *before[place + 1 :]]
+                    found[f"{name}[{place}]"] = dataclasses.replace(
+                        config, arguments={**config.arguments, name: elements}
+                    )
+        elif value != before:
+            found[name] = dataclasses.replace(config, arguments={**config.arguments, name: value})
+    for name, value in own.schedule.items():
+        if value != config.schedule.get(name):
+            schedule = {**config.schedule, name: value}
+            found[f"schedule.{name}"] = dataclasses.replace(config, schedule=schedule)
+    return found
 
 
 def _share(factors: list[float]) -> float:
