@@ -11,6 +11,7 @@ import pytest
 from service.domain import Phase
 from service.evidence.types import EvidenceStatus
 from service.specification.identity import StoredIdentity
+from service.store.migrate import downgrade, migrate
 from service.store.repositories import RecommendationQuery, RecommendationRepository
 from service.store.session import Database
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
@@ -91,6 +92,7 @@ def test_more_is_better_where_the_objective_says_so(database: Database) -> None:
     assert standing(database) == [accurate]
 
 
+@pytest.mark.slow
 def test_confirmed_answers_are_compared_by_their_means_over_new_seeds(database: Database) -> None:
     steady = confirmed(database, 0.4, new_losses=[0.4, 0.41, 0.42])
     lucky = confirmed(database, 0.39, new_losses=[0.5, 0.4, 0.6])
@@ -100,6 +102,7 @@ def test_confirmed_answers_are_compared_by_their_means_over_new_seeds(database: 
     assert standing(database) == [steady]
 
 
+@pytest.mark.slow
 def test_a_confirmed_answer_takes_the_place_of_a_luckier_provisional_one_and_not_the_other_way(
     database: Database,
 ) -> None:
@@ -110,6 +113,31 @@ def test_a_confirmed_answer_takes_the_place_of_a_luckier_provisional_one_and_not
     assert standing(database) == [checked, later]
     answered(database, 0.35)
     assert standing(database) == [checked, later]
+
+
+@pytest.mark.slow
+def test_a_score_is_a_mean_over_new_seeds_and_outlasts_a_downgrade(database: Database) -> None:
+    held = confirmed(database, 0.4, new_losses=[0.4, 0.41, 0.42])
+    lost = confirmed(database, 0.1, new_losses=[0.95, 0.96, 0.97])
+
+    def scores() -> dict[str, tuple[EvidenceStatus, float | None, str | None]]:
+        with database.reading() as session:
+            found = RecommendationRepository(session).of_jobs([held, lost])
+            return {row.job_id: (row.status, row.score, row.measured_by) for row in found}
+
+    now = scores()
+    assert {job_id: status for job_id, (status, _, _) in now.items()} == {
+        held: EvidenceStatus.CONFIRMED,
+        lost: EvidenceStatus.REFUTED,
+    }
+    with database.reading() as session:
+        for row in RecommendationRepository(session).of_jobs([held, lost]):
+            assert row.score == -row.content["evidence"]["best"]["value"]
+    assert now[lost][1] is not None
+    assert now[lost][1] < -0.9  # no longer the 0.1 that it was found with
+    downgrade(database, "0031")
+    migrate(database)
+    assert scores() == now
 
 
 @pytest.mark.parametrize(
