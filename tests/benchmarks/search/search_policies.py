@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from service.domain import Phase, PrunerName, SamplerName
 from service.scheduler.policy.phases import JobPolicy
@@ -29,12 +30,17 @@ def one_phase(problem: Problem, search: Callable[[], PhaseSearch], num_trials: i
     return JobPolicy([SidePlan(Phase.SEARCH, problem.space, num_trials, search)])
 
 
-def auto(problem: Problem, seed: int, *, known: Sequence[KnownConfig] = ()) -> Policy:
-    """The `auto` search, perhaps with what is known before it."""
+def auto(problem: Problem, seed: int, *, known: Sequence[KnownConfig] = (), first_pause: float | None = None) -> Policy:
+    """The `auto` search, perhaps with what is known before it, or with its first pause at another share of a trial."""
 
     def search() -> PhaseSearch:
         return AutoSearch(
-            problem.space, direction=problem.direction, max_steps=problem.num_units, seed=seed, known=known
+            problem.space,
+            direction=problem.direction,
+            max_steps=problem.num_units,
+            first_rung=None if first_pause is None else round(first_pause * problem.num_units),
+            seed=seed,
+            known=known,
         )
 
     return one_phase(problem, search)
@@ -67,6 +73,7 @@ def _sampled(sampler: SamplerName, pruner: PrunerName = "none") -> MakePolicy:
 
 POLICIES: Mapping[str, MakePolicy] = {
     "auto": auto,
+    "auto-40": partial(auto, first_pause=0.4),
     "random": _sampled("random"),
     "quasi": _sampled("quasi"),
     "tpe": _sampled("tpe"),
@@ -79,4 +86,4 @@ POLICIES: Mapping[str, MakePolicy] = {
     "tpe-hyperband": _sampled("tpe", "hyperband"),
     "gp-median": _sampled("gp", "median"),
 }
-"""A name alone is a sampler with full trainings, or a pruner with random draws."""
+"""A name alone is a sampler with full trainings, or a pruner with random draws; `auto-40` pauses once, at 40%."""

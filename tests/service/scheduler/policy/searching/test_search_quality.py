@@ -121,6 +121,13 @@ def test_a_diverged_trial_fails_where_its_curve_ends() -> None:
     assert regrets == [PROBLEM.regret(0.5)]
 
 
+@pytest.mark.parametrize(("name", "pause"), [("auto", 2), ("auto-40", 4)])
+def test_a_name_says_where_auto_pauses_first(name: str, pause: int) -> None:
+    asked = POLICIES[name](PROBLEM, 0).ask()
+    assert isinstance(asked, Start)
+    assert asked.until == pause
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_draws_the_same_task_again(family: Family) -> None:
     one, other = task(family, 3), task(family, 3)
