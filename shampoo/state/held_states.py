@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -28,24 +28,12 @@ class _Held:
     memory: dict[str, Tensor]
     """Theirs, as tensors that nobody else has."""
 
-    def is_as_made(self, state: Mapping[str, Any]) -> bool:
-        """True if this is that state, with a count, and with its tensors in their memory."""
-        return (
-            state is self.state
-            and state.keys() >= self.made.keys()
-            and all(state[name] is x and x.data_ptr() == self.memory[name].data_ptr() for name, x in self._tensors())
-            and (not self.made or type(state["step"]) is int)
-        )
-
     def restore(self) -> dict[str, Any]:
         """Gives the tensors the memory that was made for them, and the state that was made back."""
-        for name, x in self._tensors():
-            if x.data_ptr() != self.memory[name].data_ptr():
-                x.data = self.memory[name]
+        for name, memory in self.memory.items():
+            if self.made[name].data_ptr() != memory.data_ptr():
+                self.made[name].data = memory
         return dict(self.made)
-
-    def _tensors(self) -> Iterable[tuple[str, Tensor]]:
-        return ((name, x) for name, x in self.made.items() if name in self.memory)
 
 
 class _Memory:
@@ -102,7 +90,7 @@ class HeldStates:
             positions: of the parameters, for messages.
 
         Returns:
-            Their values, to be written to what has been put back.
+            Their values, to be written to what has been put back; none if all is as it was made.
 
         Raises:
             ValueError: one does not have the names, shapes and dtypes that the state was made with; nothing is put back
@@ -112,14 +100,15 @@ class HeldStates:
             self._memory = _Memory([*self._held.values()])
         if self._memory.is_of(state):
             return []
-        replaced = [(param, held) for param, held in self._held.items() if not held.is_as_made(state[param])]
+        # Of all states, also of those that nobody replaced: whoever moves one moves them all.
         found = [
-            {name: _of_itself(x) for name, x in state[param].items() if name in held.made} for param, held in replaced
+            {name: _of_itself(x) for name, x in state[param].items() if name in held.made}
+            for param, held in self._held.items()
         ]
-        for (param, held), theirs in zip(replaced, found, strict=True):
+        for (param, held), theirs in zip(self._held.items(), found, strict=True):
             require_same_layout(theirs, held.made | held.memory, parameter=positions[param])
         copies: list[Copy] = []
-        for (param, held), theirs in zip(replaced, found, strict=True):
+        for (param, held), theirs in zip(self._held.items(), found, strict=True):
             beside = {name: x for name, x in state[param].items() if name not in held.made}
             ours = held.restore()
             held.state.clear()
