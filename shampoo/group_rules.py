@@ -43,6 +43,8 @@ _ADVICE: Mapping[str, str] = {
     "block_size": "did you mean 'max_preconditioner_dim'?",
     "eps": "did you mean 'epsilon', the damping of factors? AdamW's eps is 'grafting_epsilon'",
     "maximize": "minimize the negative loss",
+    "amsgrad": "leave it out: squared gradients are averaged, and their maximum is not kept",
+    "dampening": "leave it out: momentum is not dampened, as with dampening=0 in torch.optim.SGD",
     **dict.fromkeys(
         ("foreach", "fused", "capturable", "differentiable"),
         "leave it out: it is about how torch's own optimizers are computed",

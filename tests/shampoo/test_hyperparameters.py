@@ -319,6 +319,8 @@ def test_help_says_what_each_argument_means() -> None:
         ("use_nesterov", "did you mean 'nesterov'"),
         ("fused", "leave it out: it is about how torch's own optimizers are computed"),
         ("maximize", "minimize the negative loss"),
+        ("amsgrad", "leave it out: squared gradients are averaged"),
+        ("dampening", "leave it out: momentum is not dampened"),
         ("zz", "known: lr, betas"),
     ],
 )
