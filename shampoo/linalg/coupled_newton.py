@@ -4,8 +4,13 @@
     M_0 = z B,  X_0 = z^(1/p) I,  z = (p + 1)/2
     T = ((p + 1) I − M)/p,  X ← X T,  M ← T^p M                   until M = I, when X = B^(−1/p)
 
+Legend: of one symmetric A, n × n, the inverse p-th root is wanted, of A/c damped by the ridge (`inverse_roots`). All
+matrices here are polynomials in A, so they commute, and M = Xᵖ B holds from the start and stays: where M has become I,
+X is the root. An eigenvalue m of M becomes m ((p + 1 − m)/p)ᵖ, which leads to 1 from anywhere in (0, p + 1); z puts the
+largest in the middle.
+
 Iannazzo, SIAM J. Matrix Anal. Appl. 28 (2006), and Guo and Higham, ibid., in the form of Anil et al.,
-arXiv 2002.09018. M and X are polynomials in A, so a small eigenvalue of M grows by ((p + 1)/p)^p each time, which
+arXiv 2002.09018. A small eigenvalue of M grows by ((p + 1)/p)^p each time, which
 gives the number of iterations, and converges quadratically in the end. It is more accurate than an eigendecomposition
 in the same precision, and as X and M start anew from A none of it depends on the previous root.
 

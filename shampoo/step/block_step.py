@@ -4,7 +4,21 @@
     P = the member's preconditioned F, once all factors of the block have been refreshed; else the plain step N(F)
     B ← μ B + P;  the direction is B, with Nesterov P + μ B, without momentum P
 
-The members, with x_i the mode-i product (`mode_products`) and N as in `grafting`:
+Legend, of one block at the parameter's step t:
+
+    G          gradient, d_1 × ... × d_k;  G_(i) its mode-i unfolding, d_i × rest: of a matrix G itself, and then Gᵀ
+    M, F       average of gradients, and the one to step along, without bias, in which β3 is the weight of M
+    V          average of squared gradients, c the sum of its weights;  N(F) the step of `grafting`, as a rule Adam's
+    A_i        factor of side i, d_i × d_i: how entries along it vary together;  Â_i = A_i / the sum of its weights
+    β, w       weights of the old factor and of the new sample, β2 and 1 − β2 as a rule (`timing` has the exceptions)
+    P_i, Q_i   inverse root of Â_i, and its eigenvectors in columns;  ×_i multiplies along side i (`mode_products`)
+    λmax       largest eigenvalue of Â_i;  ε and εg keep from dividing by nearly nothing
+
+All of them whiten: they divide the gradient by the root of its own covariance, so that every direction moves equally
+far. Adam's covariance is diagonal, V; Shampoo's and kl's is the Kronecker product of the factors, one for each side;
+soap's is diagonal again, but in the basis of the factors' eigenvectors; spectral takes that of this one F.
+
+The members:
 
     shampoo   A_i ← β A_i + w G_(i) G_(i)ᵀ;   P = F ×_i P_i, P_i = (Â_i + ε λmax I)^(−e), e = 1/(2·number of factors),
               scaled per block to ‖N(F)‖ with grafting.            Gupta et al., arXiv 1802.09568, algorithms 1 and 2;

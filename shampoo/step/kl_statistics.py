@@ -1,17 +1,21 @@
 """The factors of KL-Shampoo: the S_i whose Kronecker product is nearest to E[g gᵀ] in Kullback-Leibler divergence.
 
-With D_i the product of the other sides, Q_i and λ_i the eigenvectors and eigenvalues of S_i, λ̃ = λ + ε λmax:
+With G the gradient, d_1 × ... × d_k, g the same as a vector, D_i the product of the sides other than i, Q_i and λ_i the
+eigenvectors and eigenvalues of S_i, λ̃ = λ + ε λmax:
 
     X = G ×_{j≠i} (λ̃_j^(−1/2) Q_jᵀ);   Δ_i = X_(i) X_(i)ᵀ / D_i, which for a matrix is G S_b^(−1) Gᵀ / d_b
     S_i ← β S_i + w Δ_i;                λ_i ← β λ_i + w diag(Q_iᵀ Δ_i Q_i)
 
-all sides from the same old Q and λ; β and w = 1 − β are β2 and 1 − β2, but for the bias (`timing`). The first time
-S_i = Δ_i and Q_i, λ_i follow at once, one side after the other: the product of the factors then has the gradient's
-scale from the first step. (All at once from λ = 1 it would have its square, which the recurrence takes many steps to
-forget.) Lin et al., arXiv 2509.03378, whose β2 is 1 − β2 here.
+X is G whitened along all sides but i: if the other factors are right only S_i is left, and Δ_i is S_i in the mean.
+λ_i are the eigenvalues in a basis that is some steps old, brought up to date without a new one.
+
+All sides are updated from the same old Q and λ; β and w = 1 − β are β2 and 1 − β2, but for the bias (`timing`). The
+first time S_i = Δ_i and Q_i, λ_i follow at once, one side after the other: the product of the factors then has the
+gradient's scale from the first step. (All at once from λ = 1 it would have its square, which the recurrence takes many
+steps to forget.) Lin et al., arXiv 2509.03378, whose β2 is 1 − β2 here.
 
 Before an update the factors follow the gradient's scale: where ρ = mean(G∘G) / Π_i mean(λ̃_i) exceeds 1e6, all S_i and
-λ_i are multiplied by ρ^(1/k), for k factors. Otherwise each side would take the whole rise and their product its
+λ_i are multiplied by ρ^(1/n), for n factors. Otherwise each side would take the whole rise and their product its
 square, which takes long to be forgotten: after gradients rose by 1e10 steps were too short for 290 steps (β2 = 0.95).
 Ordinary training does not come near: batches of one had ρ up to 440. mean(G∘G) is taken as at least 1e-28 there, so
 that zero gradients, which say nothing of a scale, do not let the factors vanish. Devices other than the CPU, where this

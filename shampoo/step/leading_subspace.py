@@ -8,6 +8,10 @@ orthogonalised.
     B = O(F − F Q'Q'ᵀ), scaled to a root mean square of γ = `rest_scale`
     P = A + B, scaled to a root mean square of 1
 
+Q, d×r, are the leading eigenvectors of the average of GᵀG, and S is that average in their coordinates, r×r: Q' needs no
+more of the past. T turns S, with Q, into the new coordinates. GQ' is the gradient there, V its averaged square, A
+Adam's step there; B steps along what Q' leaves out.
+
 O is `orthogonalize`. COSMOS: Liu et al., arXiv 2502.17410, algorithm 1. Departures: Q begins with cosines
 instead of the eigenvectors of the first gradient, whose decomposition for all matrices at once would make the first
 step many times as long as the others. A direction in which there was no gradient but for rounding keeps its place and

@@ -4,6 +4,13 @@
     soap      Q' = eigenvectors of A;  S = QᵀQ';  M ← M ×_i Sᵀ,  V ← V ×_i (S∘S)ᵀ,  Q ← Q'
     kl        the same with M alone, and λ ← diag(Q'ᵀ A Q')
 
+Legend: A is the factor of side i of a block, d × d, and Â = A / the sum of its weights; Q are its eigenvectors in
+columns, λ and Λ its eigenvalues, λmax the largest; Q' is what takes the place of Q, and S leads from one to the other.
+G is the gradient, G_(i) its mode-i unfolding, β the weight of the old factor. M and V, the averages of the gradient and
+of its square, are kept in the coordinates of Q, so they are turned with it; ×_i multiplies along side i.
+
+Factors change little from step to step and their eigenvectors are dear, so each is refreshed once in many steps.
+
 V holds squares, which mix under a rotation S by the squares of its entries as long as what they are squares of is
 uncorrelated; each row and column of S∘S sums to 1, so V keeps its sum. (Left as it is, as in SOAP's own code, V can be
 far too small in a direction that M is rotated into, and the step far too long.)
