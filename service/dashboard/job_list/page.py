@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
-from fastapi.responses import HTMLResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from service.access.caller import Scope
 from service.api.dependencies import (
@@ -37,6 +37,12 @@ JOBS_PER_PAGE = 25
 router = APIRouter(route_class=OneThreadRoute)
 
 Token = Annotated[str | None, Query(max_length=2000)]
+
+
+@router.get("/jobs", include_in_schema=False)
+def shortened_address(request: Request) -> RedirectResponse:
+    """The list, for whoever cuts the job off the address of a job's page."""
+    return RedirectResponse(f"/?{request.url.query}" if request.url.query else "/")
 
 
 @router.get("/", include_in_schema=False)

@@ -146,3 +146,13 @@ def test_a_row_names_every_objective_with_its_direction(address: str, sqlite_dat
     page = get(f"{address}/").text
     assert re.search(r'validation_loss <span class="arrow" title="minimize">.*, validation_accuracy <span', page)
     assert page.count('title="maximize"') == 1
+
+
+def test_the_address_of_a_job_without_the_job_leads_to_the_list(address: str, sqlite_database: Database) -> None:
+    job = submit(sqlite_database)
+    for query in ("", "?state=failed&text=%3Cb%3E"):
+        answer = httpx.get(f"{address}/jobs{query}", trust_env=False)
+        assert (answer.status_code, answer.headers["location"]) == (307, f"/{query}")
+        followed = httpx.get(f"{address}/jobs{query}", trust_env=False, follow_redirects=True)
+        assert followed.status_code == 200
+        assert (job in followed.text) is (query == "")
