@@ -44,7 +44,8 @@ rounded one): when one is finished, the other is known too, and is not trained t
 the resolution of the objective; new trials keep that distance from known ones. Without twins it is 0.
 
 **What is known before.** Good configs of models like this one are tried first, and draw proposals to their
-neighbourhood for as long as what is measured does not speak against them (`search_prior`).
+neighbourhood for as long as what is measured does not speak against them (`search_prior`). Of every space, how fast
+results change with the learning rate is known (`curve_model.KNOWN_LENGTHS`).
 
 **Tried and left out.** To finish the best of the first five at once gives an answer after two trainings' work in place
 of three, and on one of the shipped tables a worse one after five. To expect less towards the ends of all ranges helps
@@ -78,7 +79,7 @@ from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
 from service.scheduler.policy.protocol import Decision, Fork
 from service.scheduler.policy.searching.acquisition import log_expected_improvement, propose
-from service.scheduler.policy.searching.curve_model import CurveModel, Rows
+from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, ends_of_twins, resolution
 from service.scheduler.policy.searching.modelled import ModelledTrial, ModelView
@@ -150,7 +151,7 @@ class AutoSearch:
             ValueError: the number of steps is not positive.
         """
         self._encoding = Encoding(space)
-        self._model = CurveModel(self._encoding)
+        self._model = CurveModel(self._encoding, KNOWN_LENGTHS)
         self._is_minimised = direction is Direction.MINIMIZE
         self._rungs = Rungs(max_steps=max_steps, first=first_rung, pauses=pauses)
         self._seed = seed

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
+from search_spaces import Categorical, Float, Integer, Parameter, Scalar, SearchSpace
 from search_spaces.parameters import is_active, is_same
 from service.evidence.luck.searched_side import CHOICE, INACTIVE
 
@@ -37,6 +38,17 @@ class Encoding:
     @property
     def num_dimensions(self) -> int:
         return len(self._ranges)
+
+    @property
+    def names(self) -> list[str]:
+        """The parameter of each dimension."""
+        return [parameter.name for parameter in self._ranges]
+
+    @property
+    def decades(self) -> list[float]:
+        """The decades of each dimension's range, on the reverse scale of the distance from 1; 0: its scale is not
+        logarithmic."""
+        return [_decades(parameter) for parameter in self._ranges]
 
     def encode(self, values: Mapping[str, Scalar]) -> Array:
         """The vector of an assignment."""
@@ -115,6 +127,16 @@ class Encoding:
                     parents.append((parent, np.array([parameter.to_unit(choice) for choice in wanted])))
             found.append(parents)
         return found
+
+
+def _decades(parameter: Parameter) -> float:
+    if isinstance(parameter, Categorical) or parameter.scale == "linear":
+        return 0.0
+    if isinstance(parameter, Integer):
+        return math.log10((parameter.high + 0.5) / (parameter.low - 0.5))
+    if parameter.scale == "log":
+        return math.log10(parameter.high / parameter.low)
+    return math.log10((1 - parameter.low) / (1 - parameter.high))
 
 
 def _snap_slices(parameter: Integer | Categorical, positions: Array) -> Array:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from search_spaces import Categorical, Float, SearchSpace
-from service.scheduler.policy.searching.curve_model import CurveModel, Rows, _squares_by_parameter
+from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Rows, _squares_by_parameter
 from service.scheduler.policy.searching.encoding import Encoding
 from tests.support.service.searching.spaces import CONDITIONAL
 
@@ -102,3 +103,32 @@ def test_a_value_says_less_of_another_branch_than_of_another_choice() -> None:
     mean, deviation = posterior.final(np.stack([of_choice, of_branch]))
     assert deviation[1] > 1.1 * deviation[0]
     assert mean[1] < mean[0]
+
+
+def test_a_known_length_scale_is_the_same_in_a_range_of_another_width() -> None:
+    """Half a decade of a learning rate is as much in a range of two decades as in one of four."""
+    alike = []
+    for high in (1e-2, 1.0):
+        encoding = Encoding(SearchSpace("adamw", (Float("lr", 1e-4, high, scale="log"),)))
+        vectors = np.array([encoding.encode({"lr": rate}) for rate in (1e-3, 10**-2.5)])
+        rows = Rows(np.array([0]), np.zeros(1), np.ones(1))
+        mean, _ = CurveModel(encoding, {"lr": (0.5, 0.4)}).condition(vectors[:1], rows).final(vectors)
+        alike.append(mean[1] / mean[0])
+    assert alike[0] == pytest.approx(alike[1], rel=1e-3)
+    assert alike[0] < 0.95
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [Float("lr", 1e-4, 1e-1), Float("workload.dropout", 1e-4, 1e-1, scale="log")],
+    ids=["another scale", "another name"],
+)
+def test_nothing_is_known_of_the_length_scale_of_another_name_or_scale(parameter: Float) -> None:
+    encoding = Encoding(SearchSpace("adamw", (parameter,)))
+    vectors = np.array([[0.2], [0.8]])
+    rows = Rows(np.array([0]), np.zeros(1), np.ones(1))
+    unknown, known = (
+        CurveModel(encoding, lengths).condition(vectors[:1], rows).final(vectors)[0]
+        for lengths in (None, KNOWN_LENGTHS)
+    )
+    np.testing.assert_array_equal(known, unknown)

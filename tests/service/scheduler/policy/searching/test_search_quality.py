@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,10 +15,12 @@ import pytest
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory, Wait
+from service.scheduler.policy.searching.curve_model import LENGTH
 from tests.benchmarks.search import search_quality
 from tests.benchmarks.search.curve_families import FAMILIES, NUM_UNITS, Family, task
 from tests.benchmarks.search.curve_tables import DATA, read_table, table_objective
 from tests.benchmarks.search.paired import Earlier, Paired
+from tests.benchmarks.search.parameter_lengths import Observed, learnt
 from tests.benchmarks.search.search_policies import POLICIES
 from tests.benchmarks.search.search_simulation import Problem, simulate
 
@@ -234,3 +237,13 @@ def test_an_unknown_objective_or_policy_is_refused(capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         search_quality.parse(["--objective", "a:b", "--space", "x", "--direction", "max", "--policies", "tea"])
     assert "unknown policy 'tea'" in capsys.readouterr().err
+
+
+def test_length_scales_learnt_from_tables_tell_a_parameter_that_matters_from_one_that_does_not() -> None:
+    space = SearchSpace("adamw", (Float("lr", 1e-4, 0.1, scale="log"), Float("weight_decay", 1e-4, 0.1, scale="log")))
+    rng = random.Random(0)
+    parameters = [space.sample(rng) for _ in range(40)]
+    final = np.exp([math.sin(2 * math.log10(float(str(config["lr"])))) for config in parameters])
+    lengths = learnt([Observed("waves", "waves", space, parameters, 2 * final, final)] * 2, num_rounds=1)
+    usual = LENGTH * 3  # decades
+    assert lengths["lr"][0] < usual < lengths["weight_decay"][0]
