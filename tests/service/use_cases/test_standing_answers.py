@@ -133,8 +133,9 @@ def test_a_score_is_a_mean_over_new_seeds_and_outlasts_a_downgrade(database: Dat
     with database.reading() as session:
         for row in RecommendationRepository(session).of_jobs([held, lost]):
             assert row.score == -row.content["evidence"]["best"]["value"]
-    assert now[lost][1] is not None
-    assert now[lost][1] < -0.9  # no longer the 0.1 that it was found with
+    of_lost = now[lost][1]
+    assert of_lost is not None
+    assert of_lost < -0.9  # no longer the 0.1 that it was found with
     downgrade(database, "0031")
     migrate(database)
     assert scores() == now
