@@ -47,23 +47,7 @@ the resolution of the objective; new trials keep that distance from known ones. 
 neighbourhood for as long as what is measured does not speak against them (`search_prior`). Of every space, how fast
 results change with the learning rate is known (`curve_model.KNOWN_LENGTHS`).
 
-**Tried and left out.** To finish the best of the first five at once gives an answer after two trainings' work in place
-of three, and on one of the shipped tables a worse one after five. To expect less towards the ends of all ranges helps
-on the synthetic tasks, whose best lies inside by construction, and harms on that table. A first rung at 10% gains a
-little at five on most tasks, and loses later; a single pause at 40% has 1.0 to 1.3 of the regret up to ten on the
-shipped tables (± 0.2), 1.5 on the synthetic tasks (± 0.15). To start to 40% or the end where that is worth more gains
-nothing. A worth that charges a start for its probable completion (Gittins' index) has, on new seeds, 0.77 ± 0.10 and
-1.09 ± 0.04 of the regret at five on the two tables, 0.96 ± 0.04 on the synthetic tasks, and as much from ten on; a gap
-of each config's own that wanders gains nothing. Nor is anything gained at 20 and 50, beyond noise, by more or fewer
-uniform starts, by such that lie far from known configs, by a finer search around the best, by fits that begin anew or
-last longer, by going on with trials far from finished ones first, by full trainings alone or a box around the best from
-20 on, by an average over several fits, or by bent (Kumaraswamy) parameters; a model of the better half of the trials
-alone adds half to the regret at 20. With known configs, four or eight trials before the model are no better than six;
-to try no more of them while the defaults look better at 15% has 0.3 of the regret at five where they mislead on one
-table, but 1.3 where they are good. In a family, to finish trials of two members first takes a third off the regret at
-five on one table, adds a tenth to it on two others, and gains nothing from ten on; nothing is gained by more starts of
-each member, by a gap between early and final values that each has of its own, by drawing the next one's member from the
-model, or by a search around each one's best.
+**Tried and left out**: "How good a policy is" in `service/INSIDE.md` lists what gained nothing.
 """
 
 from __future__ import annotations
