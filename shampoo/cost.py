@@ -17,11 +17,10 @@ import torch
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters, Solver
 from shampoo.state.block_state import state_layout
 from shampoo.state.blocking import regions
-from shampoo.state.buckets import is_large, max_chunk_blocks, scratch_elements
+from shampoo.state.buckets import READABLE_DEVICES, is_large, max_chunk_blocks, scratch_elements
 from shampoo.state.factors import side_kinds
 from shampoo.step.grafting import is_adamw
 from shampoo.step.refresh import gives_change
-from shampoo.step.weights import READABLE_DEVICES
 
 # What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the
 # tridiagonal form, the rest for vectors) at well below the speed of products; a followed basis two products and a QR

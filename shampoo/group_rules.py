@@ -15,7 +15,6 @@ from torch.nn.parameter import is_lazy
 from shampoo.distributed.layout import is_dtensor, layout_of
 from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
 from shampoo.overlaps import overlapping
-from shampoo.state.buckets import state_dtype
 
 SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
 """The hyperparameters that decide which rank steps what, and how."""
@@ -159,29 +158,6 @@ def parameter_name(group: Mapping[str, Any], index: int, number: int) -> str:
     """The name of a parameter for messages: its position in the group of a number, and its own name if it has one."""
     names = group.get("param_names")
     return f"parameter {index} of group {number}" + (f" ({names[index]!r})" if names else "")
-
-
-def require_gradients(groups: Sequence[Mapping[str, Any]]) -> None:
-    """Checks that the gradients can be read.
-
-    Raises:
-        RuntimeError: one is sparse, or of a higher precision than the state of its parameter.
-    """
-    for number, group in enumerate(groups):
-        for index, param in enumerate(group["params"]):
-            gradient = param.grad
-            if gradient is None:
-                continue
-            if gradient.layout != torch.strided:
-                raise RuntimeError(
-                    f"Shampoo needs dense gradients, got {gradient.layout} for {parameter_name(group, index, number)} "
-                    f"of shape {tuple(param.shape)}"
-                )
-            if gradient.dtype != param.dtype and gradient.dtype.itemsize > state_dtype(param.dtype).itemsize:
-                raise RuntimeError(
-                    f"the gradient of {parameter_name(group, index, number)}, of {param.dtype} and shape "
-                    f"{tuple(param.shape)}, is {gradient.dtype}: convert it, or the model before the optimizer is built"
-                )
 
 
 def require_params(params: Sequence[object], h: Hyperparameters) -> None:

@@ -23,6 +23,7 @@ from shampoo.diagnostics import Diagnostics, ParameterHealth, measure, merged, s
 from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
 from shampoo.distributed.topology import world_rank
+from shampoo.gradients import Gradients, require_gradients
 from shampoo.group_rules import (
     SHARING,
     CheckedHyperparameters,
@@ -33,7 +34,6 @@ from shampoo.group_rules import (
     is_trained,
     refuse_arguments,
     require_fit,
-    require_gradients,
     require_known_keys,
     require_no_steps,
     require_own_memory,
@@ -214,7 +214,7 @@ class Shampoo(Optimizer):
         checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
         for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
             require_fit(group, h, structure)
-        require_gradients(self.param_groups)
+        self._gradients.require(self.param_groups)
         allocation, plan = self._allocation, self._allocation.plan
         state, positions = allocation.state_of, allocation.positions
         allocation.require_as_made()
@@ -245,7 +245,7 @@ class Shampoo(Optimizer):
         self._is_allocated = False
         self._allocation = Allocation()
         self._structures: list[dict[str, object]] = []
-        self._checked = CheckedHyperparameters()
+        self._checked, self._gradients = CheckedHyperparameters(), Gradients()
         self._failures = RefreshFailures()
         self._step_group = GroupStep(self._failures)
 
@@ -281,8 +281,8 @@ class Shampoo(Optimizer):
 
     def _members(self, number: int) -> GroupMembers:
         """The parameters of a group that are not frozen."""
-        group = self.param_groups[number]
-        trained = [param for param in group["params"] if param not in self._allocation.frozen]
+        params = self.param_groups[number]["params"]
+        trained = [param for param in params if param not in self._allocation.frozen]
         return GroupMembers(number, trained, self._hyperparameters(number))
 
     def _all_members(self) -> list[GroupMembers]:

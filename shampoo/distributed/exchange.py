@@ -32,8 +32,8 @@ from shampoo.distributed.reduction import Reduction
 from shampoo.distributed.return_path import ReturnPath
 from shampoo.distributed.shards import fill, gradient_shard, own_shard
 from shampoo.distributed.topology import Row, Topology
+from shampoo.state import buckets
 from shampoo.state.buckets import state_dtype
-from shampoo.step import weights
 from shampoo.torch_internals import foreach_norm
 
 _NO_GRADIENT = -1.0
@@ -226,7 +226,7 @@ class Exchange:
             return
         num = len(parts)
         norms = torch.stack([views[-1] for views in by_shard])
-        if self.device.type in weights.READABLE_DEVICES:
+        if self.device.type in buckets.READABLE_DEVICES:
             has_gradient = (norms != _NO_GRADIENT).any(dim=0).tolist()
         else:
             has_gradient = [part.param.grad is not None for part in parts]

@@ -34,6 +34,8 @@ _MIN_GROUP_CHUNKS = 8
 _MIN_CHUNK_OPERATIONS = 150_000_000
 """But not below these, about 6 ms of a thread: of smaller ones, threads wait for the interpreter (an MLP of 669,706
 parameters took 0.96 of the time in chunks of 180 to 270 million, and 1.1 in such of half the size)."""
+READABLE_DEVICES = frozenset({"cpu"})
+"""Types of device of which the host reads a number without waiting for a queue of work."""
 LARGE_ELEMENTS = 1 << 20
 """Parameters without a preconditioner of so many elements have buckets apart from others: where each takes a kernel of
 its own, one takes less time to launch than the passes over the elements that it saves. By judgement."""

@@ -38,6 +38,7 @@ from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.linalg.mode_products import accumulate_gram, mode_products, scaled
+from shampoo.state import buckets
 from shampoo.state.block_state import BlockState, Side
 from shampoo.state.timing import StepScalars
 from shampoo.step.refresh import read_basis, refresh_side
@@ -109,7 +110,7 @@ def follow_scale(G: Tensor, state: BlockState, h: Hyperparameters) -> None:
     is_apart = levels.amax(dim=-1) - levels.amin(dim=-1) > math.log(LARGEST_SPREAD)
     if h.epsilon_type == "absolute":
         is_apart.fill_(False)  # ε keeps them together, and their product does depend on c
-    if G.device.type == "cpu" and not bool((is_far_above | is_apart).any()):
+    if G.device.type in buckets.READABLE_DEVICES and not bool((is_far_above | is_apart).any()):
         return  # as in almost every step; elsewhere to look would be to wait
     change = torch.where(is_far_above, excess / len(roots), 0.0).unsqueeze(-1)
     change = change + torch.where(is_apart.unsqueeze(-1), levels.mean(dim=-1, keepdim=True) - levels, 0.0)
@@ -126,7 +127,7 @@ def update_kl(scratch: tuple[Tensor, Tensor, Tensor], state: BlockState, h: Hype
     Returns:
         G ×_i Q_iᵀ, one of the scratch tensors, all of which are overwritten.
     """
-    if scratch[0].device.type == "cpu" or at.phase == 0:
+    if scratch[0].device.type in buckets.READABLE_DEVICES or at.phase == 0:
         follow_scale(scratch[0], state, h)
     roots = [kl_root(side, h) for side in state.sides]
     bases = [read_basis(side) for side in state.sides]

@@ -14,13 +14,11 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
+from shampoo.state import buckets
 from shampoo.state.buckets import BucketPiece, Chunk, state_dtype
 from shampoo.step.block_step import BlockDirection
 from shampoo.step.rounding import stochastic_round_to_bfloat16_, stochastic_round_to_float16_
 from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_mul_, foreach_norm, fused_adamw_
-
-READABLE_DEVICES = frozenset({"cpu"})
-"""Types of device of which the host reads a number without waiting for a queue of work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def finite_gradients(
         if present:
             norm_of |= zip(present, foreach_norm(list(present.values()), 2, dtype=dtype), strict=True)
         finite = torch.stack([norm_of[params[index]] for index in indices]).isfinite()
-        if device.type in READABLE_DEVICES:
+        if device.type in buckets.READABLE_DEVICES:
             knows.update(zip(indices, finite.tolist(), strict=True))
         else:
             knows.update(dict.fromkeys(indices, True))

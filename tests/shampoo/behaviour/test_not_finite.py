@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import shampoo.state.buckets
-import shampoo.step.weights
 from shampoo import Shampoo
 from tests.support.cases import in_one_test
 from tests.support.shampoo.members import MEMBERS, OF_EACH_TIMING, REPRESENTATIVES, member
@@ -26,7 +25,7 @@ KEPT = ("weights", "first_moment.0", "second_moment.0")
 @pytest.fixture
 def host_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Steps as where reading a number would stop a queue of work, as on a GPU."""
-    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.state.buckets, "READABLE_DEVICES", frozenset())
 
 
 def _num_skipped(optimizer: Shampoo, params: list[nn.Parameter]) -> list[int]:
@@ -121,7 +120,7 @@ def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
 ) -> None:
     config = member(name, weight_decay=0.1)
     expected = _outcome(config, spoilt={})
-    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.state.buckets, "READABLE_DEVICES", frozenset())
     _assert_alike(_outcome(config, spoilt={}), expected)
 
 
@@ -187,7 +186,7 @@ def test_large_plain_parameters_of_several_precisions_in_a_group_take_the_same_s
 def _steps_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """From now on parameters of 40 elements are large, and the host cannot read; gives the steps of which each is a
     chunk's in one kernel, as they are made."""
-    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.state.buckets, "READABLE_DEVICES", frozenset())
     monkeypatch.setattr(shampoo.state.buckets, "LARGE_ELEMENTS", 40)
     steps: list[int] = []
     whole = shampoo.step.weights.Weights.adamw_where_finite
@@ -203,7 +202,7 @@ def _steps_in_one_kernel(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_large_plain_parameter_whose_gradient_is_not_finite_keeps_weights_and_moments(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(shampoo.step.weights, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.state.buckets, "READABLE_DEVICES", frozenset())
     monkeypatch.setattr(shampoo.state.buckets, "LARGE_ELEMENTS", 40)
     params = parameters(SHAPES)
     optimizer = Shampoo(params, preconditioner="none", weight_decay=0.1)

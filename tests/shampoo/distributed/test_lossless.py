@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import Placement, Replicate, Shard, distribute_tensor
 
 from shampoo import Shampoo
-from shampoo.step import weights
+from shampoo.state import buckets
 from tests.support.shampoo import sharded
 from tests.support.shampoo.members import MEMBERS, REPRESENTATIVES, member
 from tests.support.trainers.ranks import WarmRanks
@@ -208,11 +208,11 @@ def test_other_meshes_and_mixtures_of_them_are_shared_too(ranks: Ranks, kind: st
 
 def _where_the_host_cannot_read(mesh: str | None, config: dict[str, Any]) -> list[Tensor]:
     """Steps as where reading a number would stop a queue of work, as on a GPU."""
-    readable, weights.READABLE_DEVICES = weights.READABLE_DEVICES, frozenset()
+    readable, buckets.READABLE_DEVICES = buckets.READABLE_DEVICES, frozenset()
     try:
         return sharded.train(mesh, config, NUM_IRREGULAR_STEPS, change=_irregular)
     finally:
-        weights.READABLE_DEVICES = readable
+        buckets.READABLE_DEVICES = readable
 
 
 @pytest.mark.parametrize("mesh", ["two", "hybrid"])

@@ -15,7 +15,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from shampoo import Shampoo
 from shampoo.distributed import placement
-from shampoo.step import weights
+from shampoo.state import buckets
 from tests.support.shampoo import sharded
 from tests.support.shampoo.members import member
 from tests.support.trainers.ranks import WarmRanks
@@ -305,11 +305,11 @@ def test_float64_is_sent_as_it_is(ranks: Ranks, mesh: str) -> None:
 
 
 def _missing_where_the_host_cannot_read() -> list[Tensor]:
-    readable, weights.READABLE_DEVICES = weights.READABLE_DEVICES, frozenset()
+    readable, buckets.READABLE_DEVICES = buckets.READABLE_DEVICES, frozenset()
     try:
         return _with_own_gradients(member("shampoo_adam"), True)
     finally:
-        weights.READABLE_DEVICES = readable
+        buckets.READABLE_DEVICES = readable
 
 
 def test_gradients_that_one_rank_has_move_all_of_a_parameter_on_any_device(ranks: Ranks) -> None:
