@@ -47,12 +47,12 @@ KnownLengths: TypeAlias = Mapping[str, tuple[float, float]]
 from 1), and the standard deviations of their logarithms."""
 KNOWN_LENGTHS: KnownLengths = {"lr": (1.1, 0.4)}
 """The length scale in tables of trials, by `python -m tests.benchmarks.search.parameter_lengths`, rounded: a third of
-the usual range, where `LENGTH` expects one and a half. At 20 full trainings it takes a third off the regret of `auto`
-on both shipped curve tables, judged by lengths from tables of other workloads; on synthetic tasks it changes nothing
-beyond noise. That of every other parameter is long in the tables (20 decades of `epsilon`). A model that expects these
-as well predicts configs better (after eight trials of `stdlib_gpt`, its rank correlation with unseen ends is 0.65
-instead of 0.38), but adds 0.08 ± 0.03 to the regret at five on the synthetic tasks, where names mean nothing; with the
-deviations below learnt as well, 0.10 ± 0.04. A sum of one-dimensional kernels beside f's predicts no better."""
+the usual range, where `LENGTH` expects one and a half (without the workload of either shipped curve table it is 1.0 to
+1.1, too). It gains little: see "How good a policy is" in `service/INSIDE.md`. That of every other parameter is long in
+the tables (20 decades of `epsilon`). A model that expects these as well predicts configs better (after eight trials of
+`stdlib_gpt`, its rank correlation with unseen ends is 0.65 instead of 0.38), but adds 0.08 ± 0.03 to the regret at five
+on the synthetic tasks, where names mean nothing; with the deviations below learnt as well, 0.10 ± 0.04. A sum of
+one-dimensional kernels beside f's predicts no better."""
 SQRT5 = 5.0**0.5
 """√5 of the Matérn kernel with ν = 5/2."""
 
