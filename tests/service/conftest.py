@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, make_url, text
 from service.store.migrate import migrate
 from service.store.session import Database
 from service.store.writes import Writes
-from tests.support.lanes import LANES, lane
+from tests.support.lanes import lane
 from tests.support.postgresql import postgresql_server
 from tests.support.service.service_process import PLUGIN, ServiceProcesses, for_one_test, lasting
 from trainers.processes.starting import WarmProcess, forked_from
@@ -80,9 +80,9 @@ def migrated_database_url(
 
 
 @contextmanager
-def _postgresql_database(server_url: str, template: str, *, name: str | None = None) -> Iterator[str]:
+def _postgresql_database(server_url: str, template: str) -> Iterator[str]:
     """The URL of a new database that is a copy of another one, to which nobody is connected."""
-    name = name or f"test_{uuid.uuid4().hex}"
+    name = f"test_{uuid.uuid4().hex}"
     admin = create_engine(server_url, isolation_level="AUTOCOMMIT")
     with admin.connect() as connection:
         connection.execute(text(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"))
@@ -100,22 +100,9 @@ def database(database_kind: str, request: pytest.FixtureRequest) -> Iterator[Dat
     if database_kind == "sqlite":
         yield request.getfixturevalue("sqlite_database")
         return
-    if not _starts_only_its_database(request.node):
-        database = Database(request.getfixturevalue("migrated_database_url"))
-        yield database
-        database.close()
-        return
-    reused: Database = request.getfixturevalue("reused_postgresql_database")
-    reused.writes = Writes()
-    name, template = make_url(reused.url).database, request.getfixturevalue("migrated_postgresql")
-    with _postgresql_database(request.getfixturevalue("postgresql_url"), template, name=name):
-        yield reused
-        reused.close()
-
-
-def _starts_only_its_database(node: pytest.Item) -> bool:
-    """True for a test that has a lane by its kind of database alone: no process of its own survives it."""
-    return sum(marker.name in LANES for marker in node.iter_markers()) == 1
+    database = Database(request.getfixturevalue("migrated_database_url"))
+    yield database
+    database.close()
 
 
 @pytest.fixture(scope="session")
@@ -123,12 +110,6 @@ def reused_database(tmp_path_factory: pytest.TempPathFactory) -> Database:
     """A SQLite database for one test after the other, which each finds new. Its engine compiles a statement once, where
     one of each test's own would compile all again; who listens to its events stops before the test ends."""
     return Database(f"sqlite:///{tmp_path_factory.mktemp('database') / 'service.sqlite3'}")
-
-
-@pytest.fixture(scope="session")
-def reused_postgresql_database(postgresql_url: str) -> Database:
-    """A PostgreSQL database for one test after the other, as `reused_database` is one of SQLite."""
-    return Database(make_url(postgresql_url).set(database="reused").render_as_string(hide_password=False))
 
 
 @pytest.fixture
