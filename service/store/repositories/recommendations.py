@@ -132,12 +132,13 @@ class RecommendationRepository:
 
     def find(self, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[StoredAnswer]:
         """Recommendations that hold for what is asked: confirmed ones first, refuted ones last; among equals those that
-        agree with more of the key that is asked for, and then the newest.
+        agree with more of the key that is asked for, and then the newest. Of a model asked for by its name, what others
+        have found for the same key stands in nothing's place.
 
         Args:
             offset: so many of the first ones are left out.
         """
-        superseded = _is_superseded()
+        superseded = _is_superseded(_PLACE if query.model is None else (*_PLACE, "model"))
         statement = select(RecommendationRow, superseded.label("superseded"))
         equal: ColumnElement[int] = literal(0)
         for field in dataclasses.fields(query):
@@ -226,29 +227,34 @@ def _rank(row: type[RecommendationRow]) -> ColumnElement[int]:
     return case(*((row.status == status, status.rank) for status in EvidenceStatus), else_=len(EvidenceStatus))
 
 
-def _is_superseded() -> ColumnElement[bool]:
+def _is_superseded(place: Sequence[str] = _PLACE) -> ColumnElement[bool]:
     """True if another row of the project with the key of the enclosing statement's stands in its place: a newer one
     with a better status, or of those with the same status the one with the best score, the newest at a tie.
 
     Scores say nothing where other code measured them: then the newer row stands. What has lost its place to a row with
     a better status or of other code takes none from later rows. A key that is not known in full is no key: rows with a
     part of it missing stand beside each other.
+
+    Args:
+        place: columns in which those agree of which one stands.
     """
     row, other, between = RecommendationRow, aliased(RecommendationRow), aliased(RecommendationRow)
     at_least_as_good = or_(_rank(other) < _rank(row), and_(_is_equal(other, row), ~_is_better(row, other)))
     newer = and_(other.id > row.id, at_least_as_good)
     has_lost = exists().where(
-        *_same_key(between, row),
+        *_same_key(between, row, place),
         between.id > other.id,
         between.id < row.id,
         or_(_rank(between) < _rank(row), and_(_is_equal(between, row), ~_is_comparable(between, row))),
     )
     older = and_(other.id < row.id, _is_equal(other, row), _is_better(other, row), ~has_lost.correlate(row, other))
-    return exists().where(*_same_key(other, row), or_(newer, older)).correlate(row)
+    return exists().where(*_same_key(other, row, place), or_(newer, older)).correlate(row)
 
 
-def _same_key(one: type[RecommendationRow], other: type[RecommendationRow]) -> list[ColumnElement[bool]]:
-    return [getattr(one, name) == getattr(other, name) for name in _PLACE]
+def _same_key(
+    one: type[RecommendationRow], other: type[RecommendationRow], place: Sequence[str]
+) -> list[ColumnElement[bool]]:
+    return [getattr(one, name) == getattr(other, name) for name in place]
 
 
 def _is_equal(one: type[RecommendationRow], other: type[RecommendationRow]) -> ColumnElement[bool]:

@@ -74,7 +74,7 @@ BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 def test_an_unknown_address_is_a_page_for_browsers_and_a_problem_for_programs(address: str) -> None:
-    for path in ("/nope", "/nope/%3Cb%3E", "/jobs", "/static/nope.css", "/jobs/%00", "/v2", "/v1nope"):
+    for path in ("/nope", "/nope/%3Cb%3E", "/job", "/static/nope.css", "/jobs/%00", "/v2", "/v1nope"):
         page = get(address + path, headers={"Accept": BROWSER})
         assert (page.status_code, page.headers["content-type"]) == (404, "text/html; charset=utf-8"), path
         assert "script-src 'self';" in page.headers["content-security-policy"]

@@ -181,3 +181,13 @@ def test_times_are_not_compared_as_machines_differ(database: Database) -> None:
             finish_job(session, lease, failure=None, now=NOW)
         jobs.append(lease.job_id)
     assert standing(database) == [jobs[1]]
+
+
+def test_of_a_model_asked_for_by_name_the_best_with_that_name_is_given(database: Database) -> None:
+    answered(database, 0.1, model="another")
+    answered(database, 0.5, model="ours")
+    best = answered(database, 0.3, model="ours")
+    answered(database, 0.4, model="ours")
+    with database.reading() as session:
+        found = RecommendationRepository(session).find(RecommendationQuery(project=None, model="ours"), limit=9)
+    assert [answer.row.job_id for answer in found] == [best]
