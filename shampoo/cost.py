@@ -46,6 +46,8 @@ _STEP_KERNELS: Mapping[str, tuple[int, int]] = {
 }
 _ROWS_KERNELS, _STANDARDIZING_KERNELS, _LEADING_KERNELS = 19, 10, 65
 _REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
+_SCALE_KERNELS = 42
+"""Kernels with which kl's factors follow the gradient's scale, of a bucket with matrices, where a period begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,8 @@ def _kernels(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int
     if h.preconditioner == "spectral":
         more = h.standardize_rows * _STANDARDIZING_KERNELS + (h.rank is not None) * _LEADING_KERNELS
         once = _ROWS_KERNELS if h.matrix_norm == "rows" else once + more
-    return once + for_each * num_matrices, num_matrices * _REFRESH_KERNELS[h.solver_on(device)]
+    of_scale = (h.preconditioner == "kl") * _SCALE_KERNELS
+    return once + for_each * num_matrices, num_matrices * _REFRESH_KERNELS[h.solver_on(device)] + of_scale
 
 
 def _operations(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[int, int, int]:

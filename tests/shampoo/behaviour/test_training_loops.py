@@ -13,7 +13,6 @@ from torch.optim import lr_scheduler, swa_utils
 from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, LRScheduler, OneCycleLR, StepLR
 
 from shampoo import Shampoo
-from shampoo.gradients import NUM_TOLD_WITHOUT
 from tests.support.shampoo.members import REPRESENTATIVES, member
 from tests.support.shampoo.settings import parameters, train
 
@@ -347,39 +346,6 @@ def test_zero_grad_and_clipping_are_as_in_any_optimizer() -> None:
     before = _weights(model)
     optimizer.step()  # without gradients
     assert all(torch.equal(a, b) for a, b in zip(_weights(model), before, strict=True))
-
-
-def test_an_optimizer_of_other_parameters_than_the_models_says_so_once() -> None:
-    model = _model()
-    optimizer = Shampoo(model.parameters())
-    for layer in model:  # as fully_shard does
-        for name, param in list(layer.named_parameters()):
-            setattr(layer, name, nn.Parameter(param.detach()))
-
-    def step() -> None:
-        _loss(model, 0).backward()
-        optimizer.step()
-
-    for _ in range(NUM_TOLD_WITHOUT - 1):
-        step()
-    with pytest.warns(RuntimeWarning, match="none of the optimizer's parameters had a gradient in any of 3 steps"):
-        step()
-    step()
-
-
-def test_first_steps_without_gradients_and_frozen_models_are_left_alone() -> None:
-    model = _model()
-    optimizer = Shampoo(model.parameters())
-    for _ in range(NUM_TOLD_WITHOUT - 1):
-        optimizer.step()
-    _loss(model, 0).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-    model.requires_grad_(False)
-    frozen = Shampoo(model.parameters())
-    for _ in range(2 * NUM_TOLD_WITHOUT):
-        optimizer.step()
-        frozen.step()
 
 
 def test_named_parameters_are_accepted() -> None:
