@@ -110,6 +110,11 @@ class Authentication:
         self._note_use(token, now)
         return replace(token.caller, logged_in_at=session.begun_at)
 
+    async def finish(self) -> None:
+        """Waits until all uses of tokens are noted: whoever closes the database then leaves no connection."""
+        if self._noting:
+            await asyncio.wait(self._noting)
+
     def look_again(self) -> None:
         """Has the database be asked anew whether there is a token, by the next who has none."""
         self._without_tokens = None

@@ -112,6 +112,7 @@ def create_app(
         turns.provide_threads()
         yield
         app.state.feed.close()
+        await app.state.authentication.finish()
         probe.close()
         observed.close()
         if database is None:

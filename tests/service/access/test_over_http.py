@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 from service.access.caller import Scope
 from service.access.tokens import TokenState
 from service.client import ApiError, AsyncClient, Client
-from service.store.repositories import AuditRepository
+from service.store.repositories import AuditRepository, TokenRepository
 from service.store.session import Database
 from tests.support import event_loop
 from tests.support.service.callers import asking, give_token
@@ -181,3 +182,21 @@ def test_the_client_that_awaits_does_the_same(sqlite_database: Database) -> None
 
     with asking(sqlite_database) as asked:
         event_loop.run(story(asked.url))
+
+
+def test_a_service_that_stops_notes_first_that_a_token_was_used(sqlite_database: Database) -> None:
+    token = give_token(sqlite_database, "ada", Scope.READ)
+    other = Database(sqlite_database.url)
+    held = other.engine.connect()
+    held.execution_options(sqlite_begin="IMMEDIATE").begin()
+    let_go = threading.Timer(1.0, held.close)
+    with asking(sqlite_database) as asked, asked.client(token) as client:
+        assert client.get("/v1/jobs").status_code == 200  # answered though nobody can write
+        let_go.start()
+    assert sqlite_database.connections_in_use == 0
+    let_go.join()
+    other.close()
+    with sqlite_database.reading() as session:
+        used = TokenRepository(session).named("ada")
+        assert used is not None
+        assert used.last_used_at is not None
