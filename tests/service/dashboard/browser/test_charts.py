@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -30,7 +31,7 @@ def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) 
     a point of that trial.
 
     The chart looks at the pointer now and then, and may move meanwhile: until it has seen the pointer at the point,
-    another label stands, or none.
+    another label stands, or none. Of a curve and the cross that ends it either may be told of, by its version.
     """
     page.locator(f"#{chart}").scroll_into_view_if_needed()
     place = """const place = (plot) => {
@@ -51,15 +52,19 @@ def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) 
       {place}
       const plot = document.getElementById(id), hovered = plot._hoverdata ?? [];
       if (hovered.length !== 1) return false;
-      const [curve, index] = place(plot);
-      return hovered[0].curveNumber === curve && hovered[0].pointNumber === index;
+      const [curve, index] = place(plot), {{ x, y }} = plot.data[curve];
+      if (hovered[0].curveNumber === curve) return hovered[0].pointNumber === index;
+      const isThere = hovered[0].x === x[index] && hovered[0].y === y[index];
+      return isThere && number !== undefined && hovered[0].customdata === number;
     }}"""
     label = page.locator(f"#{chart} .hoverlayer .hovertext text.nums")
     page.mouse.move(0, 0)
     expect(label).to_have_count(0)
 
     there = None
+    until = time.monotonic() + PATIENCE_SECONDS
     while not page.evaluate(is_over, [chart, trace, point]):
+        assert time.monotonic() < until, f"no label over {trace} of {chart}"
         was, there = there, page.evaluate(find, [chart, trace, point])
         if there != was:
             page.mouse.move(there[0] - 3, there[1] - 3)
