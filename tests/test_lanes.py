@@ -106,6 +106,19 @@ def test_lanes_are_handed_out_in_order_and_whoever_starts_a_process_without_a_ma
         assert re.search(rf"^tests/run -n 0 '?{re.escape(name)}'?$", ran.stdout, re.MULTILINE)
 
 
+def test_what_ends_its_worker_fails_once_and_all_others_are_run(tmp_path: Path) -> None:
+    (tmp_path / "test_mortal.py").write_text(
+        "import os\ndef test_first(): pass\ndef test_mortal(): os._exit(1)\ndef test_last(): pass\n"
+    )
+    (tmp_path / "test_other.py").write_text("def test_other(): pass\n")
+    ran, found = run(tmp_path, "-n", "2", "test_mortal.py", "test_other.py")
+    assert ran.returncode == 1, ran.stdout + ran.stderr
+    assert ran.stdout.count("node down: Not properly terminated") == 1
+    passed = {name for name, (_, outcome) in found.items() if outcome == "PASSED"}
+    assert passed == {"test_mortal.py::test_first", "test_mortal.py::test_last", "test_other.py::test_other"}
+    assert "crashed while running 'test_mortal.py::test_mortal'" in ran.stdout
+
+
 def test_the_table_has_the_processor_time_of_each_file_and_of_what_it_started(tmp_path: Path) -> None:
     (tmp_path / "test_busy.py").write_text(
         "import subprocess, sys, pytest\n"

@@ -105,6 +105,16 @@ def make_scheduler(config: pytest.Config, log: Any, lanes_file: Path) -> Any:
                 self._lanes = json.loads(lanes_file.read_text())
             return scope(nodeid, self._lanes[nodeid])
 
+        def remove_node(self, node: Any) -> str | None:
+            """Gives the test that a worker died of to nobody else: xdist's own hands it out again and again."""
+            units = self.assigned_work[node].values()
+            left = ((unit, name) for unit in units for name, is_done in unit.items() if not is_done)
+            unit, crashed = next(left, (None, None))
+            if unit is not None:
+                unit[crashed] = True
+            super().remove_node(node)
+            return crashed
+
     config.option.loadscopereorder = False  # by number of tests, which says nothing of how long they take
     return Scheduler(config, log)
 
