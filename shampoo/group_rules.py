@@ -129,6 +129,19 @@ def is_trained(param: Tensor) -> bool:
     return param.requires_grad or param.grad is not None
 
 
+def in_order(params: Tensor | Iterable[Any]) -> list[Any]:
+    """The parameters that a group is given: one tensor, or several, each alone or as (name, tensor).
+
+    Raises:
+        TypeError: they are a set. Another run would have them in another order, and each with another's saved state.
+    """
+    if isinstance(params, Tensor):
+        return [params]
+    if isinstance(params, set | frozenset):
+        raise TypeError(f"parameters must have an order that is the same in every run, got a set of {len(params)}")
+    return list(params)
+
+
 def checked_tensors(params: Sequence[object]) -> list[Tensor]:
     """The parameters of a group that are tensors: torch's own error says what anything else is.
 

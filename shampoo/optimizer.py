@@ -30,6 +30,7 @@ from shampoo.group_rules import (
     completed,
     decay_per_step,
     fixed_structure,
+    in_order,
     inherited,
     is_trained,
     refuse_arguments,
@@ -151,6 +152,7 @@ class Shampoo(Optimizer):
         With DTensors all ranks add the same groups; with low_precision_weights="master" that is collective.
 
         Raises:
+            TypeError: the parameters are a set, which has no order.
             ValueError: a hyperparameter is illegal or unknown, or a parameter is not a real floating-point tensor, or
                 shares memory with another.
             MemoryError: the state does not fit into what is left of the device's memory.
@@ -159,8 +161,7 @@ class Shampoo(Optimizer):
         require_known_keys(param_group)
         values = inherited(self.defaults, param_group.get("preconditioner", self.defaults["preconditioner"]))
         h = Hyperparameters.of_group({**values, **param_group})
-        given = param_group["params"]
-        params = [given] if isinstance(given, Tensor) else list(given)
+        params = in_order(param_group["params"])
         tensors = [named[1] if isinstance(named, tuple) else named for named in params]
         require_params(tensors, h)
         placements: Placements | None = None

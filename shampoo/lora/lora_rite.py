@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from shampoo import torch_internals
-from shampoo.group_rules import is_trained, require_state_of_an_optimizer
+from shampoo.group_rules import in_order, is_trained, require_state_of_an_optimizer
 from shampoo.lora.factor_step import clip_factor
 from shampoo.lora.factors import Factor, FactorStack, alike, factors_of
 from shampoo.lora.groups import refuse_arguments, require_known_keys, require_params, require_saved_groups
@@ -87,13 +87,13 @@ class LoraRite(Optimizer):
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
 
         Raises:
+            TypeError: the parameters are a set, which has no order.
             ValueError: a hyperparameter is illegal or unknown, or the parameters are no pairs.
         """
         # Everything is checked on a copy: a group that is refused leaves nothing behind.
         require_known_keys(param_group)
         h = LoraRiteHyperparameters.of_group({**self.defaults, **param_group})
-        given = param_group["params"]
-        params = [given] if isinstance(given, Tensor) else list(given)
+        params = in_order(param_group["params"])
         require_params([named[1] if isinstance(named, tuple) else named for named in params], paired=h.paired)
         super().add_param_group({**param_group, "params": params})
         group = self.param_groups[-1]

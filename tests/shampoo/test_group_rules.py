@@ -171,6 +171,16 @@ def test_a_parameter_belongs_to_one_group_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [Shampoo, LoraRite])
+@pytest.mark.parametrize("unordered", [set, frozenset])
+def test_a_set_has_no_order_that_states_could_be_saved_in(kind: Any, unordered: Callable[[list[Any]], Any]) -> None:
+    params = parameters([(3, 4), (2, 3)])
+    with pytest.raises(TypeError, match="an order that is the same in every run, got a set of 2"):
+        kind([{"params": unordered(params)}])
+    ordered = kind([{"params": dict.fromkeys(params).keys()}])
+    assert [id(param) for param in ordered.param_groups[0]["params"]] == [id(param) for param in params]
+
+
+@pytest.mark.parametrize("kind", [Shampoo, LoraRite])
 def test_keys_that_wrappers_keep_in_groups_are_no_settings(kind: Any) -> None:
     given = {"lr_scale": 0.5, "rho": 0.05, "adaptive": False}  # timm's and SAM's, before the optimizer is built
     (param,) = parameters([(4, 4)])
