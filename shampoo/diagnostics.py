@@ -252,7 +252,7 @@ def _copy_side(side: Side, own: Callable[[Tensor | None], Tensor | None]) -> Sid
 
 def _preconditioned(bucket: Bucket, h: Hyperparameters) -> Tensor:
     """True for each block that is by now, (K,) bool."""
-    ready = torch.ones(bucket.num_blocks, dtype=torch.bool)
+    ready = torch.ones(bucket.num_blocks, dtype=torch.bool, device="cpu")
     if not bucket.state.sides:
         return ready if h.preconditioner == "spectral" and len(bucket.block) > 1 else ~ready
     for side in bucket.state.sides:
@@ -262,7 +262,7 @@ def _preconditioned(bucket: Bucket, h: Hyperparameters) -> Tensor:
 
 
 def _finite(values: Sequence[float]) -> Tensor:
-    numbers = torch.tensor(values, dtype=torch.float64)
+    numbers = torch.tensor(values, dtype=torch.float64, device="cpu")
     return numbers[numbers.isfinite()]
 
 

@@ -61,7 +61,7 @@ def _with_tensors(state: Mapping[str, Any], rows: Mapping[str, RowRuns]) -> dict
             return _with_tensors(value, {})
         if name in rows:
             return BlockRows(value, rows[name])
-        return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.int64)
+        return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.int64, device="cpu")
 
     return {name: portable(name, value) for name, value in state.items()}
 

@@ -55,7 +55,8 @@ class Reduction:
                     sources.extend(box.of_shard(gradient) for box in found)
                 at += part.numel
         copy_all(targets, sources)
-        present = torch.tensor([param.grad is not None for param in _params(by_owner)], dtype=torch.float64).to(device)
+        has_gradient = [param.grad is not None for param in _params(by_owner)]
+        present = torch.tensor(has_gradient, dtype=torch.float64, device="cpu").to(device)
         own = everything.new_empty(longest)
         purpose = f"the reduction of gradients over {self._topology.name}"
         self._under_way = reduce_scatter(purpose, own, everything.view(-1), self._topology.groups[0]), own, present

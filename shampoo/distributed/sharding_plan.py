@@ -87,7 +87,8 @@ class ShardingPlan:
         runs = None if placement is None else placement.runs
         if runs is None:
             return {}
-        return {f"{BLOCKS}{index}": torch.tensor(of_region).view(-1, 2) for index, of_region in enumerate(runs)}
+        tensors = (torch.tensor(of_region, device="cpu").view(-1, 2) for of_region in runs)
+        return {f"{BLOCKS}{index}": tensor for index, tensor in enumerate(tensors)}
 
     def rows(self, param: Tensor, pieces: Sequence[BucketPiece]) -> dict[int, RowRuns]:
         """The rows that this rank has of each region of a parameter, by the number of the region in the state."""

@@ -208,8 +208,8 @@ def allocate(num_blocks: int, block: Sequence[int], h: Hyperparameters, like: Te
 def _cosines(d: int, r: int) -> Tensor:
     """The first r vectors of the discrete cosine transform, orthonormal columns (d, r) float64: no entry of a vector
     is without weight, so whatever has a gradient is found from there."""
-    positions = torch.arange(d, dtype=torch.float64) + 0.5
-    vectors = torch.cos(torch.outer(positions, torch.arange(r, dtype=torch.float64)) * (math.pi / d))
+    positions, frequencies = (torch.arange(n, dtype=torch.float64, device="cpu") for n in (d, r))
+    vectors = torch.cos(torch.outer(positions + 0.5, frequencies) * (math.pi / d))
     return torch.nn.functional.normalize(vectors, dim=0)
 
 

@@ -84,7 +84,7 @@ class RefreshFailures:
 def _on_its_way(worst: Tensor, limit: int, where: str) -> _Count:
     if worst.device.type != "cuda":
         return _Count(worst, worst, None, limit, where)
-    host = torch.empty((), dtype=worst.dtype, pin_memory=True)
+    host = torch.empty((), dtype=worst.dtype, device="cpu", pin_memory=True)
     host.copy_(worst, non_blocking=True)
     event = torch.cuda.Event()  # type: ignore[no-untyped-call, unused-ignore]
     event.record()

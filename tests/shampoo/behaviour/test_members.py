@@ -123,6 +123,27 @@ def _step_and_reload(name: str) -> None:
 
 
 @in_one_test("name", MEMBERS)
+def test_the_default_device_is_for_others(name: str) -> None:
+    runs = []
+    for default in ("cpu", "meta"):
+        params = parameters(SHAPES)
+        with torch.device(default):
+            optimizer = Shampoo(params, **member(name))
+        for step in range(NUM_STEPS):
+            for param, gradient in zip(params, gradients_like(params, step=step), strict=True):
+                param.grad = gradient
+            with torch.device(default):
+                optimizer.step()
+        with torch.device(default):
+            optimizer.load_state_dict(optimizer.state_dict())
+            optimizer.load_distributed_state_dict(optimizer.distributed_state_dict())
+            found = optimizer.diagnostics()
+        runs.append((found, snapshot(params)))
+    assert runs[0][0] == runs[1][0]
+    assert all(torch.equal(a, b) for a, b in zip(runs[0][1], runs[1][1], strict=True))
+
+
+@in_one_test("name", MEMBERS)
 def test_no_process_global_state_is_touched(name: str) -> None:
     before = _process_state()
     _step_and_reload(name)
