@@ -15,6 +15,7 @@ from torch.nn.parameter import is_lazy
 from shampoo.distributed.layout import is_dtensor, layout_of
 from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
 from shampoo.overlaps import overlapping
+from shampoo.torch_internals import is_flattened
 
 SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
 """The hyperparameters that decide which rank steps what, and how."""
@@ -189,6 +190,12 @@ def require_params(params: Sequence[object], h: Hyperparameters) -> None:
             )
         if is_dtensor(param):
             layout_of(param, index=index)
+    if h.preconditioner != "none" and any(map(is_flattened, tensors)) and all(param.dim() < 2 for param in tensors):
+        raise ValueError(
+            f"preconditioner={h.preconditioner!r} has no effect: FullyShardedDataParallel has made vectors of all "
+            f"{len(tensors)} parameters. Shard the model with torch.distributed.fsdp.fully_shard, which leaves "
+            "matrices what they are, or take preconditioner='none'"
+        )
     if h.low_precision_weights != "nearest" and all(param.dtype.itemsize > 2 for param in tensors):
         raise ValueError(
             f"low_precision_weights={h.low_precision_weights!r} has no effect on parameters of "

@@ -8,6 +8,8 @@ from typing import Any
 from torch import nn
 from torch.nn.parameter import is_lazy
 
+from shampoo.torch_internals import is_flattened
+
 PLAIN_MODULES: tuple[type[nn.Module], ...] = (nn.Embedding, nn.EmbeddingBag)
 """Modules whose matrices are tables: only some rows of their gradient are ever non-zero, so a factor over the rows
 learns nothing that Adam's squares do not know."""
@@ -36,7 +38,8 @@ def param_groups(
 
     Raises:
         TypeError: it is no module.
-        ValueError: no parameter requires a gradient, or one has no shape yet.
+        ValueError: no parameter requires a gradient, or one has no shape yet, or all are shards of
+            `FullyShardedDataParallel`, of which none is a matrix.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(f"param_groups takes a model, whose modules say what is a table or a head, got {model!r:.100}")
@@ -57,6 +60,11 @@ def param_groups(
             members[kind].append(parameter)
     if not any(members.values()):
         raise ValueError(f"{type(model).__name__} has no parameter that requires a gradient")
+    if any(map(is_flattened, members["vectors"])) and not members["matrices"] + members["plain matrices"]:
+        raise ValueError(
+            f"FullyShardedDataParallel has made vectors of all {len(members['vectors'])} parameters: shard the model "
+            "with torch.distributed.fsdp.fully_shard, which leaves matrices what they are"
+        )
     arguments: dict[str, dict[str, Any]] = {
         "matrices": {},
         "plain matrices": {"preconditioner": "none", **(plain or {})},

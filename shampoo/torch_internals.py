@@ -52,6 +52,12 @@ def waited_for(tensor: Tensor) -> Tensor:
     return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
 
 
+def is_flattened(param: Tensor) -> bool:
+    """True for a part of the vector that `FullyShardedDataParallel` makes of all parameters: the matrices are gone."""
+    # What `torch.distributed.fsdp` marks it with, and itself reads so.
+    return getattr(param, "_fsdp_flattened", False) and param.dim() < 2
+
+
 def without_storage(cls: type[T], shape: torch.Size, like: Tensor) -> T:
     """A tensor of a subclass that has a shape, and dtype and device of `like`, and no memory.
 
