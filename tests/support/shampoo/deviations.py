@@ -197,6 +197,7 @@ def deviation(
     dtype: torch.dtype,
     num_steps: int = 14,
     *,
+    scales: Sequence[Sequence[float | None]] | None = None,
     device: str = "cpu",
 ) -> float:
     """Largest difference from the reference after any step, as a share of how far that tensor has moved.
@@ -205,6 +206,7 @@ def deviation(
         config: every keyword argument of `Shampoo`.
         num_steps: by default each unit's refresh at the start and the next one, and the one after it of most, with
             every schedule here.
+        scales: for each step, in place of `num_steps`, what each tensor's gradient is multiplied by; None: it has none.
         device: where the optimizer steps, with the solver that is the default there if `config` names none.
     """
     at_home = parameters(shapes, dtype)
@@ -213,20 +215,23 @@ def deviation(
     reference = ReferenceShampoo(at_home, {**config, "solver": solver_on(config, device)})
     optimizer = Shampoo(params, **config)
     worst = 0.0
-    for step in range(num_steps):
+    for step, row in enumerate([[1.0] * len(params)] * num_steps if scales is None else scales):
         for param, here in zip(params, at_home, strict=True):
             here.data.copy_(param.detach())
-        gradients = gradients_like(at_home, step=step)
+        gradients = [
+            None if scale is None else gradient * scale
+            for gradient, scale in zip(gradients_like(at_home, step=step), row, strict=True)
+        ]
         for param, gradient in zip(params, gradients, strict=True):
-            param.grad = gradient.to(device)
+            param.grad = None if gradient is None else gradient.to(device)
         optimizer.step()
         reference.step(gradients)
         for param, expected, at in zip(params, reference.weights, start, strict=True):
-            if param.numel() == 0:
+            difference = (param.detach().cpu().double() - expected).norm()
+            if difference == 0:  # also where neither has moved, or there is nothing to move
                 continue
-            difference = (param.detach().cpu().double() - expected).norm() / (expected - at).norm()
             # A comparison with NaN would let it pass.
-            worst = max(worst, difference.nan_to_num(nan=torch.inf).item())
+            worst = max(worst, (difference / (expected - at).norm()).nan_to_num(nan=torch.inf).item())
     return worst
 
 
