@@ -28,6 +28,10 @@ class _Held:
     memory: dict[str, Tensor]
     """Theirs, as tensors that nobody else has."""
 
+    def has_memory_of(self, name: str, x: Any) -> bool:
+        """True if x, in place of the tensor of this name, lies where that does: there is nothing to copy."""
+        return name in self.memory and x.data_ptr() == self.memory[name].data_ptr()
+
     def restore(self) -> dict[str, Any]:
         """Gives the tensors the memory that was made for them, and the state that was made back."""
         for name, memory in self.memory.items():
@@ -100,7 +104,6 @@ class HeldStates:
             self._memory = _Memory([*self._held.values()])
         if self._memory.is_of(state):
             return []
-        # Of all states, also of those that nobody replaced: whoever moves one moves them all.
         found = [
             {name: _of_itself(x) for name, x in state[param].items() if name in held.made}
             for param, held in self._held.items()
@@ -110,11 +113,12 @@ class HeldStates:
         copies: list[Copy] = []
         for (param, held), theirs in zip(self._held.items(), found, strict=True):
             beside = {name: x for name, x in state[param].items() if name not in held.made}
+            elsewhere = {name: x for name, x in theirs.items() if not held.has_memory_of(name, x)}
             ours = held.restore()
             held.state.clear()
             held.state.update(ours | beside)
             state[param] = held.state
-            copies.append((theirs, held.state))
+            copies.append((elsewhere, held.state))
         return copies
 
 

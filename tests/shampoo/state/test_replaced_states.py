@@ -107,6 +107,15 @@ def test_other_memory_of_one_tensor_is_taken_over_whatever_others_keep_beside_it
     assert torch.equal(moment, undisturbed.state[expected[0]]["first_moment.0"])
 
 
+def test_what_nobody_replaced_is_not_written() -> None:
+    params, optimizer = _trained("shampoo_adam")
+    moment = optimizer.state[params[0]]["first_moment.0"]
+    held = {id(x): x._version for x in _tensors(optimizer) if x is not moment}
+    optimizer.state[params[0]]["first_moment.0"] = torch.zeros_like(moment)
+    assert not optimizer.state_dict()["state"][0]["first_moment.0"].any()
+    assert {id(x): x._version for x in _tensors(optimizer) if x is not moment} == held
+
+
 def test_other_memory_before_the_first_step_is_taken_over() -> None:
     params = parameters(SHAPES)
     optimizer = Shampoo(params, **member("soap"))
