@@ -83,7 +83,8 @@ def list_recommendations(
 
     Of the answers for one model, data, batch size, steps, precision and objective that are as well confirmed, the one
     with the best value stands, and of equal ones the newest, as it does where other versions measured or the objective
-    is a time or bytes; a newer one also takes the place of all that are less well confirmed.
+    is a time or bytes; a newer one also takes the place of all that are less well confirmed. Asked for by `model`,
+    `device`, `world_size` or `version`, it is the best of those that have it.
 
     A name that nothing has is answered with 404 and the names there are. The list is empty if the name is known and no
     answer holds for the rest: `elsewhere` says which values of `device` and the other filters have answers; where

@@ -53,6 +53,8 @@ class RecommendationQuery:
     includes_superseded: bool = False
 
 
+BESIDE_KEY = ("model", "device", "world_size")
+"""The columns that are no part of the key: what others have takes no place where one of these is asked for."""
 NAMES = ("model", "workload", "fingerprint")
 """The columns that say whose a recommendation is."""
 FILTERS = (*KEY[1:], "device", "world_size")
@@ -132,13 +134,13 @@ class RecommendationRepository:
 
     def find(self, query: RecommendationQuery, *, limit: int, offset: int = 0) -> list[StoredAnswer]:
         """Recommendations that hold for what is asked: confirmed ones first, refuted ones last; among equals those that
-        agree with more of the key that is asked for, and then the newest. Of a model asked for by its name, what others
-        have found for the same key stands in nothing's place.
+        agree with more of the key that is asked for, and then the newest. Only what holds for all that is asked stands
+        in another one's place: an answer of another name, device, number of ranks or version hides none.
 
         Args:
             offset: so many of the first ones are left out.
         """
-        superseded = _is_superseded(_PLACE if query.model is None else (*_PLACE, "model"))
+        superseded = _is_superseded(query)
         statement = select(RecommendationRow, superseded.label("superseded"))
         equal: ColumnElement[int] = literal(0)
         for field in dataclasses.fields(query):
@@ -149,7 +151,7 @@ class RecommendationRepository:
                 equal += case((column == wanted, 1), else_=0)
             else:
                 statement = statement.where(column == wanted)
-        statement = statement.where(*(_has_version(wanted) for wanted in query.versions))
+        statement = statement.where(*(_has_version(RecommendationRow, wanted) for wanted in query.versions))
         if not query.includes_superseded:
             statement = statement.where(~superseded)
         statement = statement.order_by(_rank(RecommendationRow), equal.desc(), RecommendationRow.id.desc())
@@ -174,7 +176,8 @@ class RecommendationRepository:
         if query.versions:
             found: set[str | int] = set()
             for package in dict.fromkeys(wanted.package for wanted in query.versions):
-                versions = self._session.scalars(select(_version_of(package)).where(*names).distinct())
+                version = _version_of(RecommendationRow, package)
+                versions = self._session.scalars(select(version).where(*names).distinct())
                 found |= {f"{package}={version}" for version in versions if version is not None}
             known.append(KnownValues("version", sorted(found, key=str)[:limit]))
         return known
@@ -211,23 +214,33 @@ def _with_names(query: RecommendationQuery, *, but: str | None = None) -> list[C
     ]
 
 
-def _version_of(package: str) -> ColumnElement[str]:
-    version: ColumnElement[str] = RecommendationRow.environment[("versions", package)].as_string()
+def _version_of(row: type[RecommendationRow], package: str) -> ColumnElement[str]:
+    version: ColumnElement[str] = row.environment[("versions", package)].as_string()
     return version
 
 
-def _has_version(wanted: VersionFilter) -> ColumnElement[bool]:
+def _has_version(row: type[RecommendationRow], wanted: VersionFilter) -> ColumnElement[bool]:
     """True if a row was found with a version: `2.13` is `2.13.0+cpu` as well, and not `2.130`."""
-    version = _version_of(wanted.package)
+    version = _version_of(row, wanted.package)
     longer = (version.startswith(f"{wanted.version}{sign}", autoescape=True) for sign in (".", "+"))
     return or_(version == wanted.version, *longer)
+
+
+def _holds_beside_key(row: type[RecommendationRow], query: RecommendationQuery | None) -> list[ColumnElement[bool]]:
+    """The conditions that a row holds for what is asked beside the key; none of no question."""
+    if query is None:
+        return []
+    return [
+        *(getattr(row, name) == wanted for name in BESIDE_KEY if (wanted := getattr(query, name)) is not None),
+        *(_has_version(row, wanted) for wanted in query.versions),
+    ]
 
 
 def _rank(row: type[RecommendationRow]) -> ColumnElement[int]:
     return case(*((row.status == status, status.rank) for status in EvidenceStatus), else_=len(EvidenceStatus))
 
 
-def _is_superseded(place: Sequence[str] = _PLACE) -> ColumnElement[bool]:
+def _is_superseded(query: RecommendationQuery | None = None) -> ColumnElement[bool]:
     """True if another row of the project with the key of the enclosing statement's stands in its place: a newer one
     with a better status, or of those with the same status the one with the best score, the newest at a tie.
 
@@ -236,25 +249,24 @@ def _is_superseded(place: Sequence[str] = _PLACE) -> ColumnElement[bool]:
     part of it missing stand beside each other.
 
     Args:
-        place: columns in which those agree of which one stands.
+        query: what is asked; rows that do not hold for it beside the key do not count.
     """
     row, other, between = RecommendationRow, aliased(RecommendationRow), aliased(RecommendationRow)
     at_least_as_good = or_(_rank(other) < _rank(row), and_(_is_equal(other, row), ~_is_better(row, other)))
     newer = and_(other.id > row.id, at_least_as_good)
     has_lost = exists().where(
-        *_same_key(between, row, place),
+        *_same_key(between, row),
+        *_holds_beside_key(between, query),
         between.id > other.id,
         between.id < row.id,
         or_(_rank(between) < _rank(row), and_(_is_equal(between, row), ~_is_comparable(between, row))),
     )
     older = and_(other.id < row.id, _is_equal(other, row), _is_better(other, row), ~has_lost.correlate(row, other))
-    return exists().where(*_same_key(other, row, place), or_(newer, older)).correlate(row)
+    return exists().where(*_same_key(other, row), *_holds_beside_key(other, query), or_(newer, older)).correlate(row)
 
 
-def _same_key(
-    one: type[RecommendationRow], other: type[RecommendationRow], place: Sequence[str]
-) -> list[ColumnElement[bool]]:
-    return [getattr(one, name) == getattr(other, name) for name in place]
+def _same_key(one: type[RecommendationRow], other: type[RecommendationRow]) -> list[ColumnElement[bool]]:
+    return [getattr(one, name) == getattr(other, name) for name in _PLACE]
 
 
 def _is_equal(one: type[RecommendationRow], other: type[RecommendationRow]) -> ColumnElement[bool]:

@@ -12,7 +12,7 @@ from service.domain import Phase
 from service.evidence.types import EvidenceStatus
 from service.specification.identity import StoredIdentity
 from service.store.migrate import downgrade, migrate
-from service.store.repositories import RecommendationQuery, RecommendationRepository
+from service.store.repositories import RecommendationQuery, RecommendationRepository, VersionFilter
 from service.store.session import Database
 from service.use_cases.run import TrialMeasurements, finish_job, record_measurements
 from tests.support.service.identities import built_identity
@@ -191,3 +191,25 @@ def test_of_a_model_asked_for_by_name_the_best_with_that_name_is_given(database:
     with database.reading() as session:
         found = RecommendationRepository(session).find(RecommendationQuery(project=None, model="ours"), limit=9)
     assert [answer.row.job_id for answer in found] == [best]
+
+
+@pytest.mark.parametrize(
+    ("asked", "of_best", "of_other"),
+    [
+        ({"world_size": 1}, {}, {"resources": {"workers_per_trial": 2}}),
+        ({"device": "cpu"}, {}, {"resources": {"gpus_per_worker": 1}}),
+        ({"versions": [VersionFilter("torch", "1.13")]}, {"identity": with_versions(torch="1.13.1")}, {}),
+    ],
+    ids=["ranks", "device", "version"],
+)
+def test_a_better_answer_that_does_not_hold_for_what_is_asked_hides_none(
+    database: Database, asked: dict[str, Any], of_best: dict[str, Any], of_other: dict[str, Any]
+) -> None:
+    answered(database, 0.5, **of_best)
+    best = answered(database, 0.3, **of_best)
+    answered(database, 0.4, **of_best)
+    better = answered(database, 0.1, **of_other)
+    assert standing(database) == [better]
+    with database.reading() as session:
+        found = RecommendationRepository(session).find(RecommendationQuery(project=None, **asked), limit=9)
+    assert [(answer.row.job_id, answer.is_superseded) for answer in found] == [(best, False)]
