@@ -30,6 +30,7 @@ from service.evidence.in_words.wording import (
     signed_share,
     spread,
     time_left,
+    times_words,
 )
 from service.evidence.in_words.words import alternative_words, branches_words
 
@@ -78,11 +79,6 @@ def live_parts(request: Request, template: str, context: Mapping[str, Any], know
 def breakable(name: str) -> Markup:
     """The name of a setting, that a narrow column may break behind its dots and underscores alone."""
     return escape(name).replace(".", Markup(".<wbr>")).replace("_", Markup("_<wbr>"))
-
-
-def times_words(factor: float) -> str:
-    """A factor before what it is of: `half`, `twice`, `4 times`."""
-    return {0.5: "half", 2.0: "twice"}.get(factor, f"{factor:g} times")
 
 
 def prose(text: str) -> Markup:

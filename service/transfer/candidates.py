@@ -20,6 +20,9 @@ from trainers.identity.values import ModelShape
 TABLE = Path(__file__).with_name("knowledge.json")
 """Made by `python -m tests.benchmarks.search.make_knowledge`."""
 
+OF_TABLE = "of the table that comes with shampoo-tuner"
+"""Said of its members, which a job of one's own may have the name of."""
+
 
 class SourceKind(StrEnum):
     """The kind of source that a config comes from."""
@@ -108,7 +111,7 @@ class ShippedMember:
             TunedConfig(assigned.optimizer, assigned.optimizer_arguments, {"decay": "cosine", **assigned.schedule}),
             Source(
                 SourceKind.SHIPPED,
-                source_name(self.workload, self.options, self.situation.batch_size),
+                f"{source_name(self.workload, self.options, self.situation.batch_size)}, {OF_TABLE}",
                 metric=self.metric,
                 value=best.value,
                 num_trials=len(self.trials),

@@ -13,6 +13,7 @@ from pydantic_core import from_json
 from service.cli.asking import say
 from service.client import ApiError, Client
 from service.errors import ServiceError
+from service.evidence.in_words.wording import times_words
 
 if TYPE_CHECKING:
     from service.api.schemas.recommendations import RecommendationRead
@@ -91,8 +92,13 @@ def say_list(found: UntunedAnswerRead) -> None:
     """Prints on standard error what an answer rests on, and its configs in a line each."""
     say(found.says, err=True)
     for place, one in enumerate(found.items, start=1):
-        far = "as published" if one.distance is None else f"{one.distance.total:.1f} octaves away"
-        say(f"{place}. lr {one.config['lr']:g}, {one.optimizer} of {one.origin.name}, {far}", err=True)
+        if one.lr_factor != 1:
+            told = f"the first one with {times_words(one.lr_factor)} its learning rate"
+        else:
+            job = f", {one.origin.job_id}" if one.origin.job_id else ""
+            far = "as published" if one.distance is None else f"{one.distance.total:.1f} octaves away"
+            told = f"{one.optimizer} of {one.origin.name}{job}, {far}"
+        say(f"{place}. lr {one.config['lr']:g}, {told}", err=True)
 
 
 def _origin(kind: str, name: str, found: list[RecommendationRead]) -> str:

@@ -66,6 +66,11 @@ def times(ratio: float) -> str:
     return f"{ratio:.2g}×" if ratio < 99.5 else f"{ratio:,.0f}×"
 
 
+def times_words(factor: float) -> str:
+    """A factor before what it is of: `half`, `twice`, `4 times`."""
+    return {0.5: "half", 2.0: "twice"}.get(factor, f"{factor:g} times")
+
+
 def duration(seconds: float | None) -> str:
     """Seconds as at most two units: `42 ms`, `8.3 s`, `2 min 05 s`, `1 h 04 min`, `3 d 02 h`."""
     if seconds is None:

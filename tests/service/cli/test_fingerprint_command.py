@@ -12,7 +12,9 @@ from safetensors.torch import save_file
 
 from service.store.session import Database
 from tests.support.service.commands import in_one_line, run
-from tests.support.service.live import running
+from tests.support.service.identities import built_identity
+from tests.support.service.live import finished_job, running
+from tests.support.service.scenarios import specification
 from trainers.identity.kinds import OF_A_FILE
 from trainers.identity.values import READING
 
@@ -126,3 +128,29 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
     assert "no job 'job_none' has a recommendation" in of_proxy.stderr
     assert "holds no fingerprint" in empty.stderr
     assert "holds no JSON" in odd.stderr
+
+
+@pytest.mark.processes
+def test_a_list_tells_a_job_of_the_shipped_table_and_of_another_learning_rate(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    job_id = finished_job(sqlite_database, identity=built_identity(specification()))
+    path = tmp_path / "wide.json"
+    path.write_text(run("fingerprint", "digits-mlp", "--option", "width=512").stdout)
+    with running(sqlite_database) as url:
+        result = run(
+            *("recommend", "--fingerprint", str(path), "--batch-size", "32", "--num-steps", "100", "--trials", "8"),
+            *("--url", url),
+        )
+    assert result.exit_code == 0, result.output
+    lines = in_one_line(result.stderr)
+    assert f"shampoo of digits-mlp, batch size 128, {job_id}, " in lines
+    assert (
+        "shampoo of digits-mlp width=256, batch size 32, of the table that comes with shampoo-tuner, 1.0 oct" in lines
+    )
+    for factor in ("half", "twice"):
+        assert f", the first one with {factor} its learning rate" in lines
+    assert (
+        "From digits-mlp width=256, batch size 32, of the table that comes with shampoo-tuner"
+        in result.stdout.replace("\n#   ", " ")
+    )
