@@ -146,6 +146,8 @@ class _Mover:
         self._depth = target.features.depth / source.features.depth
         self._batch = target.batch_size / source.batch_size
         self._examples = self._batch * target.num_steps / source.num_steps
+        self._batch_factor = 1.0
+        """Of the learning rate."""
         self._lr_factor = 1.0
         """By width, depth and batch."""
 
@@ -162,6 +164,7 @@ class _Mover:
         of_shape, rule, source = self._shape_factor()
         of_batch = math.sqrt(self._batch) if self._kind is not StepKind.SGD else self._batch
         of_batch = min(max(of_batch, 1 / MAX_BATCH_FACTOR), MAX_BATCH_FACTOR)
+        self._batch_factor = of_batch
         self._lr_factor = of_shape * of_batch
         reasons, sources = [], []
         if not math.isclose(of_shape, 1.0):
@@ -224,20 +227,22 @@ class _Mover:
     def move_weight_decay(self) -> None:
         """Moves the part that a step takes off the weights, lr times decay where it is decoupled, with 1/fan-in.
 
-        By depth and by the length of the training it goes as the learning rate does: sources that move the decay, too,
-        disagree, and deep members of the shipped table whose decay matters ended higher with more of it.
+        By depth, batch size and the length of the training it goes as the learning rate does: sources that move the
+        decay, too, disagree, deep members of the shipped table whose decay matters ended higher with more of it, and
+        the one with a larger batch has the decay of the one that sees as many examples in smaller ones.
         """
         if not self.arguments.get("weight_decay"):
             return
         is_independent = self.arguments.get("weight_decay_type") == "independent"
         by_depth, rule, _ = (1.0, "", "") if self._kind in (StepKind.SGD, StepKind.NONE) else self._depth_of_adam()
-        factor = by_depth / self._fan_in / (1.0 if is_independent else self._lr_factor)
+        of_step = by_depth * self._batch_factor / self._fan_in
+        factor = of_step / (1.0 if is_independent else self._lr_factor)
         if self.arguments.get("weight_decay_type") == "l2" or (self._kind is StepKind.SGD and not is_independent):
             return  # no source says how a penalty on the loss moves
         self._set_argument(
             "weight_decay",
             self.arguments["weight_decay"] * factor,
-            f"lr × weight_decay goes with 1/fan-in{rule}: × {factor:.3g}",
+            f"lr × weight_decay goes with 1/fan-in, by the batch as lr{rule}: × {factor:.3g}",
             PRECONDITIONERS,
         )
 

@@ -95,7 +95,7 @@ def test_what_a_config_leaves_to_the_optimizers_defaults_moves_from_there() -> N
     assert {change.name for change in changes} == {"lr", "betas[0]", "betas[1]", "epsilon"}
     assert found.arguments["epsilon"] == pytest.approx(5e-7)
     assert found.arguments["lr"] == pytest.approx(0.0015 * 2**0.5 / 8 * 2**-0.32, rel=1e-3)
-    assert "weight_decay" in moved(TunedConfig("adamw", {}, {}), situation(), wide)[0].arguments
+    assert "weight_decay" in moved(TunedConfig("soap-peer", {}, {}), situation(), wide)[0].arguments
 
 
 def test_averages_keep_their_half_life_in_examples_and_the_refresh_its_examples() -> None:
@@ -110,7 +110,7 @@ def test_averages_keep_their_half_life_in_examples_and_the_refresh_its_examples(
     assert back.arguments["betas"] == pytest.approx([0.996875, 0.999])
 
 
-def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_fan_in() -> None:
+def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_fan_in_and_the_root_of_the_batch() -> None:
     wide = situation(8 * 64)
     decoupled, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), wide)
     assert decoupled.arguments["weight_decay"] == 0.1  # the learning rate has become smaller already
@@ -119,7 +119,11 @@ def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_fan_in() -> Non
     deeper, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(layers=16))
     assert deeper.arguments["weight_decay"] == 0.1
     larger_batch, _ = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(batch_size=128))
-    assert larger_batch.arguments["weight_decay"] == pytest.approx(0.05)
+    assert larger_batch.arguments["weight_decay"] == 0.1  # the learning rate has become larger already
+    larger_independent, _ = moved(
+        config(weight_decay=0.1, weight_decay_type="independent"), situation(), situation(batch_size=128)
+    )
+    assert larger_independent.arguments["weight_decay"] == pytest.approx(0.2)
     longer, changes = moved(config(grafting="adam", weight_decay=0.1), situation(), situation(num_steps=8000))
     assert (longer.arguments["weight_decay"], [change.name for change in changes]) == (0.1, ["lr"])
 
