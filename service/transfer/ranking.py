@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from service.evidence.types import EvidenceStatus
 from service.transfer.adapters import begun_for_adapters
 from service.transfer.candidates import SourceKind, TransferCandidate, published, shipped_members
-from service.transfer.rules import Change, TunedConfig, moved
+from service.transfer.rules import (
+    Change,
+    StepKind,
+    TunedConfig,
+    decays_weights,
+    moved,
+    step_kind,
+    with_defaults,
+)
 from service.transfer.situation import Distance, Situation, distance
 from trainers.config import FOR_ADAPTERS
 
@@ -34,6 +43,13 @@ CONFIDENCE = 0.8
 """Confidence of the intervals, by judgement: they are ranges to search in, and rules are rough."""
 _DEVIATIONS = 1.2816
 """Standard deviations of the normal distribution, to either side, at that confidence."""
+OF_PASSES = 3.0
+"""The weight of an octave of examples of a training beside one of width, for the decay alone: with Shampoo, those of
+the shipped table's MLPs that see their data eight times as often were tuned to 30 times the others' decay and more."""
+LEAST_DISTANCE = 1e-3
+"""Octaves that a model which is the target itself counts as, beside others: as good as alone."""
+COMMON_DECAY = "measured (tests.benchmarks.answers.transfer --train)"
+"""The source of a decay that several tuned models have together."""
 VARIATIONS = (0.5, 2.0)
 """Factors of the learning rate that are tried around the nearest config, as the rule has it."""
 ON_PURPOSE = "tried beside what the rules say, as the best may lie there"
@@ -77,7 +93,8 @@ def rank(target: Situation, stored: Sequence[TransferCandidate], *, num_configs:
     Args:
         stored: what jobs have tuned; each with a situation.
     """
-    tuned = sorted(_moved(target, stored), key=_place)
+    all_moved = list(_moved(target, stored))
+    tuned = sorted((with_common_decay(found, all_moved, target) for found in all_moved), key=_place)
     near = [found for found in tuned if _apart(found) <= FARTHEST and _trains_alike(found.origin, target)]
     begun = _begun(target) if target.features.has_adapters else []
     first = near[: max(1, (num_configs + 1) // 2)] or begun[:1]
@@ -106,6 +123,37 @@ def transferred(config: TunedConfig, origin: TransferCandidate, target: Situatio
     return Transferred(found, origin, apart, changes, _intervals(found, apart))
 
 
+def with_common_decay(found: Transferred, all_moved: Sequence[Transferred], target: Situation) -> Transferred:
+    """The config with the weight decay that the tuned models of the target's own data and loss have together.
+
+    A training that goes over its data once or twice ends alike with any small decay, and one that overfits does not: so
+    the nearest model's says little where it was trained for fewer examples. It is the geometric mean of all the moved
+    decays, each over the square of the distance, in which examples count. The target itself, at no distance, keeps its
+    own. Models of other data have no say: what suits one family is up to ten thousand times what suits another.
+
+    Args:
+        all_moved: what there is to draw on, moved to the target; may contain `found`. What new seeds refuted does not
+            count.
+    """
+    apart = found.distance
+    if not apart or not apart.total or apart.workload or not decays_weights(found.config):
+        return found
+    others = [other for other in all_moved if other is not found and _decays_alike(found, other)]
+    if not others:
+        return found
+    sources = (found, *others)
+    logarithms = [math.log(with_defaults(one.config)["weight_decay"]) for one in sources]
+    mean = statistics.fmean(logarithms, [_weight_of_decay(one, target) for one in sources])
+    before = with_defaults(found.config)["weight_decay"]
+    after = float(format(math.exp(mean), ".4g"))
+    if math.isclose(before, after, rel_tol=1e-3):
+        return found
+    models = "another tuned model" if len(others) == 1 else f"{len(others)} other tuned models"
+    reason = f"drawn to the decay of {models} of its data: × {after / before:.3g}"
+    drawn = _with_argument(found, "weight_decay", after, reason, COMMON_DECAY)
+    return dataclasses.replace(drawn, intervals=_intervals(drawn.config, apart))
+
+
 def spread_of_lr(apart: Distance) -> float:
     """The standard deviation of ln lr at a distance."""
     of_others = dataclasses.replace(apart, depth=0.0).total
@@ -115,18 +163,43 @@ def spread_of_lr(apart: Distance) -> float:
 def with_lr(found: Transferred, factor: float) -> Transferred:
     """The config with another learning rate, which is what its changes end with."""
     lr = float(format(found.config.arguments["lr"] * factor, ".4g"))
-    config = dataclasses.replace(found.config, arguments={**found.config.arguments, "lr": lr})
-    return dataclasses.replace(found, config=config, changes=_with_lr(found, lr, factor), lr_factor=factor)
+    varied = _with_argument(found, "lr", lr, f"× {factor:g} on purpose", ON_PURPOSE)
+    return dataclasses.replace(varied, lr_factor=factor)
 
 
-def _with_lr(found: Transferred, lr: float, factor: float) -> list[Change]:
-    beside = f"× {factor:g} on purpose"
-    by_rules = next((one for one in found.changes if one.name == "lr"), None)
+def _with_argument(found: Transferred, name: str, after: float, reason: str, source: str) -> Transferred:
+    """The config with another value of an argument, beside what the rules say."""
+    by_rules = next((one for one in found.changes if one.name == name), None)
     if by_rules is None:
-        return [Change("lr", found.config.arguments["lr"], lr, beside, ON_PURPOSE), *found.changes]
-    reason, source = f"{by_rules.reason}; {beside}", f"{by_rules.source}; {ON_PURPOSE}"
-    of_lr = dataclasses.replace(by_rules, after=lr, reason=reason, source=source)
-    return [of_lr if one is by_rules else one for one in found.changes]
+        change = Change(name, with_defaults(found.config)[name], after, reason, source)
+    else:
+        reasons, sources = f"{by_rules.reason}; {reason}", f"{by_rules.source}; {source}"
+        change = Change(name, by_rules.before, after, reasons, sources)
+    config = dataclasses.replace(found.config, arguments={**found.config.arguments, name: after})
+    changes = [change if one is by_rules else one for one in found.changes]
+    return dataclasses.replace(found, config=config, changes=changes if by_rules else [*changes, change])
+
+
+def _decays_alike(one: Transferred, other: Transferred) -> bool:
+    """True if a decay means the same to both, and the other one's model has the target's data and loss."""
+    if other.distance is None or other.distance.workload or not decays_weights(other.config):
+        return False
+    if other.origin.source.status == EvidenceStatus.REFUTED:
+        return False
+    return _kind_of_decay(one.config) == _kind_of_decay(other.config)
+
+
+def _kind_of_decay(config: TunedConfig) -> tuple[str, StepKind, bool]:
+    """Optimizer and kind of step length, with which lr × decay goes, and whether the decay is independent of it."""
+    is_independent = config.arguments.get("weight_decay_type") == "independent"
+    return config.optimizer, step_kind(config.optimizer, config.arguments), is_independent
+
+
+def _weight_of_decay(found: Transferred, target: Situation) -> float:
+    assert found.distance is not None
+    assert found.origin.situation is not None
+    passes = math.log2(target.num_examples / found.origin.situation.num_examples)
+    return 1 / max(math.hypot(found.distance.total, OF_PASSES * passes), LEAST_DISTANCE) ** 2
 
 
 def _moved(target: Situation, stored: Sequence[TransferCandidate]) -> Iterator[Transferred]:

@@ -105,6 +105,15 @@ def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:
     }.get(optimizer, StepKind.ADAM)
 
 
+def decays_weights(config: TunedConfig) -> bool:
+    """True if the config takes a share off the weights in each step, and does not penalise the loss, of which no source
+    says how a penalty moves."""
+    kind = config.arguments.get("weight_decay_type")
+    if not with_defaults(config).get("weight_decay") or kind == "l2":
+        return False
+    return kind == "independent" or step_kind(config.optimizer, config.arguments) is not StepKind.SGD
+
+
 def moved(config: TunedConfig, source: Situation, target: Situation) -> tuple[TunedConfig, list[Change]]:
     """The config for the target, and what changed. Where nothing differs, it is the same, with its learning rate."""
     mover = _Mover(config, source, target)
@@ -127,6 +136,11 @@ def _left_to_defaults(config: TunedConfig) -> dict[str, Any]:
     return found
 
 
+def with_defaults(config: TunedConfig) -> dict[str, Any]:
+    """The arguments of a config, with those that rules move as the optimizer has them where it does not name them."""
+    return {**_left_to_defaults(config), **config.arguments}
+
+
 def _rate_in_eigenbasis(fan_in: float, block: int) -> float:
     """The learning rate up to a factor; beyond a block as Adam's goes."""
     return float(min(fan_in, block) ** (1 - EIGENBASIS_EXPONENT) / fan_in)
@@ -137,7 +151,8 @@ class _Mover:
 
     def __init__(self, config: TunedConfig, source: Situation, target: Situation) -> None:
         self._defaults = _left_to_defaults(config)
-        self.arguments: dict[str, Any] = {**self._defaults, **config.arguments}
+        self.arguments: dict[str, Any] = with_defaults(config)
+        self._decays_weights = decays_weights(config)
         self.schedule: dict[str, Any] = dict(config.schedule)
         self.changes: list[Change] = []
         self._kind = step_kind(config.optimizer, config.arguments)
@@ -231,14 +246,12 @@ class _Mover:
         decay, too, disagree, deep members of the shipped table whose decay matters ended higher with more of it, and
         the one with a larger batch has the decay of the one that sees as many examples in smaller ones.
         """
-        if not self.arguments.get("weight_decay"):
+        if not self._decays_weights:
             return
         is_independent = self.arguments.get("weight_decay_type") == "independent"
         by_depth, rule, _ = (1.0, "", "") if self._kind in (StepKind.SGD, StepKind.NONE) else self._depth_of_adam()
         of_step = by_depth * self._batch_factor / self._fan_in
         factor = of_step / (1.0 if is_independent else self._lr_factor)
-        if self.arguments.get("weight_decay_type") == "l2" or (self._kind is StepKind.SGD and not is_independent):
-            return  # no source says how a penalty on the loss moves
         self._set_argument(
             "weight_decay",
             self.arguments["weight_decay"] * factor,

@@ -110,6 +110,11 @@ class Situation:
     digest: str | None = None
     """The model's fingerprint; None: it is not known."""
 
+    @property
+    def num_examples(self) -> int:
+        """Examples of a whole training, each counted as often as it is seen."""
+        return self.batch_size * self.num_steps
+
     @classmethod
     def of(
         cls,

@@ -8,7 +8,7 @@
 
 The shipped table (`make_knowledge`) has families of which a small member and others, wider, deeper, with a larger
 batch or a longer training, were tuned alike. Each other member is held out in turn, and the small one's best config is
-moved to it:
+moved to it, with the weight decay that it has together with the others of its family (`ranking.with_common_decay`):
 
 - `lr_factor`: the moved learning rate over that of the member's own optimum, which is the geometric mean of the
   learning rates of its best four trials; `within_two`: the share of members where it is within a factor of two, and as
@@ -43,7 +43,7 @@ from service.scheduler.policy.searching.phase_search import New
 from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.transfer.candidates import ShippedMember, shipped_members
 from service.transfer.known import known_of
-from service.transfer.ranking import Transferred, transferred
+from service.transfer.ranking import Transferred, transferred, with_common_decay
 from service.transfer.rules import TunedConfig
 from tests.benchmarks.report import Cell, report
 from tests.benchmarks.search.make_knowledge import MEMBERS, PRESETS, Member, outcome, train_value
@@ -65,6 +65,13 @@ def small_of(member: ShippedMember, members: list[ShippedMember]) -> ShippedMemb
     """The family's member from which others are moved; None: it is that itself."""
     small = next(other for other in members if other.workload == member.workload)
     return None if small is member else small
+
+
+def drawn_to(member: ShippedMember, small: ShippedMember, members: Sequence[ShippedMember]) -> Transferred:
+    """The small member's config, moved, with the weight decay that all but the held-out one have together."""
+    sources = [other for other in members if other not in (member, small)]
+    all_moved = [transferred(other.candidate().config, other.candidate(), member.situation) for other in sources]
+    return with_common_decay(moved_to(member, small), all_moved, member.situation)
 
 
 def moved_to(member: ShippedMember, small: ShippedMember) -> Transferred:
@@ -148,7 +155,7 @@ def main() -> None:
         small = small_of(member, members)
         if small is None or member.name not in (given.members or made):
             continue
-        moved, optimum = moved_to(member, small), best_lr(member)
+        moved, optimum = drawn_to(member, small, members), best_lr(member)
         lr = moved.config.arguments["lr"]
         interval = next(one for one in moved.intervals if one.name == "lr")
         factors.append(lr / optimum)

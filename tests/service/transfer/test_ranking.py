@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -21,14 +22,17 @@ from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workload.description import ParameterRule
 
 
-def situation(kind: str = "linear", *, width: int = 64, workload: str | None = "mine") -> Situation:
+def situation(
+    kind: str = "linear", *, width: int = 64, workload: str | None = "mine", num_steps: int = 500
+) -> Situation:
     shape = (width, width) if kind == "linear" else (width, width, 3, 3)
     parameters = (ParameterShape(kind, shape, 4),)  # type: ignore[arg-type]  # one of the kinds
-    return Situation.of(ModelShape(parameters), batch_size=64, num_steps=500, workload=workload)
+    return Situation.of(ModelShape(parameters), batch_size=64, num_steps=num_steps, workload=workload)
 
 
-def stored(lr: float, status: str = "confirmed", **where: int) -> TransferCandidate:
-    config = TunedConfig("shampoo", {"lr": lr, "betas": [0.9, 0.99], "grafting": "adam"}, {"warmup_fraction": 0.05})
+def stored(lr: float, status: str = "confirmed", decay: float = 0.0, **where: int) -> TransferCandidate:
+    arguments = {"lr": lr, "betas": [0.9, 0.99], "grafting": "adam", **({"weight_decay": decay} if decay else {})}
+    config = TunedConfig("shampoo", arguments, {"warmup_fraction": 0.05})
     return TransferCandidate(config, Source(SourceKind.STORE, "mine", status=status), situation(**where))  # type: ignore[arg-type]
 
 
@@ -84,6 +88,70 @@ def test_a_varied_learning_rate_is_the_one_that_the_header_ends_with(width: int)
         (told,) = [line for line in header_of(one) if line.startswith("lr: ") and "->" in line]
         assert told.startswith(f"lr: 0.008 -> {one.config.arguments['lr']:.4g} (")
         assert told.endswith(f"× {one.lr_factor:g} on purpose)")
+
+
+def test_models_of_one_workload_say_together_what_decay_to_begin_with() -> None:
+    found = rank(situation(), [stored(2e-3, decay=1e-2, width=32), stored(2e-3, decay=5.0, width=128)], num_configs=3)
+    near = next(one for one in found if one.origin.config.arguments["weight_decay"] == 1e-2)
+    expected = math.sqrt(1e-2 * 5.0)  # as the one is an octave narrower, and the other one wider
+    assert [one.config.arguments["weight_decay"] for one in found] == pytest.approx([expected] * 3, rel=1e-3)
+    (change,) = [one for one in near.changes if one.name == "weight_decay"]
+    assert (change.before, change.after) == (1e-2, near.config.arguments["weight_decay"])
+    assert change.reason == f"drawn to the decay of another tuned model of its data: × {expected / 1e-2:.3g}"
+    (of_decay,) = [one for one in near.intervals if one.name == "weight_decay"]
+    assert of_decay.low < expected < of_decay.high
+
+
+def test_a_decay_of_a_training_of_as_many_examples_says_more_than_a_nearer_ones() -> None:
+    """As both go over their data as often; a distance counts an octave of steps as half of one of width."""
+    short = dataclasses.replace(stored(1e-2, decay=1e-3), situation=situation(num_steps=500 // 8))
+    wide = stored(1e-2, decay=1.0, width=512)
+    found = rank(situation(), [short, wide], num_configs=1)[0]
+    assert found.origin is short
+    assert found.config.arguments["weight_decay"] > math.sqrt(1e-3)
+
+
+def test_of_two_decays_the_nearer_models_says_more() -> None:
+    near, far = stored(1e-2, decay=0.1, width=128), stored(1e-2, decay=1.0, width=1024)
+    found = rank(situation(), [near, far], num_configs=2)[0].config.arguments["weight_decay"]
+    alone = [rank(situation(), [one], num_configs=1)[0].config.arguments["weight_decay"] for one in (near, far)]
+    assert alone[0] < found < math.sqrt(alone[0] * alone[1])
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        dataclasses.replace(stored(1e-2, decay=1.0), situation=situation(width=128, workload="other")),
+        dataclasses.replace(stored(1e-2, decay=1.0), situation=situation(width=128, workload=None)),
+        stored(1e-2, "refuted", decay=1.0, width=128),
+        dataclasses.replace(
+            stored(1e-2, width=128),
+            config=TunedConfig("shampoo", {"lr": 1e-2, "weight_decay": 1.0, "weight_decay_type": "independent"}, {}),
+        ),
+        dataclasses.replace(
+            stored(1e-2, width=128),
+            config=TunedConfig("shampoo", {"lr": 1e-2, "weight_decay": 1.0, "weight_decay_type": "l2"}, {}),
+        ),
+        dataclasses.replace(
+            stored(1e-2, width=128),
+            config=TunedConfig("shampoo", {"lr": 1e-2, "weight_decay": 1.0, "preconditioner": "soap"}, {}),
+        ),
+        stored(1e-2, width=128),
+    ],
+    ids=["other data", "data not known", "refuted", "independent", "a penalty", "other steps", "none"],
+)
+def test_what_says_nothing_of_the_decay_changes_none(other: TransferCandidate) -> None:
+    tuned = stored(1e-2, decay=1e-2, width=32)
+    alone, beside = (
+        next(one for one in rank(situation(), candidates, num_configs=4) if one.origin is tuned)
+        for candidates in ([tuned], [tuned, other])
+    )
+    assert alone.config == beside.config
+
+
+def test_a_model_that_was_tuned_itself_keeps_its_own_decay() -> None:
+    found = rank(situation(), [stored(1e-2, decay=1e-2), stored(1e-2, decay=5.0, width=128)], num_configs=2)
+    assert found[0].config.arguments["weight_decay"] == 1e-2
 
 
 def test_what_a_stored_model_too_far_away_was_tuned_with_comes_after_what_is_published() -> None:
