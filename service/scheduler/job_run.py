@@ -25,7 +25,6 @@ from typing import NoReturn
 from ray import tune
 
 from service.checkpoint_files import weights_of
-from service.clock import utc_now
 from service.errors import LeaseLost
 from service.monitoring.logs import set_up_job_log
 from service.scheduler.before_training import check_data, make_feasibility, num_at_once
@@ -113,7 +112,7 @@ def run_job(this: JobRun) -> None:
         output.start()
     stored = read_stored(this.database, this.lease)
     trackers = trackers_of(stored.job, this.settings.tracker_place)
-    insights = InsightsKeeper(this.database, this.lease)
+    insights = InsightsKeeper(this.database, this.lease, clock=this.database.now)
     insights.start()
     try:
         with _template(this):
@@ -163,7 +162,9 @@ def _leave(
         try:
             cut_short = ending.cut_short
             this.write(
-                lambda session: run.finish_job(session, this.lease, failure=failure, cut_short=cut_short, now=utc_now())
+                lambda session: run.finish_job(
+                    session, this.lease, failure=failure, cut_short=cut_short, now=this.database.now()
+                )
             )
         except LeaseLost:
             logger.info("the lease of job %s was lost", this.lease.job_id)
@@ -172,7 +173,7 @@ def _leave(
             output.close()
         ray_cluster.leave(this.address)
     if ending.gives_back:
-        this.write(lambda session: release_job(session, this.lease, now=utc_now(), crash=None))
+        this.write(lambda session: release_job(session, this.lease, now=this.database.now(), crash=None))
     elif is_final(this.database, this.lease):
         try:
             remove_checkpoints_if_finished(
@@ -180,6 +181,7 @@ def _leave(
                 this.settings.checkpoint_place,
                 this.lease.job_id,
                 kept=this.settings.checkpoints_kept,
+                clock=this.database.now,
             )
         except (StoreFailed, *DATABASE_ERRORS) as error:
             logger.warning("checkpoints stay for now: %s", error)
@@ -195,7 +197,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
     """
     code = enter_code(this.database, stored.job, this.settings, this.directory)
     plan = plan_of(stored.job, this.settings)
-    set_limits(this.watch, plan, stored)
+    set_limits(this.watch, plan, stored, now=this.database.now())
     policy = restored_policy(plan, stored, this.watch)
     retries = retries_of(stored)
     hopeless = retries.why_to_stop()

@@ -105,7 +105,9 @@ def remove_logs_of_deleted_jobs(database: Database, settings: Settings) -> None:
 
 def remove_what_jobs_left(database: Database, settings: Settings) -> None:
     """Removes checkpoints of jobs that have ended, and logs on this machine of those that were deleted."""
-    remove_checkpoints_of_finished_jobs(database, settings.checkpoint_place, kept=settings.checkpoints_kept)
+    remove_checkpoints_of_finished_jobs(
+        database, settings.checkpoint_place, kept=settings.checkpoints_kept, clock=database.now
+    )
     remove_logs_of_deleted_jobs(database, settings)
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from service.access.permitted import check_paths, refuse_code_switched_off
-from service.clock import utc_now
 from service.domain import Phase
 from service.errors import InvalidInput, NotFound
 from service.scheduler.cluster.group_size import GroupSize
@@ -127,12 +127,12 @@ def restored_policy(plan: JobPlan, stored: Stored, signals: Signals) -> JobPolic
     return policy
 
 
-def set_limits(watch: Watch, plan: JobPlan, stored: Stored) -> None:
+def set_limits(watch: Watch, plan: JobPlan, stored: Stored, *, now: datetime) -> None:
     """Has the run end when the job's time is spent."""
     specification = plan.specification
     budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
     if budget.wall_clock_seconds is not None:
-        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, utc_now()))
+        watch.limit(budget.wall_clock_seconds - running_seconds(stored.job, now))
     allowed_hours = allowed_device_hours(budget, stored.job.price)
     if allowed_hours is not None:
         allowed = allowed_hours / device_hours(specification, 1.0)

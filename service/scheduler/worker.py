@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from service.checkpoint_files import weights_of
-from service.clock import utc_now
 from service.domain import JobState
 from service.monitoring.logs import bound, set_up_logs
 from service.scheduler import disk
@@ -76,7 +75,10 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     database = Database(settings.resolved_database_url)
     writing = _Writing(database, stop)
     pid = os.getpid()
-    worker_id = writing(lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=utc_now()))
+    writing(lambda session: session.connection())  # from then on the database knows what time it is
+    worker_id = writing(
+        lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=database.now())
+    )
     remove_what_jobs_left(database, settings)
     keep_winners_of_all(database, settings.checkpoint_place)
     keep_what_was_left(settings, database)
@@ -109,7 +111,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
             if room.is_there():
                 lease = writing(
                     lambda session: claim_job(
-                        session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now(), external=False
+                        session, worker_id, lease_seconds=settings.lease_seconds, now=database.now(), external=False
                     )
                 )
             if lease is None:
@@ -133,12 +135,14 @@ def _helpers(database: Database, worker_id: str, settings: Settings, gone: threa
     """The threads of a worker beside its runs, which end once `gone` is set."""
     tasks: dict[str, Callable[[], None]] = {
         "heartbeat": lambda: _keep_beating(database, worker_id, settings, gone),
-        "removal": lambda: keep_removing(database, settings, gone=gone),
-        "webhooks": lambda: keep_delivering(database, allows_private=settings.webhook_private_addresses, gone=gone),
+        "removal": lambda: keep_removing(database, settings, gone=gone, clock=database.now),
+        "webhooks": lambda: keep_delivering(
+            database, allows_private=settings.webhook_private_addresses, gone=gone, clock=database.now
+        ),
     }
     days = settings.thin_after_days
     if days is not None:
-        tasks["retention"] = lambda: keep_thinning(database, after_days=days, gone=gone)
+        tasks["retention"] = lambda: keep_thinning(database, after_days=days, gone=gone, clock=database.now)
     return [threading.Thread(target=task, name=name) for name, task in tasks.items()]
 
 
@@ -164,7 +168,7 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
     while not gone.is_set():
         try:
             with database.writing() as session:
-                beat(session, worker_id, lease_seconds=settings.lease_seconds, now=utc_now())
+                beat(session, worker_id, lease_seconds=settings.lease_seconds, now=database.now())
             beats = True
         except Exception as error:  # a thread's boundary: the next beat may succeed; if none does, the lease expires
             if beats:  # once, not at every beat of a long outage
@@ -178,7 +182,7 @@ def _say_farewell(database: Database, worker_id: str) -> None:
     """Has nobody wait for this worker any more; where the database fails, they do until it counts as silent."""
     try:
         with database.writing() as session:
-            end_worker(session, worker_id, now=utc_now())
+            end_worker(session, worker_id, now=database.now())
     except DATABASE_ERRORS as error:
         logger.warning("cannot tell that this worker ends: %s", getattr(error, "orig", error))
 
@@ -219,7 +223,7 @@ def _run(
     except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
         status, how = None, f"it could not be started: {error}"
     crash = None if stop.is_set() or status == ExitStatus.CUT_SHORT else how
-    state = writing(lambda session: release_job(session, lease, now=utc_now(), crash=crash))
+    state = writing(lambda session: release_job(session, lease, now=writing.database.now(), crash=crash))
     if crash is not None and status != ExitStatus.IN_ORDER:
         is_written = state in (JobState.SUCCEEDED, JobState.CANCELLED)
         when = " after the job's end" if is_written else ""

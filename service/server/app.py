@@ -30,7 +30,7 @@ from service.api.routers import access, catalogue, code, health, metrics, recomm
 from service.api.routers.of_jobs import export, insights, jobs, kept_jobs, plots, weights
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
 from service.api.run_answers import Answers
-from service.clock import Clock, utc_now
+from service.clock import Clock
 from service.dashboard import error_pages, routes
 from service.dashboard.assets import static_mounts
 from service.dashboard.rendering import CONTENT_SECURITY_POLICY, HEADERS
@@ -92,7 +92,7 @@ _COOKIE = APIKeyCookie(
 def create_app(
     settings: Settings,
     database: Database | None = None,
-    clock: Clock = utc_now,
+    clock: Clock | None = None,
     *,
     data_are_here: bool = False,
     why_no_worker: Callable[[], str | None] | None = None,
@@ -100,10 +100,12 @@ def create_app(
     """The application. A database that is not given is opened from the settings, and closed with the application.
 
     Args:
+        clock: tells the time; None: the database does.
         data_are_here: whether trials train on this machine, so that the data which jobs name can be looked at.
         why_no_worker: tells what keeps the worker from being there that is started beside it, as `Surroundings` has it.
     """
     opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
+    clock = clock or opened.now
     turns, probe = Turns(opened.num_connections), Probe(opened)
     observed = Metrics(opened, version=version(), lease_seconds=settings.lease_seconds, clock=clock)
 

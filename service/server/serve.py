@@ -19,7 +19,6 @@ from fastapi import FastAPI
 
 from service.access.tokens import read_token_text, store_file_token
 from service.api.events import EventFeed
-from service.clock import utc_now
 from service.errors import ServiceError
 from service.hosts import host_and_port
 from service.server.app import create_app
@@ -201,7 +200,7 @@ def know_file_token(path: Path, database: Database) -> None:
             f"{ENV_PREFIX}ADMIN_TOKEN_FILE: {path} holds no token; `shampoo-tuner token generate` prints one"
         )
     with database.writing() as session:
-        if store_file_token(session, text, now=utc_now()):
+        if store_file_token(session, text, now=database.now()):
             logger.info("the token %s of %s has every scope", text.prefix, path)
 
 

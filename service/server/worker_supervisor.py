@@ -16,7 +16,6 @@ from datetime import datetime
 
 import psutil
 
-from service.clock import utc_now
 from service.evidence.in_words.wording import counted
 from service.inert import one_line
 from service.settings import ENV_PREFIX, Settings
@@ -83,7 +82,7 @@ class WorkerSupervisor:
         """Starts the worker, again whenever it ends, until `stop`; then stops it and all it started."""
         backoff = FIRST_BACKOFF_SECONDS
         while not self._stopping.is_set():
-            self._began, began_at = time.monotonic(), utc_now()
+            self._began, began_at = time.monotonic(), self._database.now()
             self.process = await self._start()
             exited = asyncio.create_task(self.process.wait())
             stopping = asyncio.create_task(self._stopping.wait())
@@ -133,7 +132,7 @@ class WorkerSupervisor:
         """Has nobody wait for a worker that was killed; one that ends in order says so itself."""
         try:
             with self._database.writing() as session:
-                end_killed_worker(session, host=socket.gethostname(), pid=pid, since=began_at, now=utc_now())
+                end_killed_worker(session, host=socket.gethostname(), pid=pid, since=began_at, now=self._database.now())
         except DATABASE_ERRORS as error:  # until its lease ends it is taken for alive
             logger.warning("cannot tell that the worker has ended: %s", getattr(error, "orig", error))
 

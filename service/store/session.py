@@ -18,6 +18,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
+from service.clock import Clock, utc_now
+from service.store.server_clock import ServerClock
 from service.store.sqlite_file import SqliteFile, file_of
 from service.store.writes import Writes, is_read_only
 from trainers.retry import retry
@@ -78,8 +80,12 @@ class Database:
         self._file = None if path is None else SqliteFile(path)
         if self._file is not None:
             self._file.watch(self._engine)
+        is_embedded = self._engine.dialect.name == "sqlite"
+        self.now: Clock = utc_now if is_embedded else ServerClock(self._engine).now
+        """Gives the present time, by the clock of the database's server: times of different machines are compared. That
+        of a machine's own is used up to the first statement."""
         # SQLite's transactions see one state anyway; PostgreSQL's would see a newer one at each statement.
-        isolation = {} if self._engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+        isolation = {} if is_embedded else {"isolation_level": "REPEATABLE READ"}
         self._read = sessionmaker(
             self._engine.execution_options(**isolation), expire_on_commit=False, info={_READS_ALONE: True}
         )

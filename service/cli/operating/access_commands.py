@@ -99,12 +99,12 @@ def create_token(
     """Makes a token and prints it, this once: the database keeps a digest of it."""
     from service.access import tokens as access
     from service.access.audit import record_command
-    from service.clock import utc_now
     from service.store.repositories import TokenRepository
 
-    now = utc_now()
-    expires_at = None if expires == "never" else now + _duration(expires)
+    lifetime = None if expires == "never" else _duration(expires)
     with here.database() as database, database.writing() as session:
+        now = database.now()
+        expires_at = None if lifetime is None else now + lifetime
         text = access.create_token(session, name, project=project, scopes=set(scope), expires_at=expires_at, now=now)
         record_command(session, "create_token", f"{name} ({text.prefix})", now=now)
         made = TokenRepository(session).find(text.prefix)
@@ -133,11 +133,10 @@ def generate_token(as_json: AsJson = False) -> None:
 def list_tokens(here: Here, as_json: AsJson = False) -> None:
     """Lists all tokens there have been, without their secrets."""
     from service.access.tokens import state_of
-    from service.clock import utc_now
     from service.store.repositories import TokenRepository
 
-    now = utc_now()
     with here.database() as database, database.reading() as session:
+        now = database.now()
         found = TokenRepository(session).all()
     if as_json:
         from service.api.schemas.access import TokenRead
@@ -164,10 +163,9 @@ def revoke_token(
     from service.access import tokens as access
     from service.access.audit import record_command
     from service.api.schemas.access import TokenRead
-    from service.clock import utc_now
 
-    now = utc_now()
     with here.database() as database, database.writing() as session:
+        now = database.now()
         ended = access.revoke_token(session, token, now=now)
         record_command(session, "revoke_token", f"{ended.name} ({ended.prefix})", now=now)
     answer(TokenRead.of(ended, now), f"token {ended.name} ({ended.prefix}) is revoked", as_json=as_json)
@@ -185,12 +183,11 @@ def create_project(
     from service.access import projects as access
     from service.access.audit import record_command
     from service.api.schemas.access import ProjectRead
-    from service.clock import utc_now
     from service.store.repositories import ProjectRepository
 
     limits, _ = quotas.read()
-    now = utc_now()
     with here.database() as database, database.writing() as session:
+        now = database.now()
         made = access.create_project(session, name, limits, now=now)
         record_command(session, "create_project", name, now=now)
         read = ProjectRead.of(made, ProjectRepository(session).usage(name))
@@ -209,14 +206,13 @@ def set_quotas(
     from service.access import projects as access
     from service.access.audit import record_command
     from service.api.schemas.access import ProjectRead
-    from service.clock import utc_now
     from service.store.repositories import ProjectRepository
 
     limits, fields = quotas.read()
     if not fields:
         raise typer.BadParameter("give at least one quota", param_hint="NAME")
-    now = utc_now()
     with here.database() as database, database.writing() as session:
+        now = database.now()
         changed = access.change_project(session, name, limits, fields=fields)
         record_command(session, "set_project", name, now=now)
         read = ProjectRead.of(changed, ProjectRepository(session).usage(name))

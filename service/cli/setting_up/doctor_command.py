@@ -113,7 +113,7 @@ def _database(settings: Settings) -> Iterator[CheckedPart]:
     """The database and its migration, and whether a worker is alive, which the database knows."""
     from contextlib import closing
 
-    from service.clock import utc_now, utc_text
+    from service.clock import utc_text
     from service.server.serve import open_database
     from service.store.migrate import current_revision, is_current
     from service.store.repositories import WorkerRepository
@@ -139,7 +139,7 @@ def _database(settings: Settings) -> Iterator[CheckedPart]:
         yield CheckedPart(
             "database", PartHealth.OK, f"{database.engine.url!r} is at revision {revision}, as it must be"
         )
-        now = utc_now()
+        now = database.now()
         with database.reading() as session:
             workers = WorkerRepository(session)
             alive, last = workers.alive_since(now - timedelta(seconds=settings.lease_seconds)), workers.last_heartbeat()

@@ -6,11 +6,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 
 import psutil
 
-from service.clock import utc_now
 from service.store.repositories import JobRepository
 from service.store.session import DATABASE_ERRORS, Database, Session
 from service.use_cases.leases import Lease, claim_job
@@ -84,7 +82,7 @@ class ExternalRuns:
         while not self._stop.is_set():
             self._running = {job_id: thread for job_id, thread in self._running.items() if thread.is_alive()}
             try:
-                lease = self._claim(utc_now()) if len(self._running) < AT_ONCE and self._may_claim() else None
+                lease = self._claim() if len(self._running) < AT_ONCE and self._may_claim() else None
                 sees = True
             except DATABASE_ERRORS as error:
                 if sees:  # once, not at every look of a long outage
@@ -97,7 +95,8 @@ class ExternalRuns:
             self._running[lease.job_id] = thread
             thread.start()
 
-    def _claim(self, now: datetime) -> Lease | None:
+    def _claim(self) -> Lease | None:
+        now = self._database.now()
         with self._database.reading() as session:
             if not JobRepository(session).external_waits(now):
                 return None

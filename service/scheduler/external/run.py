@@ -114,7 +114,7 @@ def serve_clients(
         JobImpossible: the job cannot be run, or not any further.
     """
     plan = plan_of(stored.job, settings)
-    set_limits(watch, plan, stored)
+    set_limits(watch, plan, stored, now=clock())
     serving = make_serving(
         database,
         lease,
@@ -209,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     watch.start()
     status = ExitStatus.IN_ORDER
     try:
-        run_external_job(database, lease, watch, settings)
+        run_external_job(database, lease, watch, settings, clock=database.now)
     except Exception as error:  # a process boundary
         logger.exception("the run of job %s crashed", lease.job_id)
         status = ExitStatus.CUT_SHORT if watch.is_told or is_full(error) else ExitStatus.CRASHED

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from service.clock import utc_now
 from service.errors import NotFound
 from service.scheduler.output.lines import lines_of
 from service.scheduler.output.reading import Piece, kept_names
@@ -121,7 +120,7 @@ class OutputKeeper:
             for piece in pieces
         ]
         with self._database.writing() as session:
-            keep_output(session, self._job_id, printed, bytes_per_rank=self._bytes_per_rank, now=utc_now())
+            keep_output(session, self._job_id, printed, bytes_per_rank=self._bytes_per_rank, now=self._database.now())
         self._kept |= kept_names(pieces)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from service.clock import utc_now
 from service.errors import LeaseLost, RunAskedToEnd
 from service.scheduler.tune.run_end import Ending, RunEnded, Signals
 from service.specification.identity import StoredIdentity
@@ -30,6 +29,7 @@ class Journal:
 
     def __init__(self, database: Database, lease: Lease, signals: Signals) -> None:
         self.lease = lease
+        self.now = database.now
         self._database = database
         self._signals = signals
         self._pending: dict[int, list[Measurement]] = {}
@@ -63,7 +63,7 @@ class Journal:
 
         def all_of_it(session: Session) -> None:
             if batch:
-                run.record_measurements(session, self.lease, batch, now=utc_now())
+                run.record_measurements(session, self.lease, batch, now=self.now())
             for kept in self._kept:
                 kept(session)
             write(session)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from service.clock import utc_now
 from service.domain import FailureReason, TrialState
 from service.scheduler.checkpoint_storage import Collector, remove
 from service.scheduler.live_trackers import LiveTrackers
@@ -138,7 +137,13 @@ class OpenTrials:
         detail = None if end.detail is None else end.detail[:MAX_DETAIL_LENGTH]
         self._journal.write(
             lambda session: run.finish_trial(
-                session, self._journal.lease, number, end.state, reason=end.reason, detail=detail, now=utc_now()
+                session,
+                self._journal.lease,
+                number,
+                end.state,
+                reason=end.reason,
+                detail=detail,
+                now=self._journal.now(),
             )
         )
         self._configs.pop(number, None)
@@ -158,6 +163,6 @@ class OpenTrials:
                 losses=end.setbacks.losses,
                 memory_failures=end.setbacks.memory_failures,
                 config=end.config,
-                now=utc_now(),
+                now=self._journal.now(),
             )
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from service.clock import utc_now
 from service.domain import FailureReason, TrialState
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.kept_weights import WeightsPlaces
@@ -123,7 +122,7 @@ class Orders:
                 config=config,
                 confirms=None if asked.repeats is None else asked.repeats.number,
                 forked_from=None if asked.fork is None else (asked.fork.number, asked.fork.step),
-                now=utc_now(),
+                now=self._journal.now(),
             )
         )
         if asked.repeats is not None and self._weights is not None:

@@ -7,7 +7,6 @@ from typing import Any
 
 from ray import tune
 
-from service.clock import utc_now
 from service.domain import FailureReason, TrialState
 from service.scheduler.policy.protocol import Policy
 from service.scheduler.policy.time_limit import Pace
@@ -77,7 +76,9 @@ class Recorder(TuneAdapter, tune.Callback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         number = TrialOrder.from_tune(trial.config).number
-        self._journal.write(lambda session: run.start_trial(session, self._journal.lease, number, now=utc_now()))
+        self._journal.write(
+            lambda session: run.start_trial(session, self._journal.lease, number, now=self._journal.now())
+        )
 
     def on_trial_result(
         self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any

@@ -16,7 +16,6 @@ from typing import Any
 
 from ray import tune
 
-from service.clock import utc_now
 from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.fair_share import Claim, goes_before
 from service.scheduler.cluster.group_size import GroupSize
@@ -89,7 +88,7 @@ class Sharing(TuneAdapter, tune.Callback):
             RunEnded: the run is to end. Tune, without any trial, would ask for ever and do nothing else.
         """
         self._has_order = True
-        self._wants_since = self._wants_since or utc_now()
+        self._wants_since = self._wants_since or self._journal.now()
         if (self._groups.has_idle or time.monotonic() >= self._next_ask) and self._ask():
             self._has_order, self._before = False, None
             return True
@@ -120,12 +119,12 @@ class Sharing(TuneAdapter, tune.Callback):
         if not wants:
             self._wants_since = None
         elif self._wants_since is None or num_held > self._num_held:
-            self._wants_since = utc_now()  # one that has just got a rank group waits anew for the next
+            self._wants_since = self._journal.now()  # one that has just got a rank group waits anew for the next
         self._num_held = num_held
         if wants and time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + self._poll_seconds
             self._nodes = ray_cluster.living_nodes()
-            waits = not num_held and (not num_requested or _age(self._wants_since) >= PLACING_SECONDS)
+            waits = not num_held and (not num_requested or self._age(self._wants_since) >= PLACING_SECONDS)
             self._waiting_for = self._describe_wait() if waits else None
             self._short_of = ray_cluster.short_of(self._size)
         elif not wants or num_held:
@@ -142,7 +141,7 @@ class Sharing(TuneAdapter, tune.Callback):
         )
         if share != self._reported:
             lease = self._journal.lease
-            self._journal.write(lambda session: run.report_share(session, lease, share, now=utc_now()))
+            self._journal.write(lambda session: run.report_share(session, lease, share, now=self._journal.now()))
             self._reported = share
 
     def _ask(self) -> bool:
@@ -150,7 +149,7 @@ class Sharing(TuneAdapter, tune.Callback):
         priority, others = self._claims()
         if not others:
             return True
-        now, has_idle = utc_now(), self._groups.has_idle
+        now, has_idle = self._journal.now(), self._groups.has_idle
         share = ray_cluster.dominant_share(self._nodes, self._size)
         num_held, num_requested = self._groups.count()
         own = Claim(
@@ -187,7 +186,7 @@ class Sharing(TuneAdapter, tune.Callback):
         self._next_ask = time.monotonic() + self._poll_seconds
 
         def read(session: Session) -> tuple[int, list[Claim]]:
-            found = ClusterShareRepository(session).of_cluster(self._cluster, now=utc_now())
+            found = ClusterShareRepository(session).of_cluster(self._cluster, now=self._journal.now())
             claims = [
                 Claim(
                     share.job_id,
@@ -204,6 +203,9 @@ class Sharing(TuneAdapter, tune.Callback):
             return JobRepository(session).get(self._job_id).priority, claims
 
         return self._journal.read(read)
+
+    def _age(self, moment: datetime | None) -> float:
+        return 0.0 if moment is None else (self._journal.now() - moment).total_seconds()
 
     def _describe_wait(self) -> str | None:
         if not ray_cluster.max_parallel_trials(self._nodes, self._size):
@@ -223,7 +225,3 @@ class _Passed:
     share: float
     at: float
     """Time by the monotonic clock."""
-
-
-def _age(moment: datetime | None) -> float:
-    return 0.0 if moment is None else (utc_now() - moment).total_seconds()

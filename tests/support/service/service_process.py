@@ -29,6 +29,8 @@ from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 LAUNCHER = "service.scheduler.launcher"
 PLUGIN = Path(__file__).parent / "plugin"
+WRONG_CLOCK = Path(__file__).parent / "wrong_clock"
+"""A directory whose `sitecustomize` puts the clock of Python processes forward or back."""
 
 
 @dataclass
@@ -62,10 +64,13 @@ class ServiceProcesses:
         self.wait_for("no process but the worker", lambda: not self.processes_of_runs())
         (self.data_dir / "hurry").unlink(missing_ok=True)
 
-    def start_worker(self) -> subprocess.Popen[bytes]:
+    def start_worker(self, *, seconds_ahead: float = 0.0) -> subprocess.Popen[bytes]:
+        """A new worker; `seconds_ahead`: as on a machine whose clock is off by so much."""
+        off_by = {"TEST_SECONDS_AHEAD": str(seconds_ahead)} if seconds_ahead else {}
         environment = {
             **os.environ,
-            "PYTHONPATH": str(PLUGIN),
+            **off_by,
+            "PYTHONPATH": os.pathsep.join(map(str, [PLUGIN, *([WRONG_CLOCK] if off_by else [])])),
             "SHAMPOO_TUNER_DATA_DIR": str(self.data_dir),
             "SHAMPOO_TUNER_DATABASE_URL": self.database.url,
             "SHAMPOO_TUNER_LEASE_SECONDS": str(self.lease_seconds),

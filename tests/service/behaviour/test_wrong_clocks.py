@@ -1,0 +1,47 @@
+"""Workers on machines whose clocks differ by an hour: none takes the job of another that lives."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from service.domain import JobState
+from service.store.models import Worker
+from service.store.session import Database
+from tests.service.scheduler.test_job_run import specification
+from tests.support.service.service_process import PLUGIN, ServiceProcesses, is_running
+
+pytestmark = pytest.mark.services
+
+HOUR = 3600.0
+SEVERAL_LOOKS_SECONDS = 3.0
+"""A free worker looks for a job twice a second."""
+
+
+def num_registered(service: ServiceProcesses) -> int:
+    with service.database.reading() as session:
+        return session.execute(select(func.count()).select_from(Worker)).scalar_one()
+
+
+@pytest.mark.parametrize("database_kind", ["postgresql"])
+@pytest.mark.parametrize(("holder_ahead", "other_ahead"), [(0.0, HOUR), (-HOUR, 0.0)])
+def test_a_job_stays_with_its_worker_whose_clock_differs_from_that_of_a_free_one(
+    holder_ahead: float, other_ahead: float, database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(PLUGIN)
+    service = ServiceProcesses(database, tmp_path)
+    try:
+        service.start_worker(seconds_ahead=holder_ahead)
+        job_id = service.submit(specification(num_trials=1, options=service.slowly(0.2)))
+        service.wait_for("a run of the job", lambda: is_running(service, job_id))
+        service.start_worker(seconds_ahead=other_ahead)
+        service.wait_for("the other worker", lambda: num_registered(service) == 2)
+        time.sleep(SEVERAL_LOOKS_SECONDS)
+        service.hurry()
+        job, _ = service.finish(job_id)
+    finally:
+        service.close()
+    assert (job.state, job.attempt, job.crashes) == (JobState.SUCCEEDED, 1, 0), job.failure
