@@ -21,4 +21,4 @@ class WrongClock(datetime):
         return datetime.now(tz) + AHEAD
 
 
-clock.datetime = WrongClock  # type: ignore[misc]
+clock.datetime = WrongClock  # type: ignore[attr-defined]  # it is an import of that module
