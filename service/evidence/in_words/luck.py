@@ -48,11 +48,12 @@ def less_probable_words(evidence: Evidence) -> str | None:
     if evidence.confirmation is None or recommended not in known:
         return None
     likeliest = max(known, key=known.__getitem__)
-    if known[likeliest] < known[recommended] + TELLING_CHANCE:
+    in_words = chance(known[likeliest]), chance(known[recommended])
+    if known[likeliest] < known[recommended] + TELLING_CHANCE or in_words[0] == in_words[1]:
         return None
     told = (
-        f"The config of trial {likeliest} is more probably the best ({chance(known[likeliest])}) than the recommended "
-        f"one ({chance(known[recommended])})"
+        f"The config of trial {likeliest} is more probably the best ({in_words[0]}) than the recommended "
+        f"one ({in_words[1]})"
     )
     own = next(config for config in evidence.confirmation.candidates if config.number == recommended)
     if own.choosing_mean is None:

@@ -147,7 +147,8 @@ def test_the_evidence_says_how_far_the_luck_of_a_search_goes_and_which_config_is
 
 
 @pytest.mark.parametrize(
-    ("of_recommended", "of_other", "is_told"), [(0.3, 0.7, True), (0.48, 0.52, False), (0.7, 0.3, False)]
+    ("of_recommended", "of_other", "is_told"),
+    [(0.3, 0.7, True), (0.48, 0.52, False), (0.46, 0.54, False), (0.7, 0.3, False)],
 )
 def test_a_recommended_config_that_is_less_probably_the_best_is_told_with_the_reason(
     of_recommended: float, of_other: float, is_told: bool
