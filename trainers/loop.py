@@ -34,7 +34,7 @@ from trainers.ranks.context import (
 from trainers.schedule import set_learning_rates
 from trainers.stopwatch import StepInterval, Stopwatch, extra_measurements, next_measurement
 from trainers.trial import RunningTrial, build_trial
-from trainers.workload.batches import BatchesEnded, train_batches, with_tensors
+from trainers.workload.batches import BatchesEnded, check_has_examples, train_batches, with_tensors
 from trainers.workload.description import LOOP_METRICS, MAX_METRIC_NAME, is_metric_name
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
 from trainers.workload.training_loss import training_loss
@@ -81,6 +81,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
     """
     _check_shares(config, context)
     workload = load(config.workload, config.workload_options, data_roots=context.data_roots)
+    check_has_examples(workload)
     seed_random(config.seed)  # the same parameters on every rank
     reset_peak(context.device)
     trial = build_trial(config, workload, context)

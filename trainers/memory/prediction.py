@@ -35,6 +35,7 @@ from trainers.data.roots import DataRoots
 from trainers.memory.activations import TooLarge, activation_bytes
 from trainers.memory.peak import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
+from trainers.workload.batches import check_has_examples
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import explain
 from trainers.workloads.registry import check_data_roots, load
@@ -166,6 +167,7 @@ def _model(workload_name: str, options: str) -> _Model:
         raise
     except (Exception, SystemExit) as error:  # the boundary to a user's own code
         raise NotConstructed(explain(error)) from error
+    check_has_examples(workload)
     try:
         with torch.device("meta"):
             model = workload.build_model()

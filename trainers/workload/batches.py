@@ -44,6 +44,16 @@ def train_batches(
     return map(workload.batch, order)
 
 
+def check_has_examples(workload: Workload) -> None:
+    """Raises: InvalidConfig: the workload has no training example, as one that looks for its files in a wrong place."""
+    if workload.num_train_examples < 1:
+        raise InvalidConfig(
+            "workload_options",
+            f"{type(workload).__name__} has no training examples (num_train_examples is "
+            f"{workload.num_train_examples}): are its data where it looks for them?",
+        )
+
+
 def tensors_in(batch: object) -> Iterator[Tensor]:
     """Every tensor of a batch, in the order of `placed_tensors`."""
     return (tensor for _, tensor in placed_tensors(batch))

@@ -131,6 +131,7 @@ def check_start_step(subject: Subject) -> str:
 
 def check_epoch(subject: Subject) -> str:
     """Each example comes once per epoch."""
+    subject.check_has_examples()
     num_examples = subject.workload.num_train_examples
     batch_size = min(EPOCH_BATCH_SIZE, max(1, num_examples))
     stream = _examples(subject, batch_size)

@@ -85,9 +85,10 @@ def check_construction(subject: Subject) -> str:
             )
     num_examples = workload.num_train_examples
     if not isinstance(num_examples, int) or isinstance(num_examples, bool) or num_examples < 1:
+        advice = "Make it a property that gives the size of the training set over all ranks"
         raise Broken(
             f"num_train_examples must be an integer >= 1, got {num_examples!r:.80}",
-            "Make it a property that gives the size of the training set over all ranks",
+            "Are the data where the class looks for them?" if num_examples == 0 else advice,
         )
     return f"{num_examples:,} training examples"
 

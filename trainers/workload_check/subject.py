@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from trainers.config import InvalidConfig, Json
-from trainers.workload.batches import train_batches
+from trainers.workload.batches import check_has_examples, train_batches
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import import_class, is_reference, options_of
@@ -110,7 +110,8 @@ class Subject:
         batch_size: int | None = None,
         workload: Workload | None = None,
     ) -> Iterator[object]:
-        """Batches of one rank."""
+        """Batches of one rank. Raises: NotChecked: there are no examples."""
+        self.check_has_examples()
         return train_batches(
             workload or self.workload,
             batch_size=batch_size or self.batch_size,
@@ -119,6 +120,10 @@ class Subject:
             world_size=world_size,
             start_step=start_step,
         )
+
+    def check_has_examples(self) -> None:
+        """Raises: NotChecked: there are no training examples, which the rule on the construction tells."""
+        self.available(partial(check_has_examples, self.workload), "there are no training examples")
 
     @cached_property
     def batch(self) -> object:
@@ -148,6 +153,8 @@ class Subject:
         ]
         if not all(_is_well_formed(share) for share in shares):
             raise NotChecked("evaluate does not give {name: (weighted sum, weight)}")
+        if not any(weight for share in shares for _, weight in share.values()):
+            raise NotChecked("nothing is evaluated")
         return shares
 
     def available(self, make: Callable[[], T], failure: str) -> T:

@@ -244,6 +244,20 @@ def test_submit_warns_of_a_workload_that_cannot_be_built_and_of_trials_that_do_n
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
 @pytest.mark.parametrize("option", [(), ("--dry-run",)])
+def test_a_workload_without_training_examples_is_refused(
+    sqlite_database: Database, tmp_path: Path, option: tuple[str, ...]
+) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text("workload: {name: 'tests.support.trainers.wrong_kinds:FindsNoExamples'}\n")
+    with running(sqlite_database, allow_code=True, data_are_here=True) as url:
+        result = run("submit", str(job), *option, "--url", url)
+    assert result.exit_code == 1, result.output
+    assert "workload.options: FindsNoExamples has no training examples (num_train_examples is 0)" in result.stderr
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+@pytest.mark.parametrize("option", [(), ("--dry-run",)])
 def test_a_check_that_takes_long_says_what_the_service_does(
     sqlite_database: Database, tmp_path: Path, option: tuple[str, ...]
 ) -> None:

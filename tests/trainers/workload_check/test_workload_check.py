@@ -153,6 +153,17 @@ def test_a_value_of_another_kind_is_named_with_what_to_give(rule: str, name: str
     assert (found.status, found.text) == ("failed", said)
 
 
+def test_a_workload_that_finds_no_data_fails_for_that_alone() -> None:
+    found = outcomes(f"{wrong_kinds.__name__}:FindsNoExamples")
+    assert not_ok(found) == dict.fromkeys(("construction", "metrics", "trials"), "failed")
+    assert found["construction"].text == (
+        "num_train_examples must be an integer >= 1, got 0. Are the data where the class looks for them?"
+    )
+    assert "FindsNoExamples has no training examples" in found["trials"].text
+    assert {found[rule].text for rule in ("data order", "epoch", "start step")} == {"there are no training examples"}
+    assert found["repeated evaluation"].text == "nothing is evaluated"
+
+
 def test_a_description_tells_the_tokens_that_the_class_has() -> None:
     subject = Subject("stdlib-gpt", {}, batch_size=12)
     (rule,) = (rule for rule in RULES if rule.name == "tokens")
