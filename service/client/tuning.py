@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from service.api.schemas.jobs import JobRead
 from service.api.schemas.recommendations import RecommendationRead
 from service.client.client import Client
+from service.client.waiting import print_submitted
 from service.errors import InvalidInput
 from trainers.installation.extras import optional_library
 
@@ -102,7 +103,8 @@ def tune(
     token: str | None = None,
     **specification: Any,
 ) -> Tuned:
-    """Tunes a model against its baseline, and gives the job with its recommendation.
+    """Tunes a model against its baseline, and gives the job with its recommendation. The job's page, and what the
+    service finds to be wrong with the job, are told on standard error.
 
         from service.client import tune
         from my_model import MyWorkload
@@ -136,7 +138,9 @@ def tune(
         elif send_code and not isinstance(workload, str) and "code" not in content:
             sha256 = _sent(client, workload)
             content |= {} if sha256 is None else {"code": {"sha256": sha256}}
-        found = Tuned(client.submit(content, name=name), None, client)
+        job = client.submit(content, name=name)
+        print_submitted(job, client.base_url)
+        found = Tuned(job, None, client)
         return found.wait() if wait else found
     except BaseException:
         client.close()

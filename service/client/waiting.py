@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from service.api.schemas.jobs import JobRead
+from service.api.schemas.jobs import JobRead, JobSubmitted
 from service.client.errors import WaitedTooLong
 from service.domain import JobState
 from service.evidence.in_words.wording import counted
@@ -47,3 +47,9 @@ def print_progress(job: JobRead) -> None:
     if progress.best is not None:
         words += f", best {job.objectives[0].metric} {progress.best.value:.4g}"
     print(one_line(f"{job.name}: {words}"), file=sys.stderr, flush=True)  # noqa: T201 - it was asked for
+
+
+def print_submitted(job: JobSubmitted, url: str) -> None:
+    """Prints the page of a job that the service has taken, and what it found to be wrong with it, on standard error."""
+    for line in (f"job {job.id}: {url}/jobs/{job.id}", *(f"warning: {line}" for line in job.warnings)):
+        print(one_line(line), file=sys.stderr, flush=True)  # noqa: T201 - whoever waits for it is told at once

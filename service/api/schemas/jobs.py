@@ -292,6 +292,9 @@ class JobSubmitted(JobRead):
     workload's code raises an error, or the machine does not hold as many trials as would train at once. A dry run looks
     further. Empty where trials do not train beside the API."""
 
+    def _told(self) -> dict[str, object]:
+        return {**super()._told(), **({"Warning": " ".join(self.warnings)} if self.warnings else {})}
+
 
 class JobItem(JobRead):
     """A job of a list, with the fields that were asked for: all but `specification`, unless `view` or `fields` say

@@ -66,6 +66,21 @@ def test_a_client_that_is_given_no_address_takes_that_of_the_environment(
         assert client.base_url == DEFAULT_URL
 
 
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+def test_tune_tells_the_page_of_the_job_and_what_the_service_warns_of(
+    sqlite_database: Database, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with running(sqlite_database, allow_code=True, data_are_here=True) as url:
+        found = tune("tests.support.trainers.picky_model:FindsNoData", budget=2, wait=False, url=url)
+        found.client.close()
+    page, warning = capsys.readouterr().err.splitlines()
+    assert page == f"job {found.job.id}: {url}/jobs/{found.job.id}"
+    assert warning.startswith("warning: THE WORKLOAD CANNOT BE BUILT: its code raised FileNotFoundError")
+    assert str(found).splitlines()[-1] == warning.replace("warning", "Warning", 1)
+    assert "<th>Warning</th>" in found._repr_html_()
+
+
 def test_what_does_not_exist_is_an_api_error(client: Client) -> None:
     with pytest.raises(ApiError, match=r"no job .a b.") as caught:
         client.job("a b")
