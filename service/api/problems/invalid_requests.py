@@ -92,6 +92,7 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
     expected: dict[str, set[JsonType | None]] = {}
     values: dict[str, Any] = {}
     to_be_told, forms = dict[str, str](), dict[str, str]()
+    listed = set[str]()
     of_body = set[str]()
     for one in found:
         if _is_of_another_kind(one, found):
@@ -103,8 +104,12 @@ def errors_of_fields(found: Sequence[Mapping[str, Any]], body: object, kind: Any
             of_body.add(field)
         given = faults.setdefault(field, [])
         place = names_of(spot_of(body, field).pointer) if source == "body" else ()
-        is_unknown = one["type"] in UNKNOWN_FIELD
-        message = _unknown_field(kind, path, body, place) if is_unknown else _message(one)
+        if one["type"] in UNKNOWN_FIELD:
+            message, known = _unknown_field(kind, path, body, place)
+            message += known if known not in listed else ""  # once in an answer
+            listed.add(known)
+        else:
+            message = _message(one)
         fault = _Fault(message, _choices(one))
         if fault not in given:
             given.append(fault)
@@ -196,9 +201,9 @@ def _merged(faults: Sequence[_Fault]) -> list[str]:
     return [f"must be {', '.join(choices)} or {last}", *(fault.message for fault in faults if not fault.choices)]
 
 
-def _unknown_field(kind: Any, path: Sequence[str | int], body: object, place: Names) -> str:
+def _unknown_field(kind: Any, path: Sequence[str | int], body: object, place: Names) -> tuple[str, str]:
     """The error of a field that a body of this kind does not have. It says which name was probably meant, or where a
-    field of that name stands, or else which fields there are.
+    field of that name stands; or else there is a list of the fields that there are, to be added to it.
 
     Args:
         path: pydantic's.
@@ -207,9 +212,7 @@ def _unknown_field(kind: Any, path: Sequence[str | int], body: object, place: Na
     *parents, name = path
     known = fields_at(kind, parents)
     hint = _meant_field(kind, name, known, body, place) or _elsewhere(kind, parents, name)
-    if not hint and known:
-        hint = f" (known: {', '.join(known)})"
-    return f"there is no such field{hint}"
+    return f"there is no such field{hint}", "" if hint or not known else f" (known: {', '.join(known)})"
 
 
 def _meant_field(kind: Any, name: str | int, known: Sequence[str], body: object, place: Names) -> str:

@@ -73,6 +73,15 @@ def test_an_unknown_field_is_answered_with_the_nearest_name_or_all_there_are(
     assert only_error(sqlite_http, fields) == (field, message)
 
 
+def test_the_fields_that_there_are_stand_with_the_first_of_an_object_that_is_none(sqlite_http: httpx.Client) -> None:
+    sweep = {"budgets": {}, "program": "train.py", "method": "bayes"}
+    answer = sqlite_http.post("/v1/jobs", json={**WORKLOAD, **sweep})
+    found = {error["field"]: error["message"] for error in answer.json()["errors"]}
+    assert found["budgets"] == "there is no such field: did you mean 'budget'?"
+    assert found["program"].startswith("there is no such field (known: workload, search_space, ")
+    assert found["method"] == "there is no such field"
+
+
 @pytest.mark.parametrize(
     ("fields", "field", "meant"),
     [
