@@ -176,8 +176,10 @@ def _read_stdin() -> str:
 def _text(source: str, read: Callable[[], bytes]) -> str:
     try:
         return read().decode("utf-8-sig")  # editors on Windows begin a file with a mark of its encoding
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(source, getattr(error, "strerror", None) or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(source, f"is no text: its byte {error.start + 1} is not UTF-8") from error
+    except OSError as error:
+        raise InvalidInput(source, error.strerror or str(error)) from error
 
 
 def _escaped(name: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from service.api.schemas.common import Problem
 from service.api.schemas.jobs import JobRead
 from service.errors import ServiceError
+from service.hosts import DEFAULT_PORT, THIS_MACHINE
 
 
 class ApiError(ServiceError):
@@ -29,8 +31,20 @@ class ServiceUnreachable(ServiceError):
     """No answer, or none of the service's."""
 
     def __init__(self, url: str, why: object) -> None:
-        super().__init__(f"no service answers at {url} ({why}); `shampoo-tuner serve` starts one")
+        super().__init__(f"no service answers at {url} ({why}){_way_to_start_one(url)}")
         self.url = url
+
+
+def _way_to_start_one(url: str) -> str:
+    """The command that starts a service at the address; empty: it is another machine's."""
+    try:
+        asked = urlsplit(url)
+        host, port = asked.hostname, asked.port
+    except ValueError:  # no such port
+        return ""
+    if host not in THIS_MACHINE:
+        return ""
+    return f"; `shampoo-tuner serve{'' if port == DEFAULT_PORT else f' --port {port or 80}'}` starts one"
 
 
 class ServiceBusy(ServiceUnreachable):

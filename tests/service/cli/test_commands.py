@@ -92,6 +92,7 @@ def test_a_missing_service_is_one_line_with_its_address(job_file: str) -> None:
     result = run("submit", job_file, "--url", "http://127.0.0.1:1")
     assert result.exit_code == 1
     assert "no service answers at http://127.0.0.1:1" in result.stderr
+    assert result.stderr.endswith("; `shampoo-tuner serve --port 1` starts one\n")
     assert result.stderr.count("\n") == 1
 
 

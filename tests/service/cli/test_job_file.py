@@ -31,6 +31,12 @@ def test_without_standard_input_a_file_is_asked_for(monkeypatch: pytest.MonkeyPa
         read_job_file(Path("-"))
 
 
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG")
+    with pytest.raises(InvalidInput, match=r"picture.png: is no text: its byte 1 is not UTF-8"):
+        read_job_file(tmp_path / "picture.png")
+
+
 def test_json_is_read_too(tmp_path: Path) -> None:
     assert _read(tmp_path, '{"workload": {"name": "digits-mlp"}, "tags": {}}')["workload"] == {"name": "digits-mlp"}
 
