@@ -43,8 +43,10 @@ class DataRoots:
             is_inside = False
         if is_inside:
             return None
-        changed = f" ({self.setting} names them)" if self.setting else ""
-        return f"{path!r} does not lie in the directories of data{changed}, or is hidden there, or leads back with '..'"
+        by_default = "the home of the service's user and the directory that it was started in"
+        named = f" ({self.setting} of the service names them; by default {by_default})" if self.setting else ""
+        where = f"in none of the directories that jobs may read{named}, or hidden there"
+        return f"{path!r} is {where}, or leads back with '..'"
 
     def leads_out(self, link: Path) -> bool:
         """True if what a link leads to lies out of the roots, or in a circle."""

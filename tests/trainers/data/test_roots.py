@@ -71,7 +71,8 @@ def test_what_lies_elsewhere_may_not_and_nobody_hears_whether_it_is_there(roots:
         refusal = roots.refusal(path)
         assert refusal is not None, path
         assert refusal.replace(repr(path), "") == (
-            " does not lie in the directories of data (ROOTS names them), or is hidden there, or leads back with '..'"
+            " is in none of the directories that jobs may read (ROOTS of the service names them; by default the home "
+            "of the service's user and the directory that it was started in), or hidden there, or leads back with '..'"
         )
 
 
@@ -129,7 +130,7 @@ def test_a_rank_opens_nothing_outside(
     roots: DataRoots, home: Path, options: dict[str, str], option: str | None
 ) -> None:
     given = {"path": str(home / "sets" / "corpus.txt"), **options}
-    expected = "workload_options" if option is None else f"workload_options.{option}: .* does not lie in the direct"
+    expected = "workload_options" if option is None else f"workload_options.{option}: .* is in none of the direct"
     with pytest.raises(InvalidConfig, match=rf"^{expected}"):
         load("text-lm", given, data_roots=roots)
 
