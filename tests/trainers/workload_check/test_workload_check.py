@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.support.trainers import broken_workloads, wrong_kinds
+from tests.support.trainers import broken_workloads, torch_loader, wrong_kinds
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.workload.description import TokensPerExample
 from trainers.workload_check.__main__ import main
@@ -151,6 +151,11 @@ def test_a_workload_that_breaks_a_rule_fails_that_one(name: str, failed: list[st
 def test_a_value_of_another_kind_is_named_with_what_to_give(rule: str, name: str, said: str) -> None:
     found = outcome(rule, name, wrong_kinds.__name__)
     assert (found.status, found.text) == ("failed", said)
+
+
+@pytest.mark.processes
+def test_the_loader_of_the_manual_keeps_every_rule() -> None:
+    assert not_ok(outcomes(f"{torch_loader.__name__}:ReadsByALoader")) == {}
 
 
 def test_a_workload_that_finds_no_data_fails_for_that_alone() -> None:
