@@ -16,7 +16,15 @@ from service.domain import TrialState
 from service.evidence.in_words.wording import duration
 from service.store.session import Database
 from tests.service.dashboard.conftest import open_page, wait_for, wait_for_drawn, wait_until_live
-from tests.support.service.scenarios import NOW, begin_trial, claimed_job, fork_trial, measure_curve
+from tests.support.service.scenarios import (
+    NOW,
+    add_worker,
+    begin_trial,
+    claimed_job,
+    fork_trial,
+    measure_curve,
+    submit,
+)
 from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -279,3 +287,29 @@ def test_a_job_says_from_its_first_measurement_what_it_has_come_to_and_what_is_b
     story.end(0, TrialState.COMPLETED)
     expect(page.locator("#answer .figures")).to_contain_text("search value, one seed, trial #0")
     assert [top for top in (below, _top_of_charts(page)) if abs(top - began) > 2] == []  # a line has 18 pixels
+
+
+def test_the_reason_for_which_a_job_waits_follows_the_workers_of_whom_no_event_tells(
+    page: Page, sqlite_database: Database
+) -> None:
+    now = datetime.now(UTC)
+    job_id = submit(sqlite_database, now=now)
+    page.clock.install()
+    page.goto(f"/jobs/{job_id}")
+    wait_until_live(page)
+    reason = page.locator("#waiting > p > span").first
+    expect(reason).to_contain_text("no worker has been started")
+    page.evaluate("document.querySelector('#waiting > p').dataset.seen = 'before'")
+    answers = Answers(page)
+
+    page.clock.run_for(11_000)  # longer than from one look to the next
+    expect(reason).to_contain_text("no worker has been started")
+    add_worker(sqlite_database, now=datetime.now(UTC))
+    page.clock.run_for(11_000)
+    expect(reason).to_contain_text("a worker is about to take it")
+    assert page.locator("#waiting > p").get_attribute("data-seen") == "before"  # the rest of it stays
+
+    page.evaluate(SET_HIDDEN, True)
+    num_looks = len(answers.seen)
+    page.clock.run_for(31_000)
+    assert len(answers.seen) == num_looks
