@@ -12,6 +12,7 @@ from typing import Any
 import ray
 import ray.util
 
+from service.evidence.in_words.wording import counted
 from service.scheduler.cluster import process_tree
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import (
@@ -148,7 +149,7 @@ def describe_shortage(nodes: Iterable[Node], size: GroupSize) -> str:
     names = dict.fromkeys(["CPU", "GPU", *size.rank_bundle])
     wanted = _amounts({name: size.rank_bundle.get(name, 0.0) for name in names})
     machines = _machines(nodes, names)
-    return f"the cluster cannot hold a trial of {size.world_size} ranks with {wanted} each; its machines: {machines}"
+    return f"the cluster cannot hold a trial of {_ranks(size, wanted)}; its machines: {machines}"
 
 
 def describe_wait(size: GroupSize) -> str | None:
@@ -166,9 +167,7 @@ def describe_wait(size: GroupSize) -> str | None:
         )
     # Enough in all, but not where a rank can use it.
     wanted = _amounts(size.rank_bundle)
-    return (
-        f"needs {size.world_size} ranks with {wanted} each; free on its machines: {_machines(free, size.rank_bundle)}"
-    )
+    return f"needs {_ranks(size, wanted)}; free on its machines: {_machines(free, size.rank_bundle)}"
 
 
 def short_of(size: GroupSize) -> frozenset[str]:
@@ -199,6 +198,11 @@ def _num_times(name: str, available: float, want: float) -> int:
     return int(available / want + tolerance)
 
 
+def _ranks(size: GroupSize, wanted: str) -> str:
+    """`2 ranks with 1 CPU and 1 GPU each`."""
+    return f"{counted(size.world_size, 'rank')} with {wanted}{'' if size.world_size == 1 else ' each'}"
+
+
 def _machines(nodes: Iterable[Node], names: Iterable[str]) -> str:
     alike = Counter(_amounts({name: node.resources.get(name, 0.0) for name in names}) for node in nodes)
     return ", ".join(text if count == 1 else f"{count} times {text}" for text, count in alike.items()) or "none"
@@ -213,7 +217,7 @@ def _amounts(resources: Mapping[str, float]) -> str:
 def _amount(name: str, amount: float) -> str:
     match name:
         case "CPU" | "GPU":
-            return f"{_number(name, amount)} {name}s"
+            return f"{_number(name, amount)} {name}{'' if amount == 1 else 's'}"
         case "memory":
             return f"{_number(name, amount)} of memory"
         case _:

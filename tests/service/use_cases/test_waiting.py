@@ -221,7 +221,7 @@ def test_what_a_run_waits_for_keeps_its_beginning_and_is_an_event_only_when_it_c
 def test_only_living_runs_count_on_a_cluster(database: Database) -> None:
     first, second = claimed_job(database), claimed_job(database)
     _report(database, first, waiting_for=None, num_groups=3)
-    _report(database, second, waiting_for="needs 1 GPUs, 0 free")
+    _report(database, second, waiting_for="needs 1 GPU, 0 free")
     with database.writing() as session:
         change_job(session, second.job_id, priority=9, now=NOW)
     assert _claims(database) == [(first.job_id, 3, 0), (second.job_id, 0, 9)]
@@ -239,7 +239,7 @@ def test_only_living_runs_count_on_a_cluster(database: Database) -> None:
 
 def test_a_run_that_waited_leaves_no_wait_behind(database: Database) -> None:
     lease = claimed_job(database)
-    _report(database, lease, waiting_for="needs 1 GPUs, 0 free")
+    _report(database, lease, waiting_for="needs 1 GPU, 0 free")
     with database.writing() as session:
         assert pause_job(session, lease.job_id, now=NOW).waiting_for is not None
         assert release_job(session, lease, now=NOW, crash=None) is JobState.PAUSED

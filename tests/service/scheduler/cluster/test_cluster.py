@@ -201,7 +201,7 @@ def test_a_late_job_gets_its_part_of_a_full_cluster_as_trials_end(service: Servi
     assert [trial.state for trial in trials] == [TrialState.COMPLETED] * 2
     assert (job.waiting_since, job.waiting_for) == (None, None)
     # Everything was the early job's when it came.
-    assert service.waits(late)[0] == "needs 1 CPUs, 0 free"
+    assert service.waits(late)[0] == "needs 1 CPU, 0 free"
     assert service.waits(late)[-1] is None
     assert service.job(early).state is JobState.RUNNING
     assert {trial.runs for trial in service.trials(early) if trial.state is TrialState.COMPLETED} == {1}

@@ -73,8 +73,8 @@ def test_a_shortage_names_everything_that_a_rank_wants() -> None:
     size = GroupSize(2, 1.0, 0.0, 8 * GIB, {"tpu": 2.0})
     nodes = [Node({"CPU": 4.0, "GPU": 1.0, "memory": 6 * GIB, "other": 3.0})] * 3 + [Node({"CPU": 0.5})]
     assert ray_cluster.describe_shortage(nodes, size) == (
-        "the cluster cannot hold a trial of 2 ranks with 1 CPUs, 0 GPUs, 8.00 GiB of memory and 2 tpu each; its "
-        "machines: 3 times 4 CPUs, 1 GPUs, 6.00 GiB of memory and 0 tpu, 0.5 CPUs, 0 GPUs, 0.00 GiB of memory and 0 tpu"
+        "the cluster cannot hold a trial of 2 ranks with 1 CPU, 0 GPUs, 8.00 GiB of memory and 2 tpu each; its "
+        "machines: 3 times 4 CPUs, 1 GPU, 6.00 GiB of memory and 0 tpu, 0.5 CPUs, 0 GPUs, 0.00 GiB of memory and 0 tpu"
     )
 
 
