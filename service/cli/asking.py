@@ -51,13 +51,17 @@ TOLD_AFTER_SECONDS = 2.0
 TOLD_AGAIN_SECONDS = 30.0
 """Time after which it is told that the check goes on."""
 
-Url = Annotated[str, typer.Option(envvar=URL, help="The service's address.")]
+OF_SERVICE = "The service that is asked"
+"""The group of options that say which service is asked, and as whom: after those that are a command's own."""
+
+Url = Annotated[str, typer.Option(envvar=URL, help="The service's address.", rich_help_panel=OF_SERVICE)]
 Token = Annotated[
     str | None,
     typer.Option(
         help="Your token; better in SHAMPOO_TUNER_TOKEN, or in a file that SHAMPOO_TUNER_TOKEN_FILE names: other users "
         "of this machine see the options of a command.",
         show_default=False,
+        rich_help_panel=OF_SERVICE,
     ),
 ]
 JobId = Annotated[str, typer.Argument(metavar="JOB", help="A job's id.")]

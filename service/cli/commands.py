@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 
 from search_spaces.nearest import did_you_mean
 from service.cli.asking import (
@@ -46,11 +45,13 @@ from service.cli.reading.show_commands import app as show_app
 from service.cli.setting_up.completion_command import PROGRAM
 from service.cli.setting_up.completion_command import app as completion_app
 from service.cli.setting_up.doctor_command import app as doctor_app
+from service.cli.setting_up.help_texts import Commands, Panel, add_commands
 from service.cli.setting_up.init_command import app as init_app
 from service.cli.steering_commands import app as steering_app
 from service.cli.trial_commands import app as trial_app
 from service.cli.webhook_commands import app as webhook_app
 from service.cli.workload_commands import app as workload_app
+from service.domain import JobState
 from service.errors import ServiceError
 from trainers.installation.command import INTERRUPTED
 from trainers.installation.distribution import check_packages_here, version
@@ -85,7 +86,7 @@ def _line_of(error: OSError) -> str:
     return f"shampoo-tuner: {error.filename or 'standard output'}: {error.strerror}"
 
 
-class _Commands(TyperGroup):
+class _Commands(Commands):
     def invoke(self, ctx: Any) -> Any:
         """Runs a command; an error meant for the user becomes a line on standard error for each of its faults, and exit
         status 1."""
@@ -114,6 +115,8 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+job_app = typer.Typer()
+demo_app = typer.Typer()
 
 
 def _tell_version(wanted: bool) -> None:
@@ -131,29 +134,7 @@ def _options(
     """Finds the Shampoo configuration that fits your model."""
 
 
-app.add_typer(process_app)
-app.add_typer(backup_app)
-app.add_typer(steering_app)
-app.add_typer(init_app)
-app.add_typer(doctor_app)
-app.add_typer(completion_app)
-app.add_typer(show_app)
-app.add_typer(recommendation_app)
-app.add_typer(reproduce_app)
-app.add_typer(insights_app)
-app.add_typer(fingerprint_app)
-app.add_typer(catalogue_app)
-app.add_typer(trial_app)
-app.add_typer(webhook_app, name="webhook")
-app.add_typer(code_app, name="code")
-app.add_typer(external_app)
-app.add_typer(export_app)
-app.add_typer(import_app)
-app.add_typer(workload_app, name="workload")
-app.add_typer(access_app)
-
-
-@app.command()
+@job_app.command()
 def submit(
     job_file: Annotated[Path, typer.Argument(help="The job as YAML or JSON. -: from standard input.")],
     setting: Annotated[
@@ -209,9 +190,12 @@ def submit(
         _watch(client, job.id, as_json=as_json)
 
 
-@app.command()
+@job_app.command()
 def jobs(
-    state: Annotated[list[str] | None, typer.Option(help="Only jobs in this state. Repeatable.")] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE", help=f"Only jobs in this state: {', '.join(JobState)}. Repeatable."),
+    ] = None,
     workload: Annotated[str | None, typer.Option(help="Only jobs of this workload.")] = None,
     model: Annotated[str | None, typer.Option(help="Only jobs of the model that you call so.")] = None,
     tag: Annotated[
@@ -229,7 +213,6 @@ def jobs(
     from itertools import islice
 
     from service.cli import terminal
-    from service.domain import JobState
 
     try:
         states = [JobState(given) for given in state or ()]
@@ -254,15 +237,18 @@ def jobs(
             say("no jobs", err=True)
 
 
-@app.command()
+@job_app.command()
 def watch(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Follows a job until it ends; with --json, a line for each change. Exit status 0: it succeeded; 1: it failed or
-    was cancelled; 3: the service did not answer for ten minutes, and the job may go on."""
+    """Follows a job until it ends; with --json, a line for each change.
+
+    Exit status 0: it succeeded; 1: it failed or was cancelled; 3: the service did not answer for ten minutes, and the
+    job may go on.
+    """
     with client_at(url, token) as client:
         _watch(client, job, as_json=as_json)
 
 
-@app.command()
+@demo_app.command()
 def demo(
     workload: Annotated[
         str, typer.Option(help="What to train; digits-convnet and digits-mlp are as quick.")
@@ -296,11 +282,34 @@ def demo(
         raise typer.Exit(1)
 
 
+add_commands(app, job_app, Panel.FOLLOW)
+add_commands(app, init_app, Panel.FOLLOW)
+add_commands(app, show_app, Panel.FOLLOW)
+add_commands(app, trial_app, Panel.FOLLOW)
+add_commands(app, recommendation_app, Panel.ANSWER)
+add_commands(app, reproduce_app, Panel.ANSWER)
+add_commands(app, insights_app, Panel.ANSWER)
+add_commands(app, export_app, Panel.ANSWER)
+add_commands(app, steering_app, Panel.STEER)
+add_commands(app, fingerprint_app, Panel.MODELS)
+add_commands(app, catalogue_app, Panel.MODELS)
+add_commands(app, code_app, Panel.MODELS, name="code")
+add_commands(app, external_app, Panel.MODELS)
+add_commands(app, import_app, Panel.MODELS)
+add_commands(app, workload_app, Panel.MODELS, name="workload")
+add_commands(app, demo_app, Panel.SERVICE)
+add_commands(app, process_app, Panel.SERVICE)
+add_commands(app, backup_app, Panel.SERVICE)
+add_commands(app, doctor_app, Panel.SERVICE)
+add_commands(app, completion_app, Panel.SERVICE)
+add_commands(app, webhook_app, Panel.SERVICE, name="webhook")
+add_commands(app, access_app, Panel.SERVICE)
+
+
 def _watch(client: Client, job_id: str, *, as_json: bool) -> None:
     from service.cli.reading import watching
     from service.cli.terminal import new_console
     from service.client import ServiceUnreachable
-    from service.domain import JobState
 
     try:
         if as_json:
@@ -330,7 +339,6 @@ def _watch(client: Client, job_id: str, *, as_json: bool) -> None:
 
 
 def _say_how_it_ended(client: Client, job: JobRead) -> None:
-    from service.domain import JobState
     from service.evidence.in_words.words import evidence_lines
 
     if job.state is not JobState.SUCCEEDED:

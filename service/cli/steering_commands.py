@@ -8,7 +8,6 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from service.cli.asking import (
     DEFAULT_URL,
@@ -24,6 +23,7 @@ from service.cli.asking import (
     say_json,
     say_warnings,
 )
+from service.cli.setting_up.help_texts import Command
 from service.inert import inert
 
 _NEGATIVE_NUMBER = re.compile(r"-\d+")
@@ -31,7 +31,7 @@ _NEGATIVE_NUMBER = re.compile(r"-\d+")
 app = typer.Typer()
 
 
-class _TakesNegativeNumbers(TyperCommand):
+class _TakesNegativeNumbers(Command):
     """A command whose arguments may be negative numbers, which are no options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -77,7 +77,10 @@ def check(
     threads: Annotated[int | None, typer.Option(min=1, help="CPU threads. By default 1.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Checks that a workload keeps the rules that trials rely on. Exit status 0: no rule failed."""
+    """Checks that a workload keeps the rules that trials rely on.
+
+    Exit status 0: no rule failed.
+    """
     import subprocess
 
     from trainers.workloads.describe import environment_of_children

@@ -38,7 +38,10 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
 ) -> None:
     """Trains a recommendation again, here, with the seeds, ranks and threads of its evidence, and says whether it falls
-    in the band, or equals what it was. Exit status 0: it does; 1: it does not, or could not be trained."""
+    in the band, or equals what it was.
+
+    Exit status 0: it does; 1: it does not, or could not be trained.
+    """
     from pydantic import TypeAdapter
 
     from service.evidence.reproduction import Repeated, Reproduction, outcome_lines, repeats_of, reproduction

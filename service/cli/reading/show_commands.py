@@ -60,12 +60,20 @@ def show(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJso
 @app.command()
 def trials(
     job: JobId,
-    state: Annotated[list[TrialState] | None, typer.Option(help="Only trials in this state. Repeatable.")] = None,
-    phase: Annotated[Phase | None, typer.Option(help="Only trials of this phase.")] = None,
-    parameter: Annotated[
-        list[str] | None, typer.Option(help="Only trials with this value, e.g. lr=1e-4..1e-2. Repeatable.")
+    state: Annotated[
+        list[TrialState] | None,
+        typer.Option(metavar="STATE", help=f"Only trials in this state: {', '.join(TrialState)}. Repeatable."),
     ] = None,
-    value: Annotated[str | None, typer.Option(help="Only trials with such a value of the objective: ..0.3")] = None,
+    phase: Annotated[
+        Phase | None, typer.Option(metavar="PHASE", help=f"Only trials of this phase: {', '.join(Phase)}.")
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Only trials with this value, e.g. lr=1e-4..1e-2. Repeatable."),
+    ] = None,
+    value: Annotated[
+        str | None, typer.Option(metavar="RANGE", help="Only trials with such a value of the objective, e.g. ..0.3")
+    ] = None,
     order_by: Annotated[
         str,
         typer.Option(

@@ -51,7 +51,10 @@ def doctor(
     database_url: DatabaseUrl = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print part, health and words of each as JSON.")] = False,
 ) -> None:
-    """Checks this machine's installation and its service, a line for each part. Exit status 1: something is broken."""
+    """Checks this machine's installation and its service, a line for each part.
+
+    Exit status 1: something is broken.
+    """
     settings = read_settings(data_dir=data_dir, database_url=database_url)
     told = []
     for found in findings(settings):

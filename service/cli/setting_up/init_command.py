@@ -43,8 +43,10 @@ def init(
         bool, typer.Option("--json", help="Print the job as JSON, which has no comments; or with -o, where it is.")
     ] = False,
 ) -> None:
-    """Writes a job file for a workload, with all fields and what they mean. `submit` accepts it as it is, once the
-    options stand there that the workload requires."""
+    """Writes a job file for a workload, with all fields and what they mean.
+
+    `submit` accepts it as it is, once the options stand there that the workload requires.
+    """
     from search_spaces.nearest import did_you_mean
     from trainers.workload.user_workload import is_reference
 

@@ -1,0 +1,1 @@
+"""Tests of the commands that set things up, and of their help."""
