@@ -4,7 +4,9 @@ answer."""
 from __future__ import annotations
 
 import json
+import shutil
 import sys
+import textwrap
 from collections.abc import Mapping
 from contextlib import contextmanager
 from threading import Event, Thread
@@ -42,6 +44,7 @@ __all__ = [
     "say_json_content",
     "say_json_line",
     "say_json_list",
+    "say_prose",
     "say_warnings",
     "written_file",
 ]
@@ -132,6 +135,15 @@ def say_warnings(job: JobSubmitted) -> None:
 def say(text: str, *, err: bool = False) -> None:
     """Prints one line; the terminal obeys nothing in it."""
     typer.echo(one_line(text), err=err)
+
+
+def say_prose(text: str) -> None:
+    """Prints a sentence or more: one line for a program, whole words a line in a terminal."""
+    text = one_line(text)
+    if sys.stdout.isatty():
+        columns = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, columns, break_long_words=False, break_on_hyphens=False)
+    typer.echo(text)
 
 
 def answer(found: BaseModel | Mapping[str, object], words: str, *, as_json: bool) -> None:

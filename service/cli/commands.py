@@ -26,6 +26,7 @@ from service.cli.asking import (
     say_json,
     say_json_line,
     say_json_list,
+    say_prose,
     say_warnings,
 )
 from service.cli.code_commands import app as code_app
@@ -175,7 +176,7 @@ def submit(
                 say_json(estimate)
             else:
                 for line in estimate_lines(estimate):
-                    say(line)
+                    say_prose(line)
             if estimate.is_futile:
                 raise typer.Exit(1)
             return
@@ -345,7 +346,7 @@ def _say_how_it_ended(client: Client, job: JobRead) -> None:
         raise ServiceError(f"job {job.id} {job.state}{f': {job.failure}' if job.failure else ''}")
     recommendation = client.recommendation(job.id)
     for line in evidence_lines(recommendation.evidence):
-        say(line)
+        say_prose(line)
     say(f"`shampoo-tuner recommend --job {job.id}` prints the config.")
 
 

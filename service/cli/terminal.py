@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.style import StyleType
 from rich.table import Table
@@ -83,11 +83,17 @@ def facts(rows: Sequence[tuple[str, str]]) -> Table:
     return table
 
 
-def listing(*headings: str) -> Table:
-    """A table with these columns, and no rows yet."""
+def listing(*headings: str, numbers: Collection[str] = (), whole: Collection[str] = ()) -> Table:
+    """A table with these columns, and no rows yet.
+
+    Args:
+        numbers: the headings of columns whose cells end below each other.
+        whole: the headings of columns whose cells are never broken.
+    """
     table = InertTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
     for heading in headings:
-        table.add_column(heading, overflow="fold")
+        justify: JustifyMethod = "right" if heading in numbers else "left"
+        table.add_column(heading, overflow="fold", justify=justify, no_wrap=heading in whole)
     return table
 
 
@@ -222,7 +228,8 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
     rooms = {"name": name, "waiting": max(len("waiting"), left - min(name, needed.get("name", 0)))}
     table = InertTable(box=None, padding=(0, COLUMN_GAP, 0, 0), pad_edge=False, header_style="bold")
     for heading in needed:
-        table.add_column(heading, no_wrap=True, overflow="ellipsis", max_width=rooms.get(heading))
+        justify: JustifyMethod = "right" if heading in ("trials", "best", "baseline") else "left"
+        table.add_column(heading, no_wrap=True, overflow="ellipsis", justify=justify, max_width=rooms.get(heading))
     bests = [best for job in jobs for best in (job.progress.best, job.progress.baseline_best) if best is not None]
     if seeds := sorted({best.num_new_seeds for best in bests if best.num_new_seeds}):
         table.caption = f"* mean of {_listed(seeds)} new seeds; the others: one seed"

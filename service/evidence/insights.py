@@ -130,6 +130,11 @@ class ParameterInsight:
     choices: list[ChoiceInsight] = field(default_factory=list)
     """The choices of a parameter whose values have no order."""
 
+    @property
+    def is_beyond_chance(self) -> bool:
+        """True if it is told from a parameter that does not matter."""
+        return self.importance is not None and self.importance.is_beyond_chance
+
     def is_had_by(self, parameters: Mapping[str, Any]) -> bool:
         """True if a trial with these values had it."""
         if self.name not in parameters:

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from service.api.schemas.jobs import JobRead
 from service.cli import terminal
+from service.cli.asking import say_prose
 from service.cli.reading import watching
 from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState, Phase
@@ -109,7 +110,7 @@ def run_demo(
             recommendation = client.recommendation(job.id)
             say(f"\nThe recommended config, to paste after `model`:\n\n{recommendation.python}")
             for line in evidence_lines(recommendation.evidence):
-                say(one_line(line))
+                say_prose(line)
         else:
             say("")
             say(one_line(f"The job {job.state}: {job.failure or 'no reason given'}"))

@@ -22,7 +22,7 @@ def workloads(url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = Fal
     if as_json:
         say_json_list(found)
         return
-    table = terminal.listing("name", "objective", "steps", "batch size", "title")
+    table = terminal.listing("name", "objective", "steps", "batch", "title", numbers=("steps", "batch"))
     for one in found:
         cells = (one.default_objective, str(one.default_num_steps), str(one.default_batch_size), one.title)
         table.add_row(one.name, *cells)

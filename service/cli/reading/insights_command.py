@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, client_at, say, say_json
+from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, client_at, say, say_json, say_prose
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
 
     from service.evidence.insights import SideInsights
 
@@ -38,28 +38,31 @@ def insights(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: A
     for side in found.sides:
         say(f"{side.side}: {side_words(side)}")
         if side.has_few_trials:
-            say(too_few_words(side.num_trials))
+            say_prose(too_few_words(side.num_trials))
         else:
-            terminal.show(console, _table(side))
+            _show_parameters(console, side)
         if side.early_late_correlation:
-            say(early_late_words(side.early_late_correlation))
+            say_prose(early_late_words(side.early_late_correlation))
         if side.prices:
-            say(prices_words(side))
+            say_prose(prices_words(side))
         for setting in side.prices:
-            say(f"- {price_words(setting, found.metric)}")
+            say_prose(f"- {price_words(setting, found.metric)}")
         say("")
 
 
-def _table(side: SideInsights) -> Table:
-    from rich.table import Table
-    from rich.text import Text
+def _show_parameters(console: Console, side: SideInsights) -> None:
+    """Prints a line for each parameter of which something is known, and of the others why nothing is."""
+    from service.cli import terminal
+    from service.evidence.in_words.insight_words import NONE_STANDS_OUT, importance_words, range_words, trend_words
 
-    from service.evidence.in_words.insight_words import importance_words, range_words, trend_words
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("parameter", "importance", "direction", "safe range"):
-        table.add_column(column, overflow="fold")
-    for one in side.parameters:
-        cells = (one.label, importance_words(one.importance), trend_words(one), range_words(one))
-        table.add_row(*(Text(cell) for cell in cells))
-    return table
+    if not any(one.is_beyond_chance for one in side.parameters):
+        say_prose(NONE_STANDS_OUT)
+    told = [one for one in side.parameters if one.is_beyond_chance or range_words(one)]
+    if told:
+        table = terminal.listing("parameter", "importance", "direction", "safe range", whole=("parameter",))
+        for one in told:
+            table.add_row(one.label, importance_words(one.importance), trend_words(one), range_words(one))
+        terminal.show(console, table)
+    others = [one for one in side.parameters if one not in told]
+    for why in dict.fromkeys(importance_words(one.importance) for one in others):
+        say_prose(f"{why}: {', '.join(one.label for one in others if importance_words(one.importance) == why)}")

@@ -19,6 +19,7 @@ from service.cli.asking import (
     say,
     say_json,
     say_json_list,
+    say_prose,
 )
 from service.domain import Phase, TrialState
 
@@ -127,10 +128,10 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
         ("trial", f"{found.number} of job {job}"),
         ("state", trial_state(found)),
         *(("" if place else "why", sentence) for place, sentence in enumerate(_account(of_job, found))),
+        *([("detail", found.detail)] if found.detail else []),
         ("phase", f"{found.phase}{', proposed' if found.proposed else ''}"),
         ("steps", f"{found.step}/{found.num_steps}"),
         ("time", duration(found.seconds) if found.seconds else "none yet"),
-        *((name, measured_words(name, value)) for name, value in found.metrics.items()),
     ]
     if found.confirms is not None:
         rows.append(("repeats", f"trial {found.confirms}, with a new seed"))
@@ -138,15 +139,16 @@ def trial(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
         rows.append(("fork of", f"trial {found.forked_from} at step {found.forked_at_step}"))
     if found.runs > 1:
         rows.append(("started", f"{found.runs} times"))
-    if found.detail:
-        rows.append(("detail", found.detail))
     if found.note:
         rows.append(("note", found.note))
+    measured_last = [(name, measured_words(name, value)) for name, value in found.metrics.items()]
+    rows += [row for row in measured_last if row[0] == metric]
     if curve:
         rows.append((f"{metric}, curve", sparkline(curve)))
     rows += [
         (name, number(value) if isinstance(value, float) else str(value)) for name, value in found.parameters.items()
     ]
+    rows += [row for row in measured_last if row[0] != metric]
     console = terminal.new_console()
     terminal.show(console, terminal.facts(rows))
     for line in found.last_lines:
@@ -160,8 +162,8 @@ def _say_health(client: Client, job: JobRead) -> None:
     """Prints what is found about the job, each with what to do."""
     for card in client.health(job.id):
         say("")
-        say(f"{card.severity.capitalize()}: {card.sentence}")
-        say(card.advice)
+        say_prose(f"{card.severity.capitalize()}: {card.sentence}")
+        say_prose(card.advice)
 
 
 def _account(job: JobRead, trial: TrialRead) -> list[str]:
@@ -187,10 +189,10 @@ def _say_best(client: Client, job: JobRead) -> bool:
     if lines:
         say("")
         for line in lines:
-            say(line)
+            say_prose(line)
     if job.progress.best is not None:
         best = client.trial(job.id, job.progress.best.number)
         say("")
         so_far = "" if job.state.is_final else " so far"
-        say(f"best{so_far}, trial {best.number}: {parameters_words(best)}")
+        say_prose(f"best{so_far}, trial {best.number}: {parameters_words(best)}")
     return bool(lines)

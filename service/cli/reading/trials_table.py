@@ -62,6 +62,7 @@ def trials_table(
             heading,
             no_wrap=heading != "parameters" or width < NARROW_COLUMNS,
             overflow="ellipsis",
+            justify="right" if heading in ("trial", "steps", "time", metric) else "left",
             min_width=CURVE_COLUMNS if heading == "curve" else None,
             max_width=needed[heading] if heading == "parameters" else None,
         )

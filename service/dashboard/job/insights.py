@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from service.evidence.in_words.insight_words import (
+    NONE_STANDS_OUT,
     basis_words,
     early_late_words,
     importance_words,
@@ -76,6 +77,9 @@ class SidePanel:
     """The values that the prices are compared with; empty: there are none."""
     prices: list[PriceLine]
 
+    none_stands_out: str = NONE_STANDS_OUT
+    """The sentence for a side of which no bar is told from chance."""
+
     @property
     def mattered(self) -> list[Bar]:
         """The bars that are told from chance."""
@@ -88,8 +92,8 @@ class SidePanel:
 
     @property
     def others_stay(self) -> bool:
-        """True if they are not folded away: they are few, or all that there is."""
-        return not self.mattered or len(self.others) <= MAX_OTHERS
+        """True if they are not folded away: they are few."""
+        return len(self.others) <= MAX_OTHERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,5 +174,5 @@ def _bar(parameter: ParameterInsight) -> Bar:
         importance=importance_words(known),
         trend=trend_words(parameter),
         good=range_words(parameter),
-        is_beyond_chance=known is not None and known.is_beyond_chance,
+        is_beyond_chance=parameter.is_beyond_chance,
     )

@@ -18,6 +18,8 @@ from service.evidence.prices import CheaperSetting, RelativeChange
 STRONG, WEAK = 0.6, 0.3
 """Rank correlations from which early values tell the last ones well, and below which they hardly do."""
 
+NONE_STANDS_OUT = "No parameter stands out: values dealt to these trials at random would seem as important."
+
 SAME = 0.005
 """Change of the state, as a share, below which it is called the same."""
 

@@ -147,7 +147,7 @@ def test_list_page_jobs_watch_and_recommend_name_one_best_value(url: str, sqlite
 
     best, baseline = "0.3325 ± 0.00071", "0.7025 ± 0.00071"
     listed = run("jobs").stdout
-    assert "0.3325*  0.7025*" in listed
+    assert re.search(r"0\.3325\*\s+0\.7025\*", listed)
     assert "* mean of 2 new seeds; the others: one seed" in listed
     watched = run("watch", lease.job_id).stdout
     assert f"best validation_loss {best} (mean of 2 new seeds, config of trial 2)" in watched

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
+import os
+import pty
+import subprocess
+import sys
 
 import pytest
 from rich.console import Console
@@ -53,3 +58,32 @@ def test_a_job_of_which_nothing_has_finished_has_no_empty_lines() -> None:
     names = [line[:8].strip() for line in console.file.getvalue().splitlines()]
     assert "trials" in names
     assert not {"", "steps"} & set(names)
+
+
+def test_numbers_below_each_other_end_in_one_column() -> None:
+    first = JobRead.model_validate(examples.JOB)
+    best = first.progress.best
+    assert best is not None
+    progress = first.progress.model_copy(update={"num_finished": 2, "best": dataclasses.replace(best, value=123.4)})
+    jobs = [first, first.model_copy(update={"progress": progress})]
+    heading, *rows = printed(jobs_table(jobs, width=1000), width=1000)[:3]
+    for name in ("trials", "best"):
+        end = heading.index(f" {name} ") + len(name) + 1
+        assert all(row[end - 1] != " " and row[end : end + 2] == "  " for row in rows), (name, heading, rows)
+    trial = TrialRead.model_validate(examples.TRIAL)
+    listed = printed(trials_table([trial, trial.model_copy(update={"number": 120})], metric="loss", width=80), width=80)
+    assert [line[:5] for line in listed] == ["trial", f"{trial.number:5}", "  120"]
+
+
+@pytest.mark.processes
+def test_sentences_break_between_words_in_a_terminal_and_not_at_all_for_a_program() -> None:
+    say = "from service.cli.asking import say_prose; say_prose('the interval of the improvement over seeds')"
+    piped = subprocess.run([sys.executable, "-c", say], capture_output=True, text=True, check=True).stdout
+    assert piped == "the interval of the improvement over seeds\n"
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "20"}
+    subprocess.run([sys.executable, "-c", say], stdout=theirs, env=environment, check=True)
+    os.close(theirs)
+    shown = os.read(ours, 1000)
+    os.close(ours)
+    assert shown.decode().split("\r\n") == ["the interval of the", "improvement over", "seeds", ""]
