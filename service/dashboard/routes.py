@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.dashboard import log_in
+from service.dashboard import documentation, log_in
 from service.dashboard.charts import page as charts
 from service.dashboard.cluster import page as cluster
 from service.dashboard.compare import page as compare
@@ -33,4 +33,5 @@ ROUTERS = (
     log_in.router,
     cluster.router,
     settings_page.router,
+    documentation.router,
 )

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import hashlib
-import importlib.util
-import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from fastapi import APIRouter, Depends, FastAPI
-from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import HTMLResponse
 from fastapi.routing import APIRoute
 from fastapi.security import APIKeyCookie, HTTPBearer
 from starlette.middleware.gzip import GZipMiddleware
@@ -25,15 +18,14 @@ from service.api import events, problems
 from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
-from service.api.preparation import Preparations, job_expected
+from service.api.preparation import Preparations
 from service.api.routers import access, catalogue, code, health, metrics, recommendations, webhooks
 from service.api.routers.of_jobs import export, insights, jobs, kept_jobs, plots, weights
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
 from service.api.run_answers import Answers
 from service.clock import Clock
-from service.dashboard import error_pages, routes
+from service.dashboard import documentation, error_pages, routes
 from service.dashboard.assets import static_mounts
-from service.dashboard.rendering import CONTENT_SECURITY_POLICY, HEADERS
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
 from service.monitoring.metrics import Metrics
@@ -68,7 +60,6 @@ TAGS = [
 ]
 """Tags of the operations; a test holds them against those that operations have."""
 SERVERS = [{"url": "/", "description": "This service."}]
-SWAGGER_PATH = "/vendor/swagger-ui"
 MAX_STREAMS = 500
 """Streams of events at once, of an API process: half of the connections that it accepts. Each reads every event from
 SQL."""
@@ -168,13 +159,13 @@ def create_app(
     app.add_exception_handler(NotFound, error_pages.unknown_thing)
     for path, static in static_mounts():
         app.mount(path, static)
-    app.mount(SWAGGER_PATH, StaticFiles(directory=_swagger_directory()))
+    app.mount(documentation.SWAGGER_PATH, StaticFiles(directory=documentation.swagger_directory()))
     return app
 
 
 @functools.cache
 def _routes() -> tuple[BaseRoute, ...]:
-    """The routes of the API, the dashboard and `/docs`. What FastAPI works out at their first request, it does once for
+    """The routes of the API and the dashboard. What FastAPI works out at their first request, it does once for
     all applications of a process."""
     router = APIRouter(
         generate_unique_id_function=_operation_id,
@@ -193,43 +184,8 @@ def _routes() -> tuple[BaseRoute, ...]:
     router.include_router(health.router, dependencies=strict)
     for of_page in routes.ROUTERS:
         router.include_router(of_page)
-    router.add_api_route(
-        "/docs", _read_documentation, methods=["GET"], include_in_schema=False, dependencies=[Depends(job_expected)]
-    )
     return tuple(router.routes)
 
 
 def _operation_id(route: APIRoute) -> str:
     return route.name
-
-
-def _swagger_directory() -> Path:
-    """The files of `/docs`, which come with a package: FastAPI's own page loads them from a CDN."""
-    spec = importlib.util.find_spec("fastapi_offline")
-    if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("fastapi-offline is not installed; /docs is made of the files it ships")
-    return Path(spec.submodule_search_locations[0]) / "static"
-
-
-def _read_documentation() -> HTMLResponse:
-    page, headers = _documentation()
-    return HTMLResponse(page, headers=headers)
-
-
-@functools.cache
-def _documentation() -> tuple[bytes, dict[str, str]]:
-    """Swagger UI, and the headers of the dashboard's pages for it."""
-    page = get_swagger_ui_html(
-        openapi_url="/openapi.json",
-        title="Shampoo tuner: HTTP API",
-        swagger_js_url=f"{SWAGGER_PATH}/swagger-ui-bundle.js",
-        swagger_css_url=f"{SWAGGER_PATH}/swagger-ui.css",
-        swagger_favicon_url="/static/icon.svg",
-        swagger_ui_parameters={"defaultModelsExpandDepth": 0},
-    )
-    content = bytes(page.body)
-    # The one script that stands in the page starts Swagger UI.
-    (script,) = re.findall(rb"<script>(.*?)</script>", content, re.DOTALL)
-    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
-    allowed = CONTENT_SECURITY_POLICY.replace("script-src 'self'", f"script-src 'self' 'sha256-{digest}'")
-    return content, {**HEADERS, "Content-Security-Policy": allowed}

@@ -184,14 +184,11 @@ def test_the_catalogue_tells_workloads_and_spaces_that_a_job_can_use(sqlite_http
 @pytest.mark.slow
 def test_the_documentation_page_loads_only_files_that_the_service_serves(sqlite_http: httpx.Client) -> None:
     answer = sqlite_http.get("/docs")
-    assert {name: answer.headers[name] for name in HEADERS} == HEADERS | {
-        "Content-Security-Policy": answer.headers["Content-Security-Policy"]
-    }
-    assert re.search(r"script-src 'self' 'sha256-[^']{44}';", answer.headers["Content-Security-Policy"])
+    assert {name: answer.headers[name] for name in HEADERS} == HEADERS
     page = answer.text
     assert "http://" not in page
     assert "https://" not in page
-    links = re.findall(r'(?:src|href)="([^"]+)"', page)
+    links = re.findall(r'(?:src|href)="([^"]+)"', page.partition("</head>")[0])
     assert any(link.endswith(".js") for link in links)
     assert any(link.endswith(".css") for link in links)
     for link in links:

@@ -1,8 +1,12 @@
-"""The page of the HTTP API, under the headers of the other pages."""
+"""The page of the HTTP API, in the frame and under the headers of the other pages."""
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Page, expect
+
+from tests.service.dashboard.conftest import wait_for
+from tests.support.service.pages.accessible import LOW_CONTRAST
 
 
 def test_the_documentation_opens_and_shows_an_operation(page: Page) -> None:
@@ -10,3 +14,19 @@ def test_the_documentation_opens_and_shows_an_operation(page: Page) -> None:
     operation = page.locator(".opblock-summary", has_text="Submit a job")
     operation.click()
     expect(page.get_by_role("heading", name="Request body")).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_documentation_has_the_frame_and_the_colours_of_the_other_pages(page: Page, width: int) -> None:
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto("/docs")
+    expect(page.get_by_role("heading", level=1)).to_have_text("HTTP API")
+    here = page.get_by_role("navigation", name="Site").get_by_role("link", name="API")
+    expect(here).to_have_attribute("aria-current", "page")
+    expect(page.locator(".opblock-summary", has_text="Submit a job")).to_be_visible()
+    expect(page.locator("#servers")).to_be_hidden()  # there is one
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert page.evaluate(LOW_CONTRAST) == []
+    page.emulate_media(color_scheme="dark")
+    wait_for(page, "() => document.documentElement.classList.contains('dark-mode')")
+    assert page.evaluate(LOW_CONTRAST) == []
