@@ -232,3 +232,51 @@ def wait_for_drawn(page: Page, chart: str, numbers: set[int]) -> None:
         }""",
         [chart, sorted(numbers)],
     )
+
+
+def hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) -> str:
+    """The text of the label over a point of the trace with this mode and these values of `meta`; with a `number`, over
+    a point of that trial.
+
+    The chart looks at the pointer now and then, and may move meanwhile: until it has seen the pointer at the point,
+    another label stands, or none. Of a curve and the cross that ends it either may be told of, by its version.
+    """
+    page.locator(f"#{chart}").scroll_into_view_if_needed()
+    place = """const place = (plot) => {
+        const same = (trace) => Object.entries(meta).every(([key, value]) => trace.meta[key] === value);
+        const curve = plot.data.findIndex((trace) => trace.mode === mode && same(trace));
+        const { x, customdata } = plot.data[curve];
+        const own = [...x.keys()].filter((index) => number === undefined || customdata[index] === number);
+        return [curve, own.at(point)];
+      };"""
+    find = f"""([id, {{ mode, number, ...meta }}, point]) => {{
+      {place}
+      const plot = document.getElementById(id), box = plot.getBoundingClientRect();
+      const {{ xaxis, yaxis }} = plot._fullLayout;
+      const [curve, index] = place(plot), {{ x, y }} = plot.data[curve];
+      return [box.left + xaxis._offset + xaxis.d2p(x[index]), box.top + yaxis._offset + yaxis.d2p(y[index])];
+    }}"""
+    is_over = f"""([id, {{ mode, number, ...meta }}, point]) => {{
+      {place}
+      const plot = document.getElementById(id), hovered = plot._hoverdata ?? [];
+      if (hovered.length !== 1) return false;
+      const [curve, index] = place(plot), {{ x, y }} = plot.data[curve];
+      if (hovered[0].curveNumber === curve) return hovered[0].pointNumber === index;
+      const isThere = hovered[0].x === x[index] && hovered[0].y === y[index];
+      return isThere && number !== undefined && hovered[0].customdata === number;
+    }}"""
+    label = page.locator(f"#{chart} .hoverlayer .hovertext text.nums")
+    page.mouse.move(0, 0)
+    expect(label).to_have_count(0)
+
+    there = None
+    until = time.monotonic() + TIMEOUT_MS / 1000
+    while not page.evaluate(is_over, [chart, trace, point]):
+        assert time.monotonic() < until, f"no label over {trace} of {chart}"
+        was, there = there, page.evaluate(find, [chart, trace, point])
+        if there != was:
+            page.mouse.move(there[0] - 3, there[1] - 3)
+            page.mouse.move(*there)
+        page.wait_for_timeout(50)
+    expect(label).to_have_count(1)
+    return "\n".join(label.locator("tspan.line").all_text_contents() or label.all_text_contents())

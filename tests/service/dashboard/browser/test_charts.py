@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,6 +15,7 @@ from service.store.session import Database
 from service.use_cases.run import record_places
 from tests.service.dashboard.conftest import (
     drawn_trials,
+    hovered,
     open_page,
     wait_for,
     wait_for_drawn,
@@ -24,54 +24,6 @@ from tests.service.dashboard.conftest import (
 from tests.support.service.scenarios import measure
 from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
-
-
-def _hovered(page: Page, chart: str, trace: dict[str, object], point: int = -1) -> str:
-    """The text of the label over a point of the trace with this mode and these values of `meta`; with a `number`, over
-    a point of that trial.
-
-    The chart looks at the pointer now and then, and may move meanwhile: until it has seen the pointer at the point,
-    another label stands, or none. Of a curve and the cross that ends it either may be told of, by its version.
-    """
-    page.locator(f"#{chart}").scroll_into_view_if_needed()
-    place = """const place = (plot) => {
-        const same = (trace) => Object.entries(meta).every(([key, value]) => trace.meta[key] === value);
-        const curve = plot.data.findIndex((trace) => trace.mode === mode && same(trace));
-        const { x, customdata } = plot.data[curve];
-        const own = [...x.keys()].filter((index) => number === undefined || customdata[index] === number);
-        return [curve, own.at(point)];
-      };"""
-    find = f"""([id, {{ mode, number, ...meta }}, point]) => {{
-      {place}
-      const plot = document.getElementById(id), box = plot.getBoundingClientRect();
-      const {{ xaxis, yaxis }} = plot._fullLayout;
-      const [curve, index] = place(plot), {{ x, y }} = plot.data[curve];
-      return [box.left + xaxis._offset + xaxis.d2p(x[index]), box.top + yaxis._offset + yaxis.d2p(y[index])];
-    }}"""
-    is_over = f"""([id, {{ mode, number, ...meta }}, point]) => {{
-      {place}
-      const plot = document.getElementById(id), hovered = plot._hoverdata ?? [];
-      if (hovered.length !== 1) return false;
-      const [curve, index] = place(plot), {{ x, y }} = plot.data[curve];
-      if (hovered[0].curveNumber === curve) return hovered[0].pointNumber === index;
-      const isThere = hovered[0].x === x[index] && hovered[0].y === y[index];
-      return isThere && number !== undefined && hovered[0].customdata === number;
-    }}"""
-    label = page.locator(f"#{chart} .hoverlayer .hovertext text.nums")
-    page.mouse.move(0, 0)
-    expect(label).to_have_count(0)
-
-    there = None
-    until = time.monotonic() + PATIENCE_SECONDS
-    while not page.evaluate(is_over, [chart, trace, point]):
-        assert time.monotonic() < until, f"no label over {trace} of {chart}"
-        was, there = there, page.evaluate(find, [chart, trace, point])
-        if there != was:
-            page.mouse.move(there[0] - 3, there[1] - 3)
-            page.mouse.move(*there)
-        page.wait_for_timeout(50)
-    expect(label).to_have_count(1)
-    return "\n".join(label.locator("tspan.line").all_text_contents() or label.all_text_contents())
 
 
 def _wait_for_x_axis(page: Page, chart: str, beginning: str) -> None:
@@ -97,7 +49,7 @@ def test_the_timeline_and_the_trials_page_tell_where_each_stretch_trained(
     open_page(page, running)
     page.locator("#timeline").scroll_into_view_if_needed()
     wait_for_drawn(page, "timeline", set(range(5)))
-    bar = _hovered(page, "timeline", {"mode": "none", "group": "completed", "number": 1}, 1)
+    bar = hovered(page, "timeline", {"mode": "none", "group": "completed", "number": 1}, 1)
     assert bar.endswith(f"s\n{node}, GPUs 0 and 2")
     page.get_by_role("button", name="Timeline: show as table").click()
     table = page.get_by_role("table", name="Timeline, as a table")
@@ -113,7 +65,7 @@ def test_a_bar_of_the_timeline_is_named_under_the_pointer_and_follows_the_zoom(p
     open_page(page, finished)
     page.locator("#timeline").scroll_into_view_if_needed()
     wait_for_drawn(page, "timeline", set(range(20)))
-    bar = _hovered(page, "timeline", {"mode": "none", "group": "completed", "number": 13}, 1)
+    bar = hovered(page, "timeline", {"mode": "none", "group": "completed", "number": 13}, 1)
     assert re.match(r"#13\ncompleted after \d", bar)
     bars = page.locator("#timeline svg.bars")
     whole = page.evaluate("document.getElementById('timeline').layout.xaxis.range[1]")
@@ -180,17 +132,17 @@ def test_every_chart_says_what_the_pointer_is_over(page: Page, sqlite_database: 
     story.run(6)  # diverges
     open_page(page, story)
     wait_for_traces(page, "trade-off", 3)
-    curve = _hovered(page, "learning-curves", {"mode": "lines", "group": "search", "number": 2}, 12)
+    curve = hovered(page, "learning-curves", {"mode": "lines", "group": "search", "number": 2}, 12)
     assert curve.splitlines()[0] == "#2 Shampoo, completed"
     assert "lr = " in curve
     assert re.search(r"^step 130: 0\.\d+$", curve.splitlines()[-1])
-    cross = _hovered(page, "learning-curves", {"mode": "lines", "group": "diverged", "number": 6}, -2)
+    cross = hovered(page, "learning-curves", {"mode": "lines", "group": "diverged", "number": 6}, -2)
     assert cross.splitlines()[0] == "#6 Shampoo, failed (diverged)"
     assert re.search(r"^step 30: \d+\.\d+; then it diverged$", cross.splitlines()[-1])
-    assert _hovered(page, "best-so-far", {"mode": "markers", "group": "search"}, 1) == "#1 Shampoo\n0.7000"
-    assert _hovered(page, "best-so-far", {"mode": "lines", "group": "search"}) == "Shampoo\nbest found 0.5000"
-    assert _hovered(page, "best-so-far", {"mode": "markers", "group": "adamw"}) == "#3 AdamW\n1.100"
-    point = _hovered(page, "trade-off", {"mode": "markers", "role": "baseline"})
+    assert hovered(page, "best-so-far", {"mode": "markers", "group": "search"}, 1) == "#1 Shampoo\n0.7000"
+    assert hovered(page, "best-so-far", {"mode": "lines", "group": "search"}) == "Shampoo\nbest found 0.5000"
+    assert hovered(page, "best-so-far", {"mode": "markers", "group": "adamw"}) == "#3 AdamW\n1.100"
+    point = hovered(page, "trade-off", {"mode": "markers", "role": "baseline"})
     assert point.splitlines()[0] == "#3 AdamW, completed"
     assert point.splitlines()[-1].endswith(", 1.100")
 
@@ -212,7 +164,7 @@ def test_names_are_shown_as_they_are_over_a_curve(page: Page, finished: Story) -
           await Plotly.react("learning-curves", data, layout);
         }"""
     )
-    assert _hovered(page, "learning-curves", {"mode": "lines", "number": 7}).splitlines() == [
+    assert hovered(page, "learning-curves", {"mode": "lines", "number": 7}).splitlines() == [
         "#7 %{x}<extra>, completed",
         "%{x} = %{y}",
         "a<br>b = <b>c</b>&lt;",
