@@ -42,10 +42,10 @@ Args:
     one_sided: Precondition the shortest side of a block alone. Shapes the state. Used by shampoo, soap, kl.
     precondition_frequency: Steps from one refresh of a root or basis to the next, >= 1. None: 50 for shampoo, 10
         for soap and kl. Used by shampoo, soap, kl.
-    start_preconditioning_step: Step at which all roots and bases are computed for the first time; until then steps
-        are plain. None: the first step with statistics; for soap the one after, because in the basis of one
-        gradient that gradient is diagonal, and Adam makes whole steps of the rounding beside the diagonal; kl's is
-        the first. Used by shampoo, soap.
+    start_preconditioning_step: Step of the first roots and bases; until then steps are those of `grafting`, Adam's
+        for soap, and without grafting as long as the gradient. None: the first with statistics; for soap the one
+        after, because in the basis of one gradient that gradient is diagonal, and Adam makes whole steps of the
+        rounding beside it; kl's is the first. Used by shampoo, soap.
     statistics_frequency: Steps from one update of the factors to the next; at most the two above. None: 1; with a
         low-precision `state_dtype` an update is part of a refresh, and nothing else can be asked for. kl takes
         every gradient: its roots enlarge what its factors have not seen. Used by shampoo, soap.

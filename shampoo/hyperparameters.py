@@ -105,9 +105,9 @@ class Hyperparameters:
     precondition_frequency: Annotated[int | None, Range(low=1), KRONECKER, IN_FLIGHT] = None
     """Steps from one refresh of a root or basis to the next, >= 1. None: 50 for shampoo, 10 for soap and kl."""
     start_preconditioning_step: Annotated[int | None, Range(low=1), BOUNDED] = None
-    """Step at which all roots and bases are computed for the first time; until then steps are plain. None: the first
-    step with statistics; for soap the one after, because in the basis of one gradient that gradient is diagonal, and
-    Adam makes whole steps of the rounding beside the diagonal; kl's is the first."""
+    """Step of the first roots and bases; until then steps are those of `grafting`, Adam's for soap, and without
+    grafting as long as the gradient. None: the first with statistics; for soap the one after, because in the basis of
+    one gradient that gradient is diagonal, and Adam makes whole steps of the rounding beside it; kl's is the first."""
     statistics_frequency: Annotated[int | None, Range(low=1), BOUNDED, IN_FLIGHT] = None
     """Steps from one update of the factors to the next; at most the two above. None: 1; with a low-precision
     `state_dtype` an update is part of a refresh, and nothing else can be asked for. kl takes every gradient: its roots
