@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from shampoo import Shampoo
+from tests.benchmarks.steps.changed_scale import METHODS, recovery
 from tests.support.cases import in_one_test
 from tests.support.shampoo.deviations import deviation
 from tests.support.shampoo.members import KL, crossed, member
@@ -136,6 +137,17 @@ def test_kl_of_gradients_of_one_direction_keeps_its_factors_together() -> None:
     torch.testing.assert_close(changes[-1], changes[20], rtol=1e-2, atol=0)
     levels = [optimizer.state[param][f"eigenvalues{side}.0"].mean() for side in (0, 1)]
     assert 1e-13 < levels[0] / levels[1] < 1e13
+
+
+@pytest.mark.slow
+def test_squares_follow_a_rise_the_later_the_longer_they_are_averaged() -> None:
+    # An average over all of n steps so far has a quarter of the new squares after a third of n.
+    early, late = (recovery(METHODS["AdamW"], factor=1e3, at=at, seed=0, limit=200) for at in (60, 300))
+    assert 15 <= early[0] <= 30
+    assert 80 <= late[0] <= 120
+    assert early[1] < late[1]
+    for name in ("soap", "kl"):  # over 20 steps
+        assert recovery(METHODS[name], factor=1e3, at=60, seed=0, limit=40)[0] <= 5
 
 
 @pytest.mark.parametrize("solver", ["eigh", "qr"])
