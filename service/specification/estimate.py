@@ -111,6 +111,9 @@ class MemoryEstimate:
     known; null: see `parallel_trials`."""
     is_machine_limit: bool = False
     """True: `limit_bytes` is each rank's part of twice `machine_bytes`, as the job names no limit of its own."""
+    shortage: str | None = None
+    """The reason why no trial can start on the machine where the API runs, if trials train there, in words: it has no
+    GPU, or too few CPUs. Null: none is known."""
 
 
 class Estimate(DescribedModel):

@@ -107,7 +107,7 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
     if memory.construction_fails:
         return warning_lines(memory)
     if memory.problem is not None:
-        return [f"The memory of trials cannot be predicted: {memory.problem}."]
+        return [f"The memory of trials cannot be predicted: {memory.problem}.", *warning_lines(memory)]
     lines = [
         f"Weights, gradients and optimizer of a trial of the {_side(side)} need "
         f"{mebibytes(space.default_bytes)} on each rank with the defaults, up to {mebibytes(space.largest_bytes)} in "
@@ -147,14 +147,16 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
 
 def warning_lines(memory: MemoryEstimate) -> list[str]:
     """The faults of trials that would be launched all the same: the workload cannot be built, or the service's machine
-    cannot hold one of a side's, or all that train at once."""
+    cannot hold one of a side's, or all that train at once; and the reason why none can start there."""
+    short = [] if memory.shortage is None else [f"NO TRIAL CAN START: {memory.shortage}."]
     if memory.construction_fails:
         return [
+            *short,
             f"THE WORKLOAD CANNOT BE BUILT: its code raised {memory.problem}. Trials are likely to fail with the same "
-            "error."
+            "error.",
         ]
     machine = memory.machine_bytes
-    lines = [
+    lines = short + [
         f"TOO LARGE: a rank of the {_side(side)} needs more than the {mebibytes(machine)} of the service's machine, "
         "whose system would end it while it trains."
         for side, space in memory.spaces.items()

@@ -235,6 +235,7 @@ JOB_ESTIMATE: dict[str, Any] = {
         "parallel_trials": 4,
         "is_limited_by_memory": False,
         "together_bytes": 6_984_064,
+        "shortage": None,
     },
 }
 

@@ -289,8 +289,8 @@ class JobRead(ReadModel):
 class JobSubmitted(JobRead):
     warnings: list[str] = Field(default_factory=list)
     """The faults that were found while the job was checked, and for which it was not refused, for a person: its
-    workload's code raises an error, or the machine does not hold as many trials as would train at once. A dry run looks
-    further. Empty where trials do not train beside the API."""
+    workload's code raises an error, or the machine does not hold a trial, or as many as would train at once. A dry run
+    looks further. Empty where trials do not train beside the API."""
 
     def _told(self) -> dict[str, object]:
         return {**super()._told(), **({"Warning": " ".join(self.warnings)} if self.warnings else {})}

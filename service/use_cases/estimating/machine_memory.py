@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 
+from service.evidence.in_words.wording import counted
 from service.specification.estimate import MemoryEstimate
 from service.specification.resources import Resources
 
@@ -54,6 +55,15 @@ def machine_limit_bytes(resources: Resources) -> int | None:
 def cpus_hold(resources: Resources) -> int:
     """Trials of CPU ranks that this machine's CPUs hold at once, of one job; 0: not even one."""
     return int(usable_cpus() / resources.cpus_per_worker) // resources.workers_per_trial
+
+
+def shortage_here(resources: Resources, *, has_gpu: bool = True) -> str | None:
+    """The reason why this machine cannot hold a single trial, for a person; None: its devices can."""
+    ranks, cpus = resources.workers_per_trial, resources.cpus_per_worker
+    if not cpus_hold(resources):
+        taken = f"{ranks * cpus:g} CPUs ({counted(ranks, 'rank')} of {cpus:g})"
+        return f"it takes {taken}, and the machine has {usable_cpus()}"
+    return "it takes a GPU, and torch sees none on the machine" if resources.gpus_per_worker and not has_gpu else None
 
 
 def memory_holds(bytes_per_rank: int, *, num_ranks: int, machine_bytes: int) -> int:

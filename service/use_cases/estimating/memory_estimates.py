@@ -29,6 +29,7 @@ from service.use_cases.estimating.machine_memory import (
     machine_limit_bytes,
     memory_of_this_machine,
     on_this_machine,
+    shortage_here,
 )
 from service.use_cases.estimating.memory_predictor import (
     ConstructionFailed,
@@ -97,6 +98,7 @@ def estimate_memory(
     """
     memory_per_worker = plan.specification.resources.memory_per_worker
     gpus = plan.specification.resources.gpus_per_worker
+    shortage = shortage_here(plan.specification.resources) if data_are_here else None
     asked = time.monotonic()
     try:
         with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
@@ -121,7 +123,9 @@ def estimate_memory(
             kept = num_kept_weights(plan.specification) * predictor.weights_bytes
     except NotPredictable as error:
         is_of_code = data_are_here and isinstance(error, ConstructionFailed)
-        return MemoryEstimate(None if gpus else memory_per_worker, problem=str(error), construction_fails=is_of_code)
+        return MemoryEstimate(
+            None if gpus else memory_per_worker, problem=str(error), construction_fails=is_of_code, shortage=shortage
+        )
     estimate = MemoryEstimate(
         limit,
         spaces,
@@ -129,6 +133,7 @@ def estimate_memory(
         step_fails=isinstance(unmeasured, StepFailed),
         kept_weights_bytes=kept,
         is_machine_limit=machine_limit is not None,
+        shortage=_shortage(predictor, plan) if data_are_here else None,
     )
     return on_this_machine(estimate, plan.specification.resources) if is_local else estimate
 
@@ -167,7 +172,7 @@ def check_workload(
     and its optimizers with their arguments; and that this machine is not far too small for all trials of a side.
 
     What is found on the way is no more than the memory of the default trials without activations, or why the workload
-    cannot be built. None: nothing was built.
+    cannot be built, or no trial would start. None: nothing was built.
 
     They are built for that, in a process that takes seconds: not inside a transaction. Not where nothing can be
     refused, as of a built-in workload without any option and the shipped spaces. Where there is no telling, or not in
@@ -179,8 +184,9 @@ def check_workload(
     Raises:
         InvalidInput: what `estimate_memory` refuses; or nothing of a side would be launched for want of memory.
     """
+    shortage = shortage_here(plan.specification.resources) if is_local else None
     if is_known_to_build(plan.specification) and plan.population is None:
-        return None
+        return None if shortage is None else MemoryEstimate(None, shortage=shortage)
     try:
         with _slot(), MemoryPredictor(plan, data_roots=data_roots) as predictor:
             defaults = _built(predictor, plan, start_seconds=start_seconds, data_are_here=True)
@@ -188,12 +194,19 @@ def check_workload(
                 _check_machine(predictor, plan, defaults)
     except NotPredictable as error:
         logger.info("workload %s was not tried before its job was queued: %s", plan.workload.name, error)
-        return MemoryEstimate(None, problem=str(error), construction_fails=isinstance(error, ConstructionFailed))
+        return MemoryEstimate(
+            None, problem=str(error), construction_fails=isinstance(error, ConstructionFailed), shortage=shortage
+        )
     spaces = {
         side: SpaceMemory(default, default, share_infeasible=None, num_points=1) for side, default in defaults.items()
     }
-    estimate = MemoryEstimate(None, spaces)
+    estimate = MemoryEstimate(None, spaces, shortage=_shortage(predictor, plan) if is_local else None)
     return on_this_machine(estimate, plan.specification.resources) if is_local else estimate
+
+
+def _shortage(predictor: MemoryPredictor, plan: JobPlan) -> str | None:
+    """`shortage_here`, once something was predicted."""
+    return shortage_here(plan.specification.resources, has_gpu=predictor.device_bytes is not None)
 
 
 def _check_machine(predictor: MemoryPredictor, plan: JobPlan, defaults: Mapping[Side, int]) -> None:
@@ -221,10 +234,10 @@ def _check_machine(predictor: MemoryPredictor, plan: JobPlan, defaults: Mapping[
 
 
 def is_known_to_build(specification: JobSpecification) -> bool:
-    """True of a built-in workload without any option, with optimizers of any model whose arguments cannot be at odds
-    with each other: there is nothing to be refused."""
+    """True of a built-in workload without any option, on CPUs, with optimizers of any model whose arguments cannot be
+    at odds with each other: there is nothing to be refused."""
     named = specification.workload
-    if named.name not in BUILT_IN or named.options:
+    if named.name not in BUILT_IN or named.options or specification.resources.gpus_per_worker:
         return False
     spaces = spaces_of(specification).values()
     if any(space.optimizer in FOR_ADAPTERS or not _is_consistent(space) for space in spaces):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from service.domain import Phase
 from service.errors import InvalidInput
-from service.specification.estimate import Estimate
-from service.specification.estimate_lines import estimate_lines
+from service.specification.estimate import Estimate, MemoryEstimate
+from service.specification.estimate_lines import estimate_lines, warning_lines
 from service.specification.planning import JobPlan, plan_job
 from service.specification.resources import Resources
 from service.use_cases.estimating.machine_memory import (
@@ -73,6 +76,26 @@ def test_a_machine_keeps_twice_its_memory_from_being_launched_divided_among_rank
     for other in ({"memory_per_worker": 1000}, {"gpus_per_worker": 1}):
         with pytest.raises(InvalidInput, match=r"resources.beyond_memory: has no effect beside"):
             Resources.model_validate({"beyond_memory": True, **other}).check()
+
+
+def test_a_job_whose_trials_take_more_cpus_than_the_machine_has_is_taken_with_a_warning() -> None:
+    cpus = usable_cpus()
+    for resources in ({"workers_per_trial": cpus}, {"workers_per_trial": 2 * cpus, "cpus_per_worker": 0.5}):
+        assert check_workload(_plan(workload={"name": "digits-mlp"}, resources=resources)) is None
+    found = check_workload(_plan(workload={"name": "digits-mlp"}, resources={"workers_per_trial": 2 * cpus}))
+    assert found is not None
+    told = f"it takes {2 * cpus} CPUs ({2 * cpus} ranks of 1), and the machine has {cpus}"
+    assert warning_lines(found) == [f"NO TRIAL CAN START: {told}."]
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("check", [check_workload, partial(estimate_memory, data_are_here=True)])
+def test_a_rank_with_a_gpu_is_warned_of_where_torch_sees_none(check: Callable[..., MemoryEstimate]) -> None:
+    plan = _plan(workload={"name": "digits-mlp"}, resources={"gpus_per_worker": 1})
+    found = check(plan, start_seconds=PATIENCE_SECONDS)
+    assert warning_lines(found) == ["NO TRIAL CAN START: it takes a GPU, and torch sees none on the machine."]
 
 
 @pytest.mark.processes
