@@ -45,8 +45,12 @@ function figures(found) {
   return rows;
 }
 
+/** Why trials would fail, or not begin. */
 function misfits(found) {
-  const told = [];
+  const { shortage, construction_fails, problem, step_fails, activations_problem } = found.memory ?? {};
+  const told = shortage ? [`No trial can start: ${shortage}.`] : [];
+  if (construction_fails) told.push(`The workload cannot be built: its code raised ${problem}.`);
+  if (step_fails) told.push(`A step fails: the workload's code raised ${activations_problem}.`);
   const machine = found.memory?.machine_bytes ?? null;
   for (const [side, space] of Object.entries(found.memory?.spaces ?? {})) {
     if (space.share_infeasible === 1) told.push(`Nothing fits: the ${sideName(side)} would train nothing.`);

@@ -143,17 +143,6 @@ def test_a_job_is_put_together_mended_and_submitted_once(asking: Page, address: 
     expect(page.get_by_label("Name", exact=True)).to_have_value("")
 
 
-@pytest.mark.usefixtures("warm_process")
-def test_a_job_that_the_machine_cannot_hold_is_told(asking: Page) -> None:
-    asking.goto("/jobs/new")
-    asking.locator("summary", has_text="Options of digits-mlp").click()
-    asking.get_by_label("Hidden sizes").fill("[1000000, 1000000]")
-    expect(asking.locator("#misfits")).to_contain_text("Nothing fits: the search would train nothing.")
-    asking.locator("summary", has_text="Resources").click()
-    asking.get_by_label("Launch what the machine is too small for").check()
-    expect(asking.locator("#misfits")).to_contain_text("Too large: a rank of the search needs more than the ")
-
-
 def test_a_fault_inside_a_field_of_json_says_where_in_it(asking: Page) -> None:
     asking.goto("/jobs/new")
     asking.locator("summary", has_text="How it searches").click()
