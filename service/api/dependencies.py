@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -30,7 +30,7 @@ from service.monitoring.readiness import why_no_room
 from service.settings import Settings
 from service.store.session import Database, Session
 from service.use_cases.progress import TrialMemory
-from service.use_cases.waiting import Surroundings
+from service.use_cases.waiting import Surroundings, WorkerFault
 
 
 # Coroutines, although they wait for nothing: a function would need a thread for each.
@@ -68,7 +68,16 @@ async def _now(request: Request) -> datetime:
 
 async def _surroundings(request: Request) -> Surroundings:
     room = partial(why_no_room, await _settings(request), data_are_here=await _data_are_here(request))
-    return Surroundings(room, why_no_worker=request.app.state.why_no_worker)
+    fault = cast("Callable[[], WorkerFault | None] | None", request.app.state.why_no_worker)
+    if fault is None:
+        return Surroundings(room)
+    sees_all = (await _caller(request)).sees is None
+
+    def why_no_worker() -> str | None:
+        found = fault()
+        return None if found is None else found.told(with_log=sees_all)
+
+    return Surroundings(room, why_no_worker=why_no_worker)
 
 
 SettingsDependency = Annotated[Settings, Depends(_settings)]

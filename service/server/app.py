@@ -37,6 +37,7 @@ from service.server.origin_check import OriginCheck
 from service.settings import Settings
 from service.store.session import Database
 from service.use_cases.progress import TrialMemory
+from service.use_cases.waiting import WorkerFault
 from trainers.installation.distribution import version
 
 DESCRIPTION = """\
@@ -86,14 +87,14 @@ def create_app(
     clock: Clock | None = None,
     *,
     data_are_here: bool = False,
-    why_no_worker: Callable[[], str | None] | None = None,
+    why_no_worker: Callable[[], WorkerFault | None] | None = None,
 ) -> FastAPI:
     """The application. A database that is not given is opened from the settings, and closed with the application.
 
     Args:
         clock: tells the time; None: the database does.
         data_are_here: whether trials train on this machine, so that the data which jobs name can be looked at.
-        why_no_worker: tells what keeps the worker from being there that is started beside it, as `Surroundings` has it.
+        why_no_worker: tells what keeps the worker from being there that is started beside it; None: there is none.
     """
     opened = database or Database(settings.resolved_database_url, num_connections=settings.database_connections)
     clock = clock or opened.now

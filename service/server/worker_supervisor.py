@@ -21,6 +21,7 @@ from service.inert import one_line
 from service.settings import ENV_PREFIX, Settings
 from service.store.session import DATABASE_ERRORS, Database
 from service.use_cases.leases import end_killed_worker
+from service.use_cases.waiting import WorkerFault
 
 WORKER_COMMAND = (sys.executable, "-m", "service", "worker", "--stop-with-stdin")
 WORKER_STOP_SECONDS = 30.0  # more than the worker itself gives a run
@@ -58,24 +59,24 @@ class WorkerSupervisor:
         self._log = _Log()
         self._began = time.monotonic()
         self._ends = 0
-        self._last_end = ""
+        self._how_last = self._last_words = ""
         self._telling: asyncio.Task[None] | None = None  # held: the loop holds no task
         self.process: asyncio.subprocess.Process | None = None
 
     def stop(self) -> None:
         self._stopping.set()
 
-    def why_there_is_none(self) -> str | None:
+    def why_there_is_none(self) -> WorkerFault | None:
         """The trouble with the worker, for a person who sees none alive; None: it starts as it should.
 
         It tells how many have ended since one lived for long, the last line of the log, and where that is.
         """
         if self._ends:
             times = "" if self._ends == 1 else f" {counted(self._ends, 'time')} in a row, at last"
-            return f"the service starts its worker again, which ended{times} {self._last_end}; {LOG_PLACE}"
+            ended = f"the service starts its worker again, which ended{times} {self._how_last}"
+            return WorkerFault(ended, self._last_words, LOG_PLACE)
         if time.monotonic() - self._began > SLOW_START_SECONDS:
-            last = self._log.last_line
-            return f"the service's worker starts, but takes long{f', last: {last}' if last else ''}; {LOG_PLACE}"
+            return WorkerFault("the service's worker starts, but takes long", self._log.last_line, LOG_PLACE)
         return None
 
     async def run(self) -> None:
@@ -96,8 +97,7 @@ class WorkerSupervisor:
                 backoff, self._ends = FIRST_BACKOFF_SECONDS, 0
             how = _end_in_words(exited.result())
             await asyncio.to_thread(self._log.read_to_its_end)
-            last = self._log.last_line
-            self._last_end = f"{how}: {last}" if last else how
+            self._how_last, self._last_words = how, self._log.last_line
             self._ends += 1
             logger.error("the worker ended %s; it starts again in %.0f s", how, backoff)
             # Not waited for: where the database is away, the next worker waits for it, too.

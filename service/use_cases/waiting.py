@@ -52,6 +52,21 @@ class Workers:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkerFault:
+    """The trouble with a service's own worker, for those who see none alive."""
+
+    what: str
+    """The part that is seen from outside, e.g. how often it has ended, and how."""
+    last_line: str
+    """The last line of its log, which may tell of any project's jobs; empty: there is none."""
+    log_place: str
+
+    def told(self, *, with_log: bool) -> str:
+        """It in words. `with_log`: with the line of the log, for whoever may see the jobs of all projects."""
+        return f"{self.what}{f': {self.last_line}' if with_log and self.last_line else ''}; {self.log_place}"
+
+
+@dataclass(frozen=True, slots=True)
 class Surroundings:
     """The parts of the service beside the database that jobs may wait for."""
 

@@ -29,6 +29,7 @@ class Claim:
     """The share that a running job has of a cluster, and whether it wants more."""
 
     job_id: str
+    project: str
     priority: int
     """Higher goes first."""
     num_groups: int
@@ -48,6 +49,13 @@ class Claim:
     def share(self) -> float:
         """The part of the cluster that it holds."""
         return self.num_groups * self.group_share
+
+
+def turn_in_words(own: Claim, first: Claim) -> str:
+    """The words for a job that has its turn before `own`, whose users read them: of one of another project they are not
+    told which it is."""
+    job = f"job {first.job_id}" if first.project == own.project else "a job of another project"
+    return f"{job} (priority {first.priority}) goes first"
 
 
 def goes_before(own: Claim, others: Iterable[Claim], *, has_idle: bool, now: datetime) -> Claim | None:

@@ -17,13 +17,14 @@ from typing import Any
 from ray import tune
 
 from service.scheduler.cluster import ray_cluster
-from service.scheduler.cluster.fair_share import Claim, goes_before
+from service.scheduler.cluster.fair_share import Claim, goes_before, turn_in_words
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_cluster import Node
 from service.scheduler.cluster.ray_internals import TuneRankGroups
 from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.messages import TuneAdapter
 from service.scheduler.tune.run_end import RunEnded, Signals
+from service.store.models import Job
 from service.store.repositories import ClusterShareRepository, JobRepository
 from service.store.session import Session
 from service.use_cases import run
@@ -71,8 +72,8 @@ class Sharing(TuneAdapter, tune.Callback):
         self._has_order = False
         """True if a trial is ready to start, for which there may be no rank group."""
         self._wants_since: datetime | None = None
-        self._before: Claim | None = None
-        """The job that goes first."""
+        self._before: str | None = None
+        """The words for the job that goes first."""
         self._waiting_for: str | None = None
         self._short_of: frozenset[str] = frozenset()
         self._passed: dict[str, _Passed] = {}
@@ -146,7 +147,7 @@ class Sharing(TuneAdapter, tune.Callback):
 
     def _ask(self) -> bool:
         """True if the cluster and the other jobs leave a rank group; lets an idle one go that another job is to get."""
-        priority, others = self._claims()
+        own_job, others = self._claims()
         if not others:
             return True
         now, has_idle = self._journal.now(), self._groups.has_idle
@@ -154,18 +155,20 @@ class Sharing(TuneAdapter, tune.Callback):
         num_held, num_requested = self._groups.count()
         own = Claim(
             self._job_id,
-            priority,
+            own_job.project,
+            own_job.priority,
             num_held,
             share,
             self._wants_since or now,
             resources=frozenset(self._size.rank_bundle),
         )
-        self._before = goes_before(own, others, has_idle=has_idle, now=now)
+        first = goes_before(own, others, has_idle=has_idle, now=now)
+        self._before = None if first is None else turn_in_words(own, first)
         if has_idle:
-            if self._before is not None:
-                self._pass_to(self._before, share)
-            return self._before is None
-        if self._before is not None or num_requested:
+            if first is not None:
+                self._pass_to(first, share)
+            return first is None
+        if first is not None or num_requested:
             return False
         return ray_cluster.describe_wait(self._size) is None
 
@@ -181,15 +184,16 @@ class Sharing(TuneAdapter, tune.Callback):
             return 0.0
         return passed.share
 
-    def _claims(self) -> tuple[int, list[Claim]]:
-        """This job's priority, and what the other jobs on the cluster have and want."""
+    def _claims(self) -> tuple[Job, list[Claim]]:
+        """This job, and what the other jobs on the cluster have and want."""
         self._next_ask = time.monotonic() + self._poll_seconds
 
-        def read(session: Session) -> tuple[int, list[Claim]]:
+        def read(session: Session) -> tuple[Job, list[Claim]]:
             found = ClusterShareRepository(session).of_cluster(self._cluster, now=self._journal.now())
             claims = [
                 Claim(
                     share.job_id,
+                    project,
                     priority,
                     share.num_groups,
                     share.group_share,
@@ -197,10 +201,10 @@ class Sharing(TuneAdapter, tune.Callback):
                     self._coming_to(share.job_id, share.num_groups),
                     short_of=frozenset(share.short_of),
                 )
-                for share, priority in found
+                for share, project, priority in found
                 if share.job_id != self._job_id
             ]
-            return JobRepository(session).get(self._job_id).priority, claims
+            return JobRepository(session).get(self._job_id), claims
 
         return self._journal.read(read)
 
@@ -211,9 +215,7 @@ class Sharing(TuneAdapter, tune.Callback):
         if not ray_cluster.max_parallel_trials(self._nodes, self._size):
             return ray_cluster.describe_shortage(self._nodes, self._size)
         parts = [ray_cluster.describe_wait(self._size)]
-        if self._before is not None:
-            parts.append(f"job {self._before.job_id} (priority {self._before.priority}) goes first")
-        return "; ".join(part for part in parts if part) or None
+        return "; ".join(part for part in [*parts, self._before] if part) or None
 
 
 @dataclass(frozen=True, slots=True)

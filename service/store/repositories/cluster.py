@@ -128,12 +128,12 @@ class ClusterShareRepository:
         self._session.merge(share)
         self._session.flush()
 
-    def of_cluster(self, cluster: str, *, now: datetime) -> list[tuple[ClusterShare, int]]:
-        """The shares that living runs have of a cluster, each with its job's priority."""
+    def of_cluster(self, cluster: str, *, now: datetime) -> list[tuple[ClusterShare, str, int]]:
+        """The shares that living runs have of a cluster, each with its job's project and priority."""
         statement = (
-            select(ClusterShare, Job.priority)
+            select(ClusterShare, Job.project, Job.priority)
             .join(Job, and_(Job.id == ClusterShare.job_id, Job.attempt == ClusterShare.attempt))
             .where(ClusterShare.cluster == cluster, Job.state == JobState.RUNNING, Job.lease_expires_at >= now)
             .order_by(ClusterShare.job_id)
         )
-        return [(share, priority) for share, priority in self._session.execute(statement)]
+        return [(share, project, priority) for share, project, priority in self._session.execute(statement)]

@@ -12,6 +12,7 @@ from service.access.caller import Scope
 from service.access.tokens import KnownToken, look_up, new_token_text
 from service.store.repositories import AuditRepository
 from service.store.session import Database, Session
+from service.use_cases.waiting import WorkerFault
 from tests.support.service.callers import Asked, asking, bearer, give_token
 from tests.support.service.live import running
 from tests.support.service.scenarios import submit
@@ -69,6 +70,22 @@ def test_an_address_is_what_a_proxy_may_name_and_nothing_else(
     with sqlite_database.reading() as session:
         (entry,) = AuditRepository(session).page(project=None, limit=9)
     assert entry.address == noted
+
+
+def test_the_log_of_the_services_worker_is_told_to_those_alone_who_see_all_projects(sqlite_database: Database) -> None:
+    """Its last line may be of any job: the error that ended another project's, with a path and a piece of code."""
+    ada = give_token(sqlite_database, "ada", Scope.SUBMIT, project="ours")
+    root = give_token(sqlite_database, "root", Scope.ADMIN)
+    job = submit(sqlite_database, project="ours")
+    fault = WorkerFault("it ended by SIGKILL", "job_of_theirs failed in /srv/theirs/model.py", "its log is there")
+    with asking(sqlite_database, why_no_worker=lambda: fault) as asked, asked.client() as http:
+        for path in (f"/v1/jobs/{job}", "/v1/jobs", f"/jobs/{job}", "/", "/cluster"):
+            told = http.get(path, headers=bearer(ada)).text
+            assert "it ended by SIGKILL; its log is there" in told, path
+            assert "theirs" not in told, path
+            assert (
+                "SIGKILL: job_of_theirs failed in /srv/theirs/model.py; " in http.get(path, headers=bearer(root)).text
+            )
 
 
 @pytest.mark.slow

@@ -13,11 +13,12 @@ from sqlalchemy import select
 
 from service.clock import utc_now
 from service.server import worker_supervisor
-from service.server.worker_supervisor import WorkerSupervisor
+from service.server.worker_supervisor import LOG_PLACE, WorkerSupervisor
 from service.settings import Settings
 from service.store.models import Worker
 from service.store.repositories import WorkerRepository
 from service.store.session import Database
+from service.use_cases.waiting import WorkerFault
 from tests.support import event_loop
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -35,10 +36,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def _supervised(database: Database, *command: str, until: Callable[[WorkerSupervisor], object]) -> str | None:
+def _supervised(database: Database, *command: str, until: Callable[[WorkerSupervisor], object]) -> WorkerFault | None:
     """The words that are told of workers that a command is, once a condition holds."""
 
-    async def supervise() -> str | None:
+    async def supervise() -> WorkerFault | None:
         supervisor = WorkerSupervisor(Settings(data_dir=Path("unused")), database, (sys.executable, "-c", *command))
         running = asyncio.create_task(supervisor.run())
         deadline = time.monotonic() + PATIENCE_SECONDS
@@ -54,6 +55,11 @@ def _supervised(database: Database, *command: str, until: Callable[[WorkerSuperv
     return event_loop.run(supervise())
 
 
+def _told(supervisor: WorkerSupervisor, words: str) -> bool:
+    fault = supervisor.why_there_is_none()
+    return fault is not None and words in fault.told(with_log=True)
+
+
 def test_a_worker_that_was_killed_is_not_alive_any_more_and_its_last_words_are_told(
     sqlite_database: Database, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -64,10 +70,10 @@ def test_a_worker_that_was_killed_is_not_alive_any_more_and_its_last_words_are_t
     began = utc_now()
     url = sqlite_database.engine.url.render_as_string(hide_password=False)
     told = _supervised(sqlite_database, KILLED, url, until=has_ended)
-    assert told == (
-        "the service starts its worker again, which ended by SIGKILL: no room for Ray's objects; "
-        "its log is the standard error of `shampoo-tuner serve`"
-    )
+    assert told is not None
+    ended, place = "the service starts its worker again, which ended by SIGKILL", f"; {LOG_PLACE}"
+    assert told.told(with_log=True) == f"{ended}: no room for Ray's objects{place}"
+    assert told.told(with_log=False) == f"{ended}{place}"
     assert "no room for Ray's objects\n" in capfd.readouterr().err
     with sqlite_database.reading() as session:
         assert WorkerRepository(session).alive_since(began) == 0
@@ -77,10 +83,10 @@ def test_a_worker_that_never_comes_is_counted_and_of_a_line_for_programs_the_mes
     sqlite_database: Database,
 ) -> None:
     fails = 'import sys; sys.exit(\'{"event": "no checkpoints can be kept", "level": "error"}\')'
-    told = _supervised(sqlite_database, fails, until=lambda found: "2 times" in (found.why_there_is_none() or ""))
+    told = _supervised(sqlite_database, fails, until=lambda found: _told(found, "2 times"))
     assert told is not None
     ended = "which ended 2 times in a row, at last with exit status 1: no checkpoints can be kept; its log"
-    assert told.startswith(f"the service starts its worker again, {ended}")
+    assert told.told(with_log=True).startswith(f"the service starts its worker again, {ended}")
 
 
 def test_a_worker_that_takes_long_to_come_is_told_of_after_a_while(
@@ -90,6 +96,6 @@ def test_a_worker_that_takes_long_to_come_is_told_of_after_a_while(
     usual = _supervised(sqlite_database, says, until=lambda supervisor: supervisor.process is not None)
     assert usual is None
     monkeypatch.setattr(worker_supervisor, "SLOW_START_SECONDS", 0.0)
-    told = _supervised(sqlite_database, says, until=lambda found: "imports Ray" in (found.why_there_is_none() or ""))
+    told = _supervised(sqlite_database, says, until=lambda found: _told(found, "imports Ray"))
     assert told is not None
-    assert told.startswith("the service's worker starts, but takes long, last: imports Ray; its log is the standard")
+    assert told.told(with_log=True) == f"the service's worker starts, but takes long: imports Ray; {LOG_PLACE}"

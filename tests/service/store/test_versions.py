@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from service.domain import Direction, Objective
+from service.domain import DEFAULT_PROJECT, Direction, Objective
 from service.evidence.recommended import evidence_from_json
 from service.evidence.types import EvidenceStatus
 from service.optuna_storage import JobStorage
@@ -81,8 +81,9 @@ def check_stories(database: Database, status: EvidenceStatus) -> None:
         assert [job.workload for job in found] == ["digits-mlp"] * 3
         [unfinished] = trials.with_measurements(running.id)
         assert [measured.step for measured in MeasurementRepository(session).of_trial(unfinished.id)] == [10]
-        [(share, priority)] = ClusterShareRepository(session).of_cluster("10.0.0.1:6379", now=NOW)
+        [(share, project, priority)] = ClusterShareRepository(session).of_cluster("10.0.0.1:6379", now=NOW)
         assert (share.job_id, share.num_groups, share.group_share, priority) == (running.id, 1, 0.25, 0)
+        assert project == DEFAULT_PROJECT
     storage = JobStorage(database.url)
     shown = [len(storage.get_all_trials(study._study_id)) for study in storage.get_all_studies()]
     assert sum(shown) == len(TRIALS) + 1

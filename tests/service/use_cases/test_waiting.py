@@ -23,6 +23,7 @@ from service.use_cases.waiting import (
     WORKER_LOST,
     Surroundings,
     Waiting,
+    WorkerFault,
     Workers,
     waiting_of,
     why_queued,
@@ -54,18 +55,20 @@ def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str
     """Job, rank groups and priority of what is stored of the cluster."""
     with database.reading() as session:
         found = ClusterShareRepository(session).of_cluster(CLUSTER, now=NOW + timedelta(seconds=after_seconds))
-        return [(share.job_id, share.num_groups, priority) for share, priority in found]
+        return [(share.job_id, share.num_groups, priority) for share, _, priority in found]
 
 
 def test_a_service_that_starts_its_own_worker_sends_nobody_to_start_one(sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)
-    told, fault = [], "the service starts its worker again, which ended with exit status 1: no memory"
-    for why_no_worker in (lambda: None, lambda: fault, None):
+    trouble = WorkerFault("it ended with exit status 1", "no memory", "its log is there")
+    told, fault = [], "it ended with exit status 1: no memory; its log is there"
+    starts, fails = (lambda: None), (lambda: trouble)
+    for why_no_worker in (starts, fails, None):
         with running(sqlite_database, clock=lambda: NOW, why_no_worker=why_no_worker) as url:
             told.append(httpx.get(f"{url}/v1/jobs/{job_id}").json()["waiting"]["for"])
             pages = [httpx.get(url + path).text for path in (f"/jobs/{job_id}", "/", "/cluster")]
             assert ["no worker has been started" in page.lower() for page in pages] == [why_no_worker is None] * 3
-            assert [fault in page for page in pages] == [why_no_worker is not None and why_no_worker() == fault] * 3
+            assert [fault in page for page in pages] == [why_no_worker is fails] * 3
     assert told == [OWN_WORKER_STARTS, fault, NEVER_STARTED]
     claim(sqlite_database, add_worker(sqlite_database))
     with sqlite_database.reading() as session:

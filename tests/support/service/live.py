@@ -20,6 +20,7 @@ from service.settings import Settings
 from service.specification.identity import StoredIdentity
 from service.store.session import Database
 from service.use_cases.run import finish_job
+from service.use_cases.waiting import WorkerFault
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -65,7 +66,7 @@ def running(
     clock: Clock = utc_now,
     port: int = 0,
     data_are_here: bool = False,
-    why_no_worker: Callable[[], str | None] | None = None,
+    why_no_worker: Callable[[], WorkerFault | None] | None = None,
     **settings: object,
 ) -> Iterator[str]:
     """The address of a server on `database`; stopping it must not wait for whoever still listens to events."""

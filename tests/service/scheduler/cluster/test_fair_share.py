@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.scheduler.cluster.fair_share import TURN_SECONDS, Claim, goes_before
+from service.scheduler.cluster.fair_share import TURN_SECONDS, Claim, goes_before, turn_in_words
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ def claim(
 ) -> Claim:
     """A job's claim; `waits`: for how many seconds it has wanted another rank group."""
     since = None if waits is None else NOW - timedelta(seconds=waits)
-    return Claim(job_id, priority, num_groups, group_share, since)
+    return Claim(job_id, "default", priority, num_groups, group_share, since)
 
 
 def first(own: Claim, *others: Claim, has_idle: bool = False) -> str | None:
@@ -52,6 +52,13 @@ def test_a_job_that_waits_for_what_another_has_no_use_for_is_not_in_its_way() ->
         waiting = dataclasses.replace(on_gpus, short_of=frozenset(short_of))
         assert first(on_cpus, waiting) == before
         assert first(on_cpus, waiting, has_idle=True) == before
+
+
+def test_of_a_job_of_another_project_no_more_is_told_than_that_it_goes_first() -> None:
+    own, first = claim("a", 0, waits=0), claim("b", 0, waits=0, priority=1)
+    assert turn_in_words(own, first) == "job b (priority 1) goes first"
+    elsewhere = dataclasses.replace(first, project="theirs")
+    assert turn_in_words(own, elsewhere) == "a job of another project (priority 1) goes first"
 
 
 def test_among_equals_a_free_rank_group_goes_to_the_smaller_share_and_then_to_the_longest_wait() -> None:
