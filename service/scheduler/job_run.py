@@ -72,6 +72,7 @@ from service.store.writes import is_full
 from service.use_cases import run
 from service.use_cases.leases import Lease, release_job
 from trainers.processes.job_code import JobCode
+from trainers.processes.orphans import adopt_orphans
 from trainers.storage import Place, StoreFailed
 
 logger = logging.getLogger(__name__)
@@ -327,7 +328,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     parser.add_argument("--attempt", required=True, type=int)
     parser.add_argument("--directory", required=True, type=Path, help="for temporary files; removed at the end")
     options = parser.parse_args(arguments)
-    process_tree.adopt_orphans()
+    adopt_orphans()
     settings = Settings()
     set_up_job_log(settings.log_format, job=options.job, attempt=options.attempt)
     database = Database(settings.resolved_database_url)

@@ -42,6 +42,7 @@ from service.store.session import DATABASE_ERRORS, Database, is_unavailable
 from service.store.writes import why_it_fails
 from service.use_cases.leases import Lease, beat, claim_job, end_worker, note_disk_use, register_worker, release_job
 from service.webhooks.delivering import keep_delivering
+from trainers.processes.orphans import adopt_orphans
 from trainers.storage import StoreFailed, masked
 
 T = TypeVar("T")
@@ -69,7 +70,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
         setting=f"{ENV_PREFIX}CHECKPOINT_DIRECTORY",
         value=masked(settings.checkpoint_directory or ""),
     )
-    process_tree.adopt_orphans()
+    adopt_orphans()
     end_abandoned_runs()
     remove_abandoned_directories()
     database = Database(settings.resolved_database_url)

@@ -20,6 +20,7 @@ from typing import Any
 
 from service.scheduler.cluster import process_tree
 from tests.gpu.results import Figure, Measured, Results, figure_key
+from trainers.processes.orphans import adopt_orphans
 
 START_SECONDS = 180.0
 """For a process that imports torch and looks at the device."""
@@ -112,7 +113,7 @@ def take(
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([function.__module__ for function in {task.function for task in tasks}])
-    process_tree.adopt_orphans()
+    adopt_orphans()
     multiprocessing.forkserver.ensure_running()
     own = process_tree.descendants()
     process: _Process | None = None

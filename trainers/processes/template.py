@@ -3,9 +3,10 @@
     python -m trainers.processes.template FILE_DESCRIPTOR
 
 Each fork answers one question and ends, so that nothing stays of what it imported or left in memory, and code that has
-changed is read anew. A fork is killed with its session when the one who asked hangs up, when it ends, and when this
-process does. Forking is safe only for a process with one thread that has not touched a device; where an import has
-started a thread, this process ends, and others start by themselves.
+changed is read anew. A fork is killed when the one who asked hangs up, and when this process ends. With it goes all
+that it has started, also in sessions of their own; but where this process is killed, the fork's session alone. Forking
+is safe only for a process with one thread that has not touched a device; where an import has started a thread, this
+process ends, and others start by themselves.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainers.processes.orphans import adopt_orphans, children
 from trainers.processes.starting import NUMBER_BYTES
 
 QUESTION_BYTES = 200_000
@@ -63,8 +65,7 @@ class _Forks:
                 if key.fileobj is questions:
                     content, descriptors, _, _ = socket.recv_fds(questions, QUESTION_BYTES, NUM_DESCRIPTORS)
                     if not content:
-                        for pid in self._connections:
-                            _kill(pid)
+                        self._end_all()
                         return None
                     *streams, connection = descriptors
                     pid = os.fork()
@@ -84,18 +85,44 @@ class _Forks:
                     _kill(key.data)
 
     def _reap(self) -> None:
-        while self._connections and (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)):
-            _kill(ended.si_pid)  # what it has started; its own number is not another one's before it is waited for
-            _, status = os.waitpid(ended.si_pid, 0)
-            with self._connections.pop(ended.si_pid) as connection:
-                with suppress(KeyError):
-                    self._selector.unregister(connection)
-                with suppress(OSError):  # nobody waits for it
-                    connection.send(os.waitstatus_to_exitcode(status).to_bytes(NUMBER_BYTES, "big", signed=True))
+        """Takes notice of children that have ended, forks and what they have left behind, and kills what those leave in
+        turn, whose ends wake this process again."""
+        with suppress(ChildProcessError):  # there are no more
+            while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                # What it has started: its own number is not another one's before it is waited for.
+                _kill(ended.si_pid)
+                _, status = os.waitpid(ended.si_pid, 0)
+                connection = self._connections.pop(ended.si_pid, None)
+                self._kill_orphans()
+                if connection is not None:
+                    self._answer(connection, status)
+
+    def _answer(self, connection: socket.socket, status: int) -> None:
+        with connection:
+            with suppress(KeyError):
+                self._selector.unregister(connection)
+            with suppress(OSError):  # nobody waits for it
+                connection.send(os.waitstatus_to_exitcode(status).to_bytes(NUMBER_BYTES, "big", signed=True))
+
+    def _kill_orphans(self) -> None:
+        """Kills what ended forks have left: a fork that lives keeps its own orphans."""
+        for pid in children() - self._connections.keys():
+            _kill(pid)
+
+    def _end_all(self) -> None:
+        """Kills every fork and all that they have started, and returns when they are gone."""
+        for pid in self._connections:
+            _kill(pid)
+        with suppress(ChildProcessError):  # there are no more
+            while True:
+                pid, _ = os.waitpid(-1, 0)
+                self._connections.pop(pid, None)
+                self._kill_orphans()
 
     def _leave(self, questions: socket.socket, connection: int) -> None:
         """Makes this process, a fork, one that knows nothing of the others."""
         os.setsid()
+        adopt_orphans()
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         woken = signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -142,6 +169,7 @@ def main() -> int:
         questions.set_inheritable(False)
         if not _import_ahead():
             return 1
+        adopt_orphans()
         question = _Forks().next_question(questions)
     if question is None:
         return 0

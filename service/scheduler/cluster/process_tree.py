@@ -4,26 +4,11 @@ whose worker is gone.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
 from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 
 import psutil
-
-_PR_SET_CHILD_SUBREAPER = 36
-"""A number of Linux (`linux/prctl.h`) that Python has no name for: orphaned descendants become children of this
-process."""
-
-
-def adopt_orphans() -> None:
-    """Makes this process the parent of every descendant whose own parent dies, so that none is lost from sight.
-
-    Only on Linux; elsewhere orphans go to init and end by themselves, if they do.
-    """
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def descendants() -> set[psutil.Process]:

@@ -112,8 +112,9 @@ def test_descendants_are_ended_even_when_their_parents_are_gone_and_others_are_s
         """
 import subprocess, sys
 from service.scheduler.cluster import process_tree
+from trainers.processes.orphans import adopt_orphans
 
-process_tree.adopt_orphans()
+adopt_orphans()
 sleep = [sys.executable, "-c", "import os, time; os.closerange(0, 3); time.sleep(1e6)"]
 spared = subprocess.Popen(sleep)
 others = process_tree.descendants()

@@ -8,7 +8,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,19 @@ HANGING = """
 import subprocess, sys, time
 print(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]).pid, flush=True)
 time.sleep(1000)
+"""
+LEAVING = """
+import os, subprocess, sys, time
+sleeping = [sys.executable, "-c", "import time; time.sleep(1000)"]
+told, tells = os.pipe()
+if os.fork() == 0:  # as a daemon does, whose own child is in a third session
+    os.setsid()
+    print(os.getpid(), subprocess.Popen(sleeping, start_new_session=True).pid, flush=True)
+    os.write(tells, b".")
+    time.sleep(1000)
+os.read(told, 1)
+if "hangs" in sys.argv:
+    time.sleep(1000)
 """
 
 
@@ -110,7 +123,33 @@ def test_a_fork_that_takes_too_long_is_ended_with_what_it_has_started(modules: P
         with pytest.raises(TimeoutError):
             process.wait(0.01)
         process.end()
-        wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the end of the child")
+        wait_until(lambda: not _lives(child), "the end of the child")
+
+
+def test_what_a_fork_has_started_in_sessions_of_their_own_ends_with_it_and_not_what_another_has(modules: Path) -> None:
+    (modules / "leaving.py").write_text(LEAVING)
+
+    def has_both(output: Path) -> bool:
+        return len(output.read_text().split()) == 2
+
+    with started("leaving", ["hangs"]) as (killed, of_killed), started("leaving", ["hangs"]) as (_, of_living):
+        with started("leaving") as (ending, of_ending):
+            wait_until(lambda: all(map(has_both, (of_killed, of_ending, of_living))), "the start of all daemons")
+            ended, left, others = (
+                [psutil.Process(int(pid)) for pid in output.read_text().split()]
+                for output in (of_killed, of_ending, of_living)
+            )
+            assert ending.wait(LONG_PATIENCE_SECONDS) == 0
+        killed.end()
+        wait_until(lambda: not any(map(_lives, [*ended, *left])), "the end of what the two have started")
+        assert all(map(_lives, others))
+    wait_until(lambda: not any(map(_lives, others)), "the end of what the last one has started")
+
+
+def _lives(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def test_when_the_warm_process_is_killed_its_forks_are_and_the_next_question_starts_another(modules: Path) -> None:
