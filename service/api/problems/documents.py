@@ -178,7 +178,11 @@ def malformed_http() -> JSONResponse:
 
 
 def too_large(max_bytes: int, *, instance: str) -> JSONResponse:
-    """413: the request's body is larger than allowed."""
+    """413: the request's body is larger than allowed.
+
+    The connection stays: what is still sent is read and left aside for as long as a body may take. Closed at once, it
+    would be reset under a client that sends, and many clients then tell of that, not of the answer.
+    """
     message = f"must not be larger than {max_bytes} bytes"
     return problem_response(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
@@ -187,5 +191,4 @@ def too_large(max_bytes: int, *, instance: str) -> JSONResponse:
         f"body: {message}",
         instance=instance,
         errors=[FieldError(field="body", message=message)],
-        headers={"Connection": "close"},  # the rest of the body stays unread
     )

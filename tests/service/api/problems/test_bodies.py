@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -155,3 +156,22 @@ def test_a_large_body_is_refused_whether_its_length_is_declared_or_not(sqlite_da
         _assert_names(chunked, 413, "body")
         fits = httpx.post(f"{url}/v1/jobs", json=WORKLOAD, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
         assert fits.status_code == 201
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_a_client_that_sends_far_too_much_before_it_reads_has_its_answer_and_may_ask_again(
+    sqlite_database: Database, is_declared: bool
+) -> None:
+    size = 20_000_000  # more than the buffers of both ends hold
+    length = f"Content-Length: {size}" if is_declared else "Transfer-Encoding: chunked"
+    head = f"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{length}\r\n\r\n"
+    body = bytes(size) if is_declared else b"%x\r\n%b\r\n0\r\n\r\n" % (size, bytes(size))
+    with running(sqlite_database) as url:
+        asked = httpx.URL(url)
+        with socket.create_connection((asked.host, asked.port or 0), PATIENCE_SECONDS) as connection:
+            connection.sendall(head.encode())
+            connection.sendall(body)
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            answers = b"".join(iter(lambda: connection.recv(65536), b""))
+    assert answers.startswith(b"HTTP/1.1 413 ")
+    assert answers.count(b"HTTP/1.1 200 OK") == 1
