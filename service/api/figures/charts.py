@@ -300,7 +300,7 @@ def _role(trial: PlotTrial, labels: Mapping[str, str]) -> tuple[str, str, str]:
     if trial.reason is FailureReason.DIVERGED:
         return "diverged", "diverged", DIVERGED_COLOUR
     if trial.state in (TrialState.PRUNED, TrialState.CANCELLED, TrialState.FAILED):
-        return "pruned", "stopped early", PRUNED_COLOUR
+        return "pruned", "ended early", PRUNED_COLOUR
     return trial.group, literal(labels.get(trial.group, trial.group)), _colours(labels, [trial])[trial.group]
 
 

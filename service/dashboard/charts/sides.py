@@ -76,7 +76,7 @@ def groups_of(labels: Mapping[str, str]) -> list[Group]:
             Group(f"{Phase.CONFIRMATION}:{side}", f"{label}, confirmation", colours[side], confirmed)
             for side, label in sides.items()
         ),
-        Group(STOPPED, "stopped early", PRUNED_COLOUR, "solid"),
+        Group(STOPPED, "ended early", PRUNED_COLOUR, "solid"),
         Group(DIVERGED, "diverged", DIVERGED_COLOUR, "solid"),
     ]
 

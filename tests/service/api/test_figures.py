@@ -134,7 +134,7 @@ def test_the_legend_names_each_group_once() -> None:
     states = [TrialState.COMPLETED, TrialState.COMPLETED, TrialState.PRUNED, TrialState.CANCELLED]
     trials = [PlotTrial(n, Phase.SEARCH, state, points=[(1, 1.0), (2, 0.9)]) for n, state in enumerate(states)]
     shown = [trace["name"] for trace in _learning_curves(trials)["data"] if trace["showlegend"]]
-    assert shown == ["Shampoo", "stopped early"]
+    assert shown == ["Shampoo", "ended early"]
 
 
 def test_what_users_wrote_never_becomes_markup() -> None:

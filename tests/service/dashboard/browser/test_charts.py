@@ -104,7 +104,7 @@ def test_what_is_chosen_in_a_chart_stands_in_the_address_and_survives_a_reload(p
     assert page.evaluate(f"Math.max(...{last})") == 2 * 200 * 0.013
     section.get_by_role("button", name="log scale").click()
     expect(section.get_by_role("button", name="log scale")).to_have_attribute("aria-pressed", "true")
-    section.get_by_role("button", name="stopped early").click()
+    section.get_by_role("button", name="ended early").click()
     wait_for_drawn(page, "learning-curves", set(range(20)) - {7, 9, 12, 14, 17, 19})
     page.evaluate("async () => { await Plotly.relayout('learning-curves', {'xaxis.range': [1, 3]}) }")
     section.get_by_role("button", name="Learning curves: show as table").click()
@@ -120,7 +120,7 @@ def test_what_is_chosen_in_a_chart_stands_in_the_address_and_survives_a_reload(p
     assert layout["yaxis"]["title"]["text"] == "validation_accuracy"
     assert layout["yaxis"]["type"] == "log"
     assert layout["xaxis"]["range"] == [1, 3]
-    expect(section.get_by_role("button", name="stopped early")).to_have_attribute("aria-pressed", "false")
+    expect(section.get_by_role("button", name="ended early")).to_have_attribute("aria-pressed", "false")
     expect(table.get_by_role("row")).to_have_count(21)
 
 

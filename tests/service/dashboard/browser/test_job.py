@@ -151,7 +151,7 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     assert drawn_trials(page, "learning-curves") == set(range(41))
     shown = page.get_by_role("group", name="Curves shown in the chart").get_by_role("button")
     expect(shown).to_have_text(
-        ["Shampoo", "AdamW", "Shampoo, confirmation", "AdamW, confirmation", "stopped early", "diverged"]
+        ["Shampoo", "AdamW", "Shampoo, confirmation", "AdamW, confirmation", "ended early", "diverged"]
     )
 
 
