@@ -72,8 +72,15 @@ function show(found) {
     made("div", {}, made("dt", { textContent: name }), made("dd", { textContent: value }), made("dd", { className: "sub", textContent: basis })),
   );
   box.querySelector(".costs").replaceChildren(...costs);
-  box.querySelector(".lines").replaceChildren(...found.lines.map((line) => made("li", { textContent: line })));
+  box.querySelector(".lines").replaceChildren(...found.lines.map((line) => made("li", {}, ...prose(line))));
   box.hidden = false;
+}
+
+/** A sentence as nodes, with `code` for what stands between backticks. */
+function prose(line) {
+  const parts = line.split("`");
+  if (parts.length % 2 === 0) return [line]; // one is not closed
+  return parts.map((part, place) => (place % 2 ? made("code", { textContent: part }) : part));
 }
 
 function verdictOf(number) {
