@@ -96,6 +96,8 @@ def job_page(
     named = {str(phase): label for phase, label in labels.items()}
     if progress.baseline_best is not None:
         named["baseline"] = label_of[progress.baseline_best.number]
+    may_steer = caller.may(Scope.SUBMIT)
+    may_run_again = may_have_run(specification.workload, specification.sampler, settings, caller=caller)
     context = {
         "job": job,
         "now": now,
@@ -106,14 +108,15 @@ def job_page(
         "bar": bar_of(progress),
         "labels": named,
         "label_of": label_of,
-        "may_steer": caller.may(Scope.SUBMIT),
-        "may_run_again": may_have_run(specification.workload, specification.sampler, settings, caller=caller),
+        "may_steer": may_steer,
+        "may_run_again": may_run_again,
         "budget": specification.budget,
         "left_over": left_over_words(left) if (left := num_left_over(specification)) else None,
         "budget_is_left": job.state.is_final and budget_is_left(session, job, now=now),
         "retriable": RETRIABLE,
         "places_of": view.places_of,
         "places_of_caveat": view.places_of_caveat,
+        "failure_places": view.places_of_failure(job.id, progress, may_clone=may_steer and may_run_again),
         "has_baseline": has_baseline,
         "answer": view.answer(job.state, job.direction, progress, labels, has_baseline=has_baseline, evidence=evidence),
         "figures": view.figures(

@@ -10,9 +10,17 @@ from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.health.cards import HealthKind
-from service.evidence.in_words.speed import ratios_words, step_words
+from service.evidence.in_words.speed import step_words
 from service.evidence.in_words.told_interval import told_interval
-from service.evidence.in_words.wording import DASH, cost_words, device_time, duration, number, signed_share, spread
+from service.evidence.in_words.wording import (
+    DASH,
+    cost_words,
+    device_time_parts,
+    duration,
+    number,
+    signed_share,
+    spread,
+)
 from service.evidence.in_words.words import AT_EQUAL, Answer, answer_by_values, answer_of
 from service.evidence.types import Evidence
 from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
@@ -44,7 +52,7 @@ class Figure:
     """The quantity that the value is of."""
     value: str
     spread: str = ""
-    """Beside the value: over seeds."""
+    """The words beside the value: its spread over seeds, or its unit."""
     notes: Sequence[str] = ()
     """Below it."""
     role: Literal["search", "baseline", "other"] = "other"
@@ -73,6 +81,17 @@ def places_of(kind: HealthKind, job_id: str, *, may_clone: bool) -> list[AdviceP
         found.append(AdvicePlace("Pruned trials", f"/jobs/{job_id}?state=pruned#trials-section"))
     if kind is HealthKind.STILL_IMPROVING:
         return [AdvicePlace("Change budget", "#change-budget")] if may_clone else []
+    return [*found, AdvicePlace("Edit and clone", f"/jobs/new?clone={job_id}")] if may_clone else found
+
+
+def places_of_failure(job_id: str, progress: JobProgress, *, may_clone: bool) -> list[AdvicePlace]:
+    """The places where what made a job fail is looked at and mended.
+
+    Args:
+        may_clone: as `places_of` takes it.
+    """
+    has_failed_trials = progress.trials.get(TrialState.FAILED, 0) > 0
+    found = [AdvicePlace("Failed trials", f"/jobs/{job_id}?state=failed#trials-section")] if has_failed_trials else []
     return [*found, AdvicePlace("Edit and clone", f"/jobs/new?clone={job_id}")] if may_clone else found
 
 
@@ -127,16 +146,11 @@ def figures(
         theirs = f"{labels[Phase.BASELINE]} itself: step {reached.baseline_step:.0f}"
         theirs += f", {duration(reached.baseline_seconds)}" if has_time else ""
         term = f"Reached {labels[Phase.BASELINE]}'s best"
-        found.append(Figure(term, f"{step_words(reached)}{after}", notes=[theirs, *ratios_words(reached)]))
+        found.append(Figure(term, f"{step_words(reached)}{after}", notes=[theirs]))  # by how much, the words below say
     if progress.device_hours or is_running:
         cost = cost_words(progress.cost, currency, None)
-        found.append(
-            Figure(
-                "Cost of the search",
-                device_time(progress.device_hours) if progress.device_hours else DASH,
-                notes=[cost] if cost else [],
-            )
-        )
+        spent, unit = device_time_parts(progress.device_hours) if progress.device_hours else (DASH, "")
+        found.append(Figure("Cost of the search", spent, unit, notes=[cost] if cost else []))
     return found
 
 

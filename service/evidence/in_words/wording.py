@@ -124,7 +124,12 @@ def device_hours(spent: float, limit: float) -> str:
 
 def device_time(hours: float) -> str:
     """The device-hours spent: `0.42 device-hours`, or of a small job `2 min 05 s of one device`."""
-    return f"{hours:,.3g} device-hours" if hours >= 0.1 else f"{duration(3600 * hours)} of one device"
+    return " ".join(device_time_parts(hours))
+
+
+def device_time_parts(hours: float) -> tuple[str, str]:
+    """The same as a number and its unit: `("0.42", "device-hours")`, `("2 min 05 s", "of one device")`."""
+    return (f"{hours:,.3g}", "device-hours") if hours >= 0.1 else (duration(3600 * hours), "of one device")
 
 
 def time_left(seconds: float) -> str:

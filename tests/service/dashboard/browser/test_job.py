@@ -131,6 +131,10 @@ def test_a_confirmed_job_shows_the_seeds_behind_its_answer(page: Page, confirmed
     expect(page.locator("#answer .caveats").get_by_role("link")).to_have_attribute(
         "href", f"/jobs/{confirmed.job_id}/trials/8"
     )
+    # What to paste comes before what to mend.
+    parts = ("answer", "recommendation", "health", "confirmation")
+    tops = [page.locator(f"#{part}").evaluate("part => part.getBoundingClientRect().top") for part in parts]
+    assert tops == sorted(tops)
     expect(page.locator("#budget")).to_contain_text("41 of 41 trials finished, 9 of 9 to confirm (22% of the trials)")
     page.locator("#confirmation summary").click()
     table = page.get_by_role("region", name="Trained again with new seeds")
@@ -195,8 +199,13 @@ def test_a_page_opened_before_the_first_trial_draws_it_and_says_why_the_job_fail
     story.run(0)
     expect(page.locator("#trial-0")).to_contain_text("completed")
     wait_for_drawn(page, "learning-curves", {0})
+    story.run(6)
     story.finish("the ranks ran out of memory <b>twice</b>")
     expect(page.locator("#failure")).to_contain_text("the ranks ran out of memory <b>twice</b>")
+    expect(page.locator("#failure").get_by_role("link")).to_have_text(["Failed trials", "Edit and clone"])
+    page.get_by_role("link", name="Failed trials").click()
+    expect(page.locator("#trials tbody tr")).to_have_count(1)
+    expect(page.locator("#trial-6")).to_contain_text("failed (diverged)")
 
 
 def test_an_open_page_survives_a_restart_of_the_service(
