@@ -30,6 +30,10 @@ ends better. So the model is shown values some way on to where a straight line i
 where noise explains why slopes differ. That takes three measurements up to the first rung, which every trial that is
 paused has (`trainers.stopwatch`).
 
+**Members are compared by their ends.** In a space that branches, as the family does, one trial of each branch is
+finished before a second one of any, as long as it has a chance: how far early values lie from the end is each member's
+own, and its first trial, of tuned defaults, is often among its best.
+
 **Divergence is information.** A diverged trial, or one that did not fit into memory, is the worst final value seen: the
 model learns the cliff. Losses of others on the way there are drawn in to a few robust deviations.
 
@@ -57,7 +61,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
-from scipy.special import ndtr
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
@@ -140,6 +143,7 @@ class AutoSearch:
         self._rungs = Rungs(max_steps=max_steps, first=first_rung, pauses=pauses)
         self._seed = seed
         self._space = space
+        self._num_branches = len(space.branch_defaults())
         self._prior = SearchPrior(known, space, self._encoding) if known else None
         self._num_design = NUM_DESIGN if self._prior is None else NUM_DESIGN_WITH_PRIOR
         self._trials: dict[int, ModelledTrial] = {}
@@ -196,7 +200,7 @@ class AutoSearch:
             bonus=self._bonus(view),
             others=None if self._prior is None else self._prior.drawn(NUM_NEAR_KNOWN, rng),
         )
-        going_on = self._worth_going_on(view, proposal)
+        going_on = self._first_of_its_branch(view) or self._worth_going_on(view, proposal)
         if going_on is not None:
             return self._go_on(going_on)
         if rng.random() < UNIFORM_SHARE:
@@ -205,7 +209,9 @@ class AutoSearch:
 
     def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
         self._nothing_left = False
-        self._trials[number] = ModelledTrial(number, parameters, self._encoding.encode(parameters), self._rungs.first)
+        vector = self._encoding.encode(parameters)
+        branch = tuple(vector[self._encoding.is_branching])
+        self._trials[number] = ModelledTrial(number, parameters, vector, branch, self._rungs.first)
 
     def until(self, number: int) -> int | None:
         goal = self._trials[number].goal
@@ -261,27 +267,15 @@ class AutoSearch:
         view = self._view()
         if view is None:
             return self._go_on(paused[0])
-        hopeful = [
-            (float(ndtr((mean - view.incumbent) / deviation)), trial)
-            for mean, deviation, trial in zip(view.mean, view.deviation, view.trials, strict=True)
-            if trial.status is SearchStatus.PAUSED and trial.number not in view.twins
-        ]
-        chance, best = max(hopeful, key=lambda entry: entry[0], default=(0.0, paused[0]))
-        if chance > MIN_CHANCE:
-            return self._go_on(best)
+        hopeful = view.paused[view.chances[view.paused] > MIN_CHANCE]
+        if len(hopeful):
+            return self._go_on(view.trials[int(hopeful[view.chances[hopeful].argmax()])])
         self._nothing_left = True
         return None
 
     def _worth_going_on(self, view: ModelView, proposal: Array) -> ModelledTrial | None:
         """The paused trial that is worth more than starting the proposed one; None: there is none."""
-        paused = np.array(
-            [
-                index
-                for index, trial in enumerate(view.trials)
-                if trial.status is SearchStatus.PAUSED and trial.number not in view.twins
-            ],
-            dtype=int,
-        )
+        paused = view.paused
         if not len(paused):
             return None
         mean, deviation, incumbent = view.mean[paused], view.deviation[paused], view.incumbent
@@ -295,10 +289,24 @@ class AutoSearch:
         of_start /= self._rungs.first / self._rungs.end
         is_worth_more = worth[chosen] > COMPLETION_BIAS * of_start
         share, (least, most) = self._completion_share(), COMPLETION_SHARE
-        has_chance = ndtr((mean[chosen] - incumbent) / deviation[chosen]) > MIN_CHANCE
+        has_chance = view.chances[paused[chosen]] > MIN_CHANCE
         if (is_worth_more and share < most) or (has_chance and share < least):
             return view.trials[int(paused[chosen])]
         return None
+
+    def _first_of_its_branch(self, view: ModelView) -> ModelledTrial | None:
+        """The most promising paused trial of the branches of which none was finished or is about to be; None: no such
+        trial has a chance, or the space has no branches."""
+        known = {
+            trial.branch
+            for trial in self._trials.values()
+            if trial.final is not None or (trial.status is SearchStatus.RUNNING and trial.goal > self._rungs.first)
+        }
+        if self._num_branches == 1 or len(known) >= self._num_branches:
+            return None
+        firsts = [index for index in view.paused if view.trials[index].branch not in known]
+        hopeful = [index for index in firsts if view.best is None or view.chances[index] > MIN_CHANCE]
+        return max((view.trials[index] for index in hopeful), key=lambda trial: trial.mean, default=None)
 
     def _num_completions(self) -> int:
         """Trials that went, or go, beyond the first rung, without those that failed there."""

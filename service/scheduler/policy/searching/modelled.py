@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from search_spaces import Scalar
 from service.scheduler.policy.searching.curve_model import Posterior
@@ -19,6 +21,8 @@ class ModelledTrial:
     number: int
     parameters: Mapping[str, Scalar]
     vector: Array
+    branch: tuple[float, ...]
+    """The positions of the choices that open others, as that of a family's member; empty where there are none."""
     goal: int
     """The step at which it is paused next, or its last."""
     status: SearchStatus = SearchStatus.RUNNING
@@ -58,3 +62,15 @@ class ModelView:
     def incumbent(self) -> float:
         """The value to improve on: before anything is finished, that of an average config."""
         return float(np.median(self.mean)) if self.best is None else self.best
+
+    @property
+    def paused(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+        """Indices of the paused trials whose ends are not known."""
+        is_paused = [trial.status is SearchStatus.PAUSED and trial.number not in self.twins for trial in self.trials]
+        return np.flatnonzero(is_paused)
+
+    @property
+    def chances(self) -> Array:
+        """(n,), how probably each ends better than the incumbent."""
+        found: Array = ndtr((self.mean - self.incumbent) / self.deviation)
+        return found

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from search_spaces import Float, Scalar, SearchSpace
+from search_spaces import Categorical, Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
 from service.scheduler.policy.phases import JobPolicy
 from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, TrialHistory
@@ -102,6 +102,39 @@ def test_of_equal_early_values_the_one_that_still_rises_goes_on_first() -> None:
         for step in range(1, FIRST_RUNG + 1):
             policy.report(asked.number, step, 1.0 + slopes[asked.number] * math.log(step / FIRST_RUNG))
     assert slopes[asked.number] == max(slopes.values())
+
+
+def finished_members(ends: Mapping[str, float], num_finished: int) -> list[Scalar]:
+    """The members of a family of which a search finishes trials first, where all look alike early."""
+    space = SearchSpace(
+        "shampoo",
+        (
+            Categorical("preconditioner", tuple(ends)),
+            Float("lr", 0.0, 1.0),
+            *(Float("epsilon", 0.1, 1.0 + n, when={"preconditioner": (name,)}) for n, name in enumerate(ends)),
+        ),
+    )
+    policy = auto(space)
+    finished: list[Scalar] = []
+    while len(finished) < num_finished:
+        asked = policy.ask()
+        assert isinstance(asked, Start | Resume)
+        member, lr = asked.parameters["preconditioner"], asked.parameters["lr"]
+        assert isinstance(member, str)
+        assert isinstance(lr, float)
+        for step in range(policy.search._trials[asked.number].reached + 1, STEPS + 1):
+            value = step / STEPS - 0.2 * lr + ends[member] * (step / STEPS) ** 4
+            if policy.report(asked.number, step, value) is Decision.PAUSE:
+                break
+        else:
+            policy.tell(asked.number, TrialState.COMPLETED, (value,))
+            finished.append(member)
+    return finished
+
+
+def test_the_second_trial_that_is_finished_is_of_another_member_than_the_first() -> None:
+    first, second = finished_members({"shampoo": 0.1, "soap": 0.0, "kl": 0.2, "spectral": 0.3}, 2)
+    assert first != second
 
 
 @pytest.mark.parametrize("num_workers", [1, 4])
