@@ -12,11 +12,18 @@ tables' 40 steps, as jobs do; the rule for these was chosen on longer trainings 
   known only afterwards, and the searches for it are not counted.
 - `all`: what the family needs to be as good as the best of all presets, each searched alone for so long, over what
   those searches took together.
+- `by hand`: what somebody needs to be as good as the preset that is the best one at a budget, over that budget, who
+  searches each preset alone for so long and then goes on with the one whose best value is the best.
+
+With `--prior tables` searches are told of the shipped table's configs of other workloads, which are of `shampoo` alone;
+with `--prior jobs` of what one earlier search of the same kind on the other table has found: the family's of the best
+config, whichever member's it is, and a preset's of its own.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import math
 import random
@@ -25,6 +32,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from search_spaces import SearchSpace
+from service.scheduler.policy.searching.search_prior import KnownConfig
+from service.transfer.candidates import Source, SourceKind, TransferCandidate
+from service.transfer.rules import TunedConfig
 from tests.benchmarks.answers.recommendation_regret import names_of
 from tests.benchmarks.report import Cell, print_table, report
 from tests.benchmarks.search.job_simulation import (
@@ -33,6 +44,7 @@ from tests.benchmarks.search.job_simulation import (
 )
 from tests.benchmarks.search.landscapes import Landscape, TableFamily
 from tests.benchmarks.search.make_seed_curves import TASKS
+from tests.benchmarks.search.priors import known_among, shipped_but, situation_of
 from tests.benchmarks.search.seed_tables import read_seed_table
 
 TABLES = ("digits-mlp-family", "digits-convnet-family")
@@ -42,9 +54,17 @@ EACH = (4, 8)
 """Full trainings of each preset, where all of them are searched."""
 MOST = 40
 """Full trainings of the family."""
+PRIORS = ("none", "tables", "jobs")
+EARLIER = 10
+"""Full trainings of an earlier search."""
+NUM_EARLIER = 8
+"""Earlier searches, of which each search is told of one."""
 MANY = 10**6
 """Trials: more than any budget allows."""
 NUM_BOOTSTRAP = 200
+FAMILY = "family"
+FIRST_EARLIER = 5000
+"""Seed of the first of the earlier searches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +159,33 @@ def costs_of_all(family: Sequence[Course], alone: Mapping[str, Sequence[Course]]
     return needed(family, statistics.fmean(point.mean for point in found), each * len(alone))
 
 
+def by_hand(alone: Mapping[str, Sequence[Course]], explored: float) -> list[Course]:
+    """The courses of searches of all presets for so many trainings each, one training of each in turn, and then of the
+    one whose best value is the best."""
+    found = []
+    for own in zip(*alone.values(), strict=True):
+        chosen = min(own, key=lambda course: course.after(explored).value)
+        others = (len(own) - 1) * explored
+        points = [
+            dataclasses.replace(point, trainings=len(own) * point.trainings)
+            for course in own
+            for point in course.points
+            if point.trainings <= explored
+        ]
+        points += [
+            dataclasses.replace(point, trainings=others + point.trainings)
+            for point in chosen.points
+            if point.trainings > explored
+        ]
+        best = Point(0, 0.0, math.inf, own[0].points[0].mean)
+        course = [best]
+        for point in sorted(points, key=lambda point: point.trainings):
+            best = min(best, point, key=lambda one: one.value)
+            course.append(dataclasses.replace(point, value=best.value, mean=best.mean))
+        found.append(Course(course))
+    return found
+
+
 def spread_of(family: Sequence[Course], alone: Mapping[str, Sequence[Course]], budget: float) -> tuple[Need, Need]:
     """The 80% interval of the cost in trainings, over draws of the searches."""
     rng = random.Random("bootstrap")
@@ -152,6 +199,39 @@ def spread_of(family: Sequence[Course], alone: Mapping[str, Sequence[Course]], b
     return drawn[tenth], drawn[-1 - tenth]
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """The configs that the searches of a table are told of."""
+
+    table: str
+    prior: str
+    search: str
+
+    def known(self, preset_name: str, space: SearchSpace, number: int) -> Sequence[KnownConfig]:
+        """The configs that the search with that number of a preset is told of."""
+        if self.prior == "none":
+            return ()
+        target = situation_of(TASKS[self.table])
+        if self.prior == "tables":
+            return known_among(space, shipped_but(target), target)
+        other = next(name for name in TABLES if name != self.table)
+        earlier = _earlier_winner(other, preset_name, self.search, number % NUM_EARLIER)
+        source = Source(SourceKind.STORE, other)
+        return known_among(space, [TransferCandidate(earlier, source, situation_of(TASKS[other]))], target)
+
+
+@functools.cache
+def _earlier_winner(table: str, preset_name: str, search: str, number: int) -> TunedConfig:
+    """The config that a search of a preset on a table has found, which was told of nothing."""
+    family = landscape_of(table)
+    landscape: Landscape = family if preset_name == FAMILY else family.alone()[preset_name]
+    units = EARLIER * landscape.num_units
+    ended = searched(landscape, search, MANY, FIRST_EARLIER + number, max_units=units)
+    best = min(ended.completed, key=ended.completed.__getitem__)
+    assigned = landscape.space.assign(ended.parameters[best])
+    return TunedConfig(assigned.optimizer, assigned.optimizer_arguments, {"decay": "cosine", **assigned.schedule})
+
+
 @functools.cache
 def landscape_of(name: str) -> TableFamily:
     """The family on the table of that name."""
@@ -163,6 +243,8 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--tables", type=names_of(TABLES), default=list(TABLES), help="tables of real curves, by name")
     parser.add_argument("--search", default="auto", help="search, as in recommendation_regret (default: auto)")
     parser.add_argument("--searches", type=int, default=20, help="searches of each preset and table (default: 20)")
+    parser.add_argument("--first-seed", type=int, default=0, help="seed of the first search; the others follow it")
+    parser.add_argument("--prior", choices=PRIORS, default="none", help="what searches know before (default: none)")
     parser.add_argument("--json", type=Path, help="also write the JSON object to this file")
     return parser.parse_args(arguments)
 
@@ -170,25 +252,36 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs the benchmark."""
     given = _parsed(arguments)
-    figures: dict[str, object] = {"num_searches": given.searches, "search": given.search}
-    columns = ("table, full trainings", "best preset", "trainings", "80% of draws", "trials")
+    figures: dict[str, object] = {
+        "num_searches": given.searches,
+        "first_seed": given.first_seed,
+        "search": given.search,
+        "prior": given.prior,
+    }
+    columns = ("table, full trainings", "best preset", "trainings", "80% of draws", "trials", *_by_hand_columns())
     rows: list[list[Cell]] = []
     all_rows: list[list[Cell]] = []
     ratios: dict[str, list[float]] = {}
     for name in given.tables:
-        landscape = landscape_of(name)
+        landscape, told = landscape_of(name), Told(name, given.prior, given.search)
         before = _median_mean(landscape)
-        family = _courses(landscape, given.search, given.searches, MOST, before=before)
+        seeds = range(given.first_seed, given.first_seed + given.searches)
+        family = _courses(FAMILY, landscape, told, seeds, MOST, before=before)
         alone = {
-            preset: _courses(side, given.search, given.searches, max(BUDGETS), before=before)
-            for preset, side in landscape.alone().items()
+            preset_name: _courses(preset_name, side, told, seeds, max(BUDGETS), before=before)
+            for preset_name, side in landscape.alone().items()
         }
+        hands = [by_hand(alone, each) for each in EACH]
         for budget in BUDGETS:
             cost, (low, high) = costs(family, alone, budget), spread_of(family, alone, budget)
-            rows.append([f"{name}, {budget}", cost.best, str(cost.trainings), f"{low} to {high}", str(cost.trials)])
+            of_hands = [costs(hand, alone, budget).trainings for hand in hands]
+            row = [f"{name}, {budget}", cost.best, str(cost.trainings), f"{low} to {high}", str(cost.trials)]
+            rows.append([*row, *map(str, of_hands)])
             for kind, need in (("trainings", cost.trainings), ("trials", cost.trials)):
                 ratios.setdefault(f"family_{kind}_over_best_preset_at_{budget}", []).append(need.ratio)
                 figures[f"{name}.{budget}.{kind}"] = {"ratio": need.ratio, "is_more": need.is_more}
+            for each, need in zip(EACH, of_hands, strict=True):
+                figures[f"{name}.{budget}.by_hand_{each}"] = {"ratio": need.ratio, "is_more": need.is_more}
         for each in EACH:
             need = costs_of_all(family, alone, each)
             all_rows.append([f"{name}, {each} of each", str(need)])
@@ -200,10 +293,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     report("family_cost", columns=columns, rows=rows, figures=figures, ratios=medians, json_file=given.json)
 
 
-def _courses(own: Landscape, search: str, num: int, trainings: int, *, before: float) -> list[Course]:
+def _by_hand_columns() -> list[str]:
+    return [f"by hand, {each} of each" for each in EACH]
+
+
+def _courses(
+    preset_name: str, own: Landscape, told: Told, seeds: Sequence[int], trainings: int, *, before: float
+) -> list[Course]:
     units = trainings * own.num_units
-    drawn = (searched(own, search, MANY, seed, max_units=units) for seed in range(num))
-    return [course_of(own, one, before=before) for one in drawn]
+    found = []
+    for number, seed in enumerate(seeds):
+        known = told.known(preset_name, own.space, number)
+        ended = searched(own, told.search, MANY, seed, max_units=units, known=known)
+        found.append(course_of(own, ended, before=before))
+    return found
 
 
 def _median_mean(landscape: Landscape) -> float:

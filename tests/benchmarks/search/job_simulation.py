@@ -22,6 +22,7 @@ from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
 from service.scheduler.policy.searching.pruners import make_pruner
 from service.scheduler.policy.searching.samplers import make_sampler
+from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.scheduler.policy.sides import SidePlan
 from tests.benchmarks.search.landscapes import Landscape
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
@@ -228,15 +229,23 @@ def _confirmed(
 
 
 def searched(
-    landscape: Landscape, search: str, num_trials: int, seed: int, *, max_units: float = math.inf
+    landscape: Landscape,
+    search: str,
+    num_trials: int,
+    seed: int,
+    *,
+    max_units: float = math.inf,
+    known: Sequence[KnownConfig] = (),
 ) -> SimulatedSearch:
     """A search with one worker, and all its trials with one seed.
 
     Args:
         max_units: of training of all trials, after which it is broken off.
+        known: configs that were good for other models, the nearest first: pinned, and told to `auto`.
     """
-    make = functools.partial(_phase_search, landscape, search, num_trials, seed)
-    policy = JobPolicy([SidePlan(Phase.SEARCH.value, landscape.space, num_trials, make)])
+    make = functools.partial(_phase_search, landscape, search, num_trials, seed, known)
+    pinned = tuple(config.parameters for config in known)
+    policy = JobPolicy([SidePlan(Phase.SEARCH.value, landscape.space, num_trials, make, pinned=pinned)])
     parameters: dict[int, Mapping[str, Scalar]] = {}
     curves: dict[int, list[float]] = {}
     reached: dict[int, int] = {}
@@ -274,10 +283,14 @@ def searched(
     )
 
 
-def _phase_search(landscape: Landscape, search: str, num_trials: int, seed: int) -> PhaseSearch:
+def _phase_search(
+    landscape: Landscape, search: str, num_trials: int, seed: int, known: Sequence[KnownConfig]
+) -> PhaseSearch:
     sampler, prunes = SEARCHES[search]
     if sampler is None:
-        return AutoSearch(landscape.space, direction=Direction.MINIMIZE, max_steps=landscape.num_units, seed=seed)
+        return AutoSearch(
+            landscape.space, direction=Direction.MINIMIZE, max_steps=landscape.num_units, seed=seed, known=known
+        )
     return SampledSearch(
         make_sampler(
             sampler,

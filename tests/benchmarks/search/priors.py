@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from search_spaces import SearchSpace
 from service.domain import Direction
 from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.store.session import Database
@@ -17,7 +18,8 @@ from service.transfer.candidates import TransferCandidate, shipped_members
 from service.transfer.known import known_of
 from service.transfer.situation import Situation
 from service.use_cases.transferring import stored_candidates
-from tests.benchmarks.search.make_curves import TASKS
+from tests.benchmarks.search.make_curves import TASKS, Task
+from tests.benchmarks.search.make_seed_curves import Task as SeedTask
 from tests.benchmarks.search.search_simulation import Problem, final_value
 from trainers.identity.shape import model_shape
 from trainers.identity.values import Fingerprint
@@ -46,10 +48,14 @@ def target_of(
     name = OF_FUNCTIONS.get(objective.rpartition(":")[2])
     if name is None:
         return None
-    task = TASKS[name]
+    return situation_of(TASKS[name])
+
+
+def situation_of(task: Task | SeedTask) -> Situation:
+    """The model of a table's task, and how long it is trained."""
     with torch.device("meta"):
         shape = model_shape(load(task.workload, dict(task.options)).build_model())
-    return Situation.of(shape, batch_size=task.batch_size, num_steps=task.num_steps, workload=name)
+    return Situation.of(shape, batch_size=task.batch_size, num_steps=task.num_steps, workload=task.workload)
 
 
 def known_configs(
@@ -67,10 +73,18 @@ def known_configs(
     if target is None:
         raise ValueError(f"--prior {prior} needs the objective's model: --fingerprint FILE")
     if prior == "tables":
-        candidates = [member.candidate() for member in shipped_members() if member.workload != target.workload]
-    else:
-        candidates = _stored(target, database_url)
-    return [KnownConfig(found.parameters, found.distance) for found in known_of(problem.space, candidates, target)]
+        return known_among(problem.space, shipped_but(target), target)
+    return known_among(problem.space, _stored(target, database_url), target)
+
+
+def shipped_but(target: Situation) -> list[TransferCandidate]:
+    """The shipped table's best configs of other workloads."""
+    return [member.candidate() for member in shipped_members() if member.workload != target.workload]
+
+
+def known_among(space: SearchSpace, candidates: Sequence[TransferCandidate], target: Situation) -> list[KnownConfig]:
+    """The configs among the candidates that a search of the space is told of, moved to the target."""
+    return [KnownConfig(found.parameters, found.distance) for found in known_of(space, candidates, target)]
 
 
 def _stored(target: Situation, database_url: str | None) -> list[TransferCandidate]:

@@ -9,7 +9,17 @@ import pytest
 
 from search_spaces import FAMILY_PRESETS
 from tests.benchmarks.answers import family_cost
-from tests.benchmarks.answers.family_cost import Course, Need, Point, costs, costs_of_all, landscape_of, needed
+from tests.benchmarks.answers.family_cost import (
+    Course,
+    Need,
+    Point,
+    Told,
+    by_hand,
+    costs,
+    costs_of_all,
+    landscape_of,
+    needed,
+)
 from tests.benchmarks.search.seed_tables import read_seed_table
 
 
@@ -53,6 +63,25 @@ def test_what_the_family_needs_counts_from_the_first_point_that_is_as_good() -> 
     found = costs(family, alone, 1)
     assert (found.best, found.trainings, found.trials) == ("kl", Need(3.0, False), Need(3.0, False))
     assert costs_of_all(family, alone, 1) == Need(1.5, False)
+
+
+def test_by_hand_all_presets_are_searched_for_so_long_and_then_the_best_one_alone() -> None:
+    alone = {"soap": [course(4.0, 3.0, 2.0)], "kl": [course(5.0, 1.0, 0.5)]}
+    (early,), (late,) = by_hand(alone, 1), by_hand(alone, 2)
+    assert [early.after(trainings).mean for trainings in (1, 2, 3, 4)] == [9.0, 4.0, 3.0, 2.0]
+    assert [late.after(trainings).mean for trainings in (2, 4, 5)] == [4.0, 1.0, 0.5]
+
+
+@pytest.mark.slow
+def test_searches_are_told_of_the_shipped_table_or_of_an_earlier_search_of_their_own_kind() -> None:
+    sides = landscape_of("digits-convnet-family").alone()
+    told = {prior: Told("digits-convnet-family", prior, "random") for prior in family_cost.PRIORS}
+    assert not told["none"].known("kl", sides["kl"].space, 0)
+    assert not told["tables"].known("kl", sides["kl"].space, 0)
+    assert told["tables"].known("shampoo", sides["shampoo"].space, 0)
+    (earlier,) = told["jobs"].known("kl", sides["kl"].space, 0)
+    assert earlier.distance > 0
+    sides["kl"].space.assign(earlier.parameters)
 
 
 @pytest.mark.slow
