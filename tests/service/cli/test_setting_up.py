@@ -88,7 +88,7 @@ def test_a_job_is_read_from_standard_input_once(url: str) -> None:
         "shampoo-tuner: <stdin>:4:3: budget.num_trials: must be greater than or equal to 1"
     )
     for given, told in (
-        (b"\xff", "can't decode byte 0xff"),
+        (b"\xff", "is no text: its byte 1 is not UTF-8"),
         ("", "must hold an object with a `workload`, it is empty"),
     ):
         unreadable = run("submit", "-", stdin=given)
