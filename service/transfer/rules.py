@@ -295,7 +295,7 @@ class _Mover:
             return
         least = min(MIN_WARMUP_STEPS / self._target.num_steps, MAX_WARMUP_FRACTION)
         kept = min(before * self._source.num_steps, MIN_WARMUP_STEPS) / self._target.num_steps
-        after = max(before, min(least, kept))
+        after = max(before, float(format(min(least, kept), ".4g")))
         self._note(
             "schedule.warmup_fraction", before, after, "keeps up to 50 steps, in a tenth of the training", WARM_UP
         )

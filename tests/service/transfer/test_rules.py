@@ -130,6 +130,7 @@ def test_what_a_step_takes_off_the_weights_goes_with_the_inverse_fan_in_and_the_
 
 def test_a_short_training_warms_up_for_fifty_steps_or_a_tenth() -> None:
     assert moved(ADAM, situation(num_steps=4000), situation(num_steps=800))[0].schedule["warmup_fraction"] == 0.0625
+    assert moved(ADAM, situation(num_steps=4000), situation(num_steps=700))[0].schedule["warmup_fraction"] == 0.07143
     assert moved(ADAM, situation(num_steps=4000), situation(num_steps=100))[0].schedule["warmup_fraction"] == 0.1
     assert moved(ADAM, situation(num_steps=100), situation(num_steps=4000))[0].schedule["warmup_fraction"] == 0.05
 
