@@ -63,6 +63,7 @@ function misfits(found) {
   return told;
 }
 
+/** Shows what a job would cost; the words for whether it is valid. */
 function show(found) {
   const told = misfits(found);
   const note = document.getElementById("misfits");
@@ -74,6 +75,7 @@ function show(found) {
   box.querySelector(".costs").replaceChildren(...costs);
   box.querySelector(".lines").replaceChildren(...found.lines.map((line) => made("li", {}, ...prose(line))));
   box.hidden = false;
+  return told.length ? "Valid, but trials would not all come to their end:" : "Valid.";
 }
 
 /** A sentence as nodes, with `code` for what stands between backticks. */
@@ -112,8 +114,7 @@ export function preview(showFaults) {
       running = null;
       if (answer.ok) {
         showFaults([], places);
-        show(answer.answer);
-        tell("Valid.", "known");
+        tell(show(answer.answer), "known");
       } else {
         const faults = faultsOf(answer);
         showFaults(faults, places);

@@ -37,3 +37,4 @@ def test_trials_that_could_not_start_or_would_fail_are_told(
         page.locator("summary", has_text="Resources").click()
         page.get_by_label("CPUs of a rank").fill("10000")
         expect(_misfits(page)).to_contain_text("No trial can start: it takes 10000 CPUs (1 rank of 10000)")
+        expect(page.locator("#verdict")).to_have_text("Valid, but trials would not all come to their end:")
