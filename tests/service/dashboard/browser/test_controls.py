@@ -14,7 +14,7 @@ from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import release_job
 from service.use_cases.steer import cancel_job, change_budget, pause_job, resume_job
-from tests.service.dashboard.conftest import Watched, open_page, wait_until_live
+from tests.service.dashboard.conftest import Watched, open_page, wait_for, wait_until_live
 from tests.support.service.callers import asking, give_token
 from tests.support.service.scenarios import add_worker, claim
 from tests.support.service.stories.jobs import Story
@@ -249,7 +249,7 @@ def test_a_person_logs_in_with_a_token_and_may_what_it_may(
         expect(page.locator("#trials tbody tr")).to_have_count(5)
         expect(page.locator("#facts")).to_contain_text("cancelled")
         assert page.locator("main button[data-act]:not(dialog *), #change-budget, #cancel").count() == 0
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        wait_for(page, "() => document.documentElement.scrollWidth <= document.documentElement.clientWidth")
         watched.check(asked.url)
         page.get_by_role("button", name="Log out").click()
         expect(page).to_have_url(f"{asked.url}/login")
