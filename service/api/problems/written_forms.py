@@ -12,6 +12,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 
 from service.api.request_body import small
+from service.errors import InvalidInput
 from service.specification.code import CodeChoice
 from service.specification.external.trials import ExternalTrials
 from service.specification.imported import ImportedTrial
@@ -184,7 +185,7 @@ def _candidates(annotation: Any, value: object) -> Iterator[object]:
 def _fits(annotation: Any, value: object) -> bool:
     try:
         TypeAdapter(annotation).validate_json(json.dumps(value), strict=True)
-    except (ValueError, RecursionError):
+    except (ValueError, RecursionError, InvalidInput):
         return False
     return True
 

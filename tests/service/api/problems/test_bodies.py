@@ -81,6 +81,14 @@ def test_unreadable_bodies_are_refused(http: httpx.Client) -> None:
         _assert_names(answer, 422, field)
 
 
+def test_a_list_in_place_of_changes_is_refused(sqlite_http: httpx.Client, sqlite_database: Database) -> None:
+    path = f"/v1/jobs/{submit(sqlite_database)}"
+    for body in ([{}], [{}, {}], [{"notes": "x"}], []):
+        answer = sqlite_http.patch(path, json=body)
+        assert answer.status_code == 422, answer.text
+        assert answer.json()["detail"].startswith("body: must be an object")
+
+
 @pytest.mark.slow
 def test_half_a_surrogate_pair_in_a_name_is_refused_by_every_address_that_takes_json(
     sqlite_http: httpx.Client, sqlite_database: Database
