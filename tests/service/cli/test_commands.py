@@ -11,6 +11,7 @@ from time import sleep
 import httpx
 import pytest
 import yaml
+from typer.testing import Result
 
 from service.cli.asking import checking_job
 from service.cli.terminal import progress_line
@@ -242,16 +243,21 @@ def test_submit_warns_of_a_workload_that_cannot_be_built_and_of_trials_that_do_n
     assert f"warning: {warning}" in told.stderr
 
 
+def _submitted(name: str, *options: str, database: Database, directory: Path) -> Result:
+    """The end of `submit` for a job of one of `tests.support.trainers`' classes, where trials train beside the API."""
+    job = directory / "job.yaml"
+    job.write_text(f"workload: {{name: 'tests.support.trainers.{name}'}}\n")
+    with running(database, allow_code=True, data_are_here=True) as url:
+        return run("submit", str(job), *options, "--url", url)
+
+
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
 @pytest.mark.parametrize("option", [(), ("--dry-run",)])
 def test_a_workload_without_training_examples_is_refused(
     sqlite_database: Database, tmp_path: Path, option: tuple[str, ...]
 ) -> None:
-    job = tmp_path / "job.yaml"
-    job.write_text("workload: {name: 'tests.support.trainers.wrong_kinds:FindsNoExamples'}\n")
-    with running(sqlite_database, allow_code=True, data_are_here=True) as url:
-        result = run("submit", str(job), *option, "--url", url)
+    result = _submitted("wrong_kinds:FindsNoExamples", *option, database=sqlite_database, directory=tmp_path)
     assert result.exit_code == 1, result.output
     assert "workload.options: FindsNoExamples has no training examples (num_train_examples is 0)" in result.stderr
 
@@ -262,10 +268,7 @@ def test_a_workload_without_training_examples_is_refused(
 def test_a_check_that_takes_long_says_what_the_service_does(
     sqlite_database: Database, tmp_path: Path, option: tuple[str, ...]
 ) -> None:
-    job = tmp_path / "job.yaml"
-    job.write_text("workload: {name: 'tests.support.trainers.broken_workloads:TakesLongToBuild'}\n")
-    with running(sqlite_database, allow_code=True, data_are_here=True) as url:
-        result = run("submit", str(job), *option, "--url", url)
+    result = _submitted("broken_workloads:TakesLongToBuild", *option, database=sqlite_database, directory=tmp_path)
     assert result.exit_code == 0, result.output
     assert result.stderr.startswith("the service checks the job: ")
     assert "the service checks" not in result.stdout
