@@ -43,6 +43,7 @@ def assert_accessible(page: Page, *, within: str = "html") -> None:
 
 
 LOW_CONTRAST = """() => {
+  for (const change of document.getAnimations()) if (change instanceof CSSTransition) change.finish();
   const parse = (text) => (text.match(/[\\d.]+/g) ?? []).map(Number);
   const over = ([r, g, b, a = 1], below) => [r, g, b].map((c, i) => a * c + (1 - a) * below[i]);
   const ground = (element) => {
