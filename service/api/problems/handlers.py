@@ -52,7 +52,7 @@ class BodyTooSlow(HTTPException):
 
 def install(app: FastAPI) -> None:
     """Registers the handlers of every error on `app`."""
-    app.add_exception_handler(RequestValidationError, invalid_request)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
     app.add_exception_handler(ServiceError, _service_error)
     app.add_exception_handler(ServiceBusy, _busy)
     for out_of_reach in (WorkloadNotDescribed, CheckpointsOutOfReach):
@@ -69,6 +69,14 @@ async def answer_to(request: Request, error: Exception) -> Response:
     if isinstance(error, ServiceBusy):
         return await _busy(request, error)
     return await (_service_error if isinstance(error, ServiceError) else _database_error)(request, error)
+
+
+async def _invalid_request(request: Request, error: Exception) -> Response:
+    """Answers what is raised on the way, too: the request of a handler further out waits for a body that is read."""
+    try:
+        return await invalid_request(request, error)
+    except (ServiceError, *DATABASE_ERRORS) as fault:
+        return await answer_to(request, fault)
 
 
 async def _service_error(request: Request, error: Exception) -> Response:

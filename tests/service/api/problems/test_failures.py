@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import httpx
 import pytest
-from fastapi import FastAPI
+from fastapi import Body, FastAPI
 from httpx import ASGITransport, AsyncClient
 from sqlalchemy import event
 
 from service.api.dependencies import WriteSession
+from service.errors import InvalidInput, ServiceBusy, ServiceError
 from service.server.app import create_app
 from service.settings import Access, Settings
 from service.store.repositories import JobRepository, WorkerRepository
@@ -29,11 +30,11 @@ def _app_with(database: Database, path: str, endpoint: Any) -> FastAPI:
     return app
 
 
-def _post(app: FastAPI, path: str) -> httpx.Response:
+def _post(app: FastAPI, path: str, body: object = None) -> httpx.Response:
     async def post() -> httpx.Response:
         transport = ASGITransport(app, raise_app_exceptions=False)
         async with AsyncClient(transport=transport, base_url="http://test") as client:
-            return await client.post(path)
+            return await client.post(path, json=body)
 
     return event_loop.run(post())
 
@@ -49,6 +50,25 @@ def test_an_unexpected_error_is_a_500_without_internals(
     assert (answer.status_code, answer.headers["Content-Type"]) == (500, "application/problem+json")
     assert "secret" not in answer.text
     assert "secret" in caplog.text
+
+
+def _takes_a_number(number: Annotated[int, Body(embed=True)]) -> int:
+    return number
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(InvalidInput("number", "is odd"), 422), (ServiceBusy(2, 1.0), 503)]
+)
+def test_an_error_on_the_way_to_the_answer_of_an_invalid_body_is_answered(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, error: ServiceError, status: int
+) -> None:
+    async def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("service.api.problems.handlers.invalid_request", fails)
+    answer = _post(_app_with(sqlite_database, "/number", _takes_a_number), "/number", {"number": "a"})
+    assert (answer.status_code, answer.headers["Content-Type"]) == (status, "application/problem+json")
+    assert str(error) in answer.json()["detail"]
 
 
 def _fails_at_commit(session: WriteSession) -> dict[str, bool]:
