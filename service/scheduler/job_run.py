@@ -122,6 +122,8 @@ def run_job(this: JobRun) -> None:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
+        if this.watch.is_told:  # perhaps it only misses what its own end has taken from it; if not, the next run tells
+            failure, ending = None, this.watch.ending() or ending
     _leave(this, ending, failure, output, insights)
     trackers.close()  # when the job has ended and its devices are free: nothing waits for a slow tracker
 

@@ -56,6 +56,9 @@ def connect(
         directory: where a local cluster keeps its files. A short path: it holds sockets, whose paths must stay below
             108 characters.
         runtime_environment: Ray's, of all that is started from here on a cluster that runs already; None: its own.
+
+    Raises:
+        ConnectionError: no machine of it lives, as when its processes were just killed; among others of Ray's.
     """
     set_environment_of_trainables(is_local=address is None)
     if address is None:
@@ -79,7 +82,10 @@ def connect(
             logging_level=logging.WARNING,
         )
         _end_ranks_of_earlier_runs()
-    return living_nodes()
+    nodes = living_nodes()
+    if not nodes:
+        raise ConnectionError("no machine of the Ray cluster lives")
+    return nodes
 
 
 def living_nodes() -> list[Node]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.domain import JobState
 from service.errors import InvalidInput
 from service.scheduler.before_training import check_data
 from service.scheduler.stored_job import plan_of
@@ -14,7 +17,10 @@ from service.scheduler.tune.run_end import JobImpossible
 from service.settings import Settings
 from service.specification.planning import check_population_is_measured, plan_job
 from service.store.models import Job
-from tests.support.service.scenarios import specification
+from service.store.repositories import JobRepository
+from service.store.session import Database
+from tests.support.service.scenarios import claimed_job, specification
+from tests.support.waiting import PATIENCE_SECONDS
 
 BY_EPOCHS = {
     "pruner": {"name": "pbt", "interval": 10},
@@ -30,6 +36,38 @@ def test_a_run_without_data_ends_before_it_starts_anything(tmp_path: Path) -> No
     with pytest.raises(JobImpossible, match=r"^workload\.options\.path: there is nothing at '.*/images'$"):
         check_data(plan, Settings().data_directories)
     check_data(plan_job(specification()), Settings().data_directories)
+
+
+RUN_THAT_IS_TOLD_TO_END = """
+import sys
+from pathlib import Path
+
+from service.scheduler.job_run import JobRun, run_job
+from service.scheduler.tune.run_end import Ending
+from service.scheduler.watch import Watch
+from service.settings import Settings
+from service.store.session import Database
+from service.use_cases.leases import Lease
+
+settings = Settings(database_url=sys.argv[1], data_roots=(Path(sys.argv[5]),))
+database, lease = Database(settings.resolved_database_url), Lease(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+watch = Watch(database, lease, poll_seconds=60.0)
+watch.end(Ending.STOPPED)
+run_job(JobRun(database, lease, settings, Path(sys.argv[5]), watch))
+"""
+
+
+@pytest.mark.processes
+def test_a_run_that_is_told_to_end_fails_no_job_for_what_it_then_lacks(
+    sqlite_database: Database, tmp_path: Path
+) -> None:
+    lease = claimed_job(sqlite_database, workload={"name": "image-folder", "options": {"path": "/etc/ssl"}})
+    url = sqlite_database.engine.url.render_as_string(hide_password=False)
+    arguments = [url, lease.job_id, lease.worker_id, str(lease.attempt), str(tmp_path)]
+    subprocess.run([sys.executable, "-c", RUN_THAT_IS_TOLD_TO_END, *arguments], check=True, timeout=PATIENCE_SECONDS)
+    with sqlite_database.reading() as session:
+        job = JobRepository(session).get(lease.job_id)
+        assert (job.state, job.failure) == (JobState.QUEUED, None)
 
 
 def test_a_run_refuses_what_this_worker_does_not_allow_any_more(tmp_path: Path) -> None:
