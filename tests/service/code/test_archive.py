@@ -97,7 +97,7 @@ def test_no_file_is_written_over_another(tmp_path: Path, monkeypatch: pytest.Mon
         (tar(("a.py", b""), kind=tarfile.GNUTYPE_SPARSE), "no regular file"),
         (headers(**{"GNU.sparse.map": "0,0"}), "no regular file"),
         (headers(**{"GNU.sparse.map": "none,0"}), "no gzipped tar archive"),
-        (of_negative_size(), "no regular file"),
+        (of_negative_size(), "no regular file|no gzipped tar archive"),  # newer Pythons read none
     ],
     ids=lambda value: value if isinstance(value, str) else "archive",  # its bytes hold the time of day
 )

@@ -362,11 +362,12 @@ def test_an_interrupted_command_ends_without_a_traceback(tmp_path: Path) -> None
     command = [sys.executable, "-m", "trainers.workload_check", "mine:Mine"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with started(command, cwd=tmp_path, env=environment_of_children(), **pipes) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ok       description ")
         wait_until((tmp_path / "began").exists, "the workload is built")
         process.send_signal(signal.SIGINT)
-        told, errors = process.communicate(timeout=PATIENCE_SECONDS)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, errors) == (130, "")
-    assert told.startswith("ok       description ")
 
 
 @pytest.mark.parametrize(
