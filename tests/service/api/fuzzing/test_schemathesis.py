@@ -17,7 +17,8 @@ from tests.support.service.live import finished_job
 from tests.support.waiting import LONG_PATIENCE_SECONDS
 
 NUM_EXAMPLES = os.environ.get("SCHEMATHESIS_EXAMPLES")
-"""Of each operation and of each way through them; None: one."""
+"""Of each operation and of each way through them; None: one, and the edges of each parameter's range on PostgreSQL
+alone, whose types are the stricter ones: they are nine tenths of all requests."""
 # A dry run starts processes.
 CONFIG = """
 [parameters]
@@ -29,6 +30,9 @@ CONFIG = """
 def test_the_schema_and_the_service_agree(database: Database, tmp_path: Path) -> None:
     finished_job(database)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    phases = ["examples", "coverage", "fuzzing", "stateful"]
+    if NUM_EXAMPLES is None and database.engine.dialect.name == "sqlite":
+        phases.remove("coverage")
     token = give_token(database, "all", Scope.SUBMIT, Scope.METRICS, Scope.ADMIN)
     with asking(database, data_dir=tmp_path / "data") as asked, asked.client(token) as http:
         assert http.get("/openapi.json").is_success  # made once, for longer than schemathesis waits on a busy machine
@@ -38,7 +42,7 @@ def test_the_schema_and_the_service_agree(database: Database, tmp_path: Path) ->
                 "run",
                 f"{asked.url}/openapi.json",
                 *("--header", f"Authorization: Bearer {token}"),
-                *("--checks", "all", "--phases", "examples,coverage,fuzzing,stateful"),
+                *("--checks", "all", "--phases", ",".join(phases)),
                 *("--max-examples", NUM_EXAMPLES or "1", "--continue-on-failure", "--no-color"),
                 # The schema cannot say which of the tokens of pages a list gave, or what goes with what in a job.
                 *("--exclude-checks", "positive_data_acceptance"),

@@ -56,9 +56,7 @@ def _takes_a_number(number: Annotated[int, Body(embed=True)]) -> int:
     return number
 
 
-@pytest.mark.parametrize(
-    ("error", "status"), [(InvalidInput("number", "is odd"), 422), (ServiceBusy(2, 1.0), 503)]
-)
+@pytest.mark.parametrize(("error", "status"), [(InvalidInput("number", "is odd"), 422), (ServiceBusy(2, 1.0), 503)])
 def test_an_error_on_the_way_to_the_answer_of_an_invalid_body_is_answered(
     sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, error: ServiceError, status: int
 ) -> None:
