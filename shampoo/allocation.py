@@ -24,7 +24,7 @@ from shampoo.group_rules import is_trained, require_own_memory, require_params
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
-from shampoo.state.held_states import HeldStates, States
+from shampoo.state.held_states import HeldStates, States, beside_parameters, replace_beside
 from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
 
 
@@ -150,6 +150,7 @@ class Allocation:
         for one in members:
             self._add_group(one, state)
         self._copy([(saved[param], state[param]) for one in members for param in one.params])
+        replace_beside(state, beside_parameters(saved))
 
     def thaw(
         self,
@@ -185,20 +186,26 @@ class Allocation:
         for _, param in found:
             del self.frozen[param]
 
-    def snapshot(self, held: Mapping[int, tuple[Tensor, dict[str, Any]]]) -> dict[int, dict[str, Any]]:
-        """Copies the state of parameters that are not frozen, for a checkpoint, under the same keys.
+    def snapshot(self, held: Mapping[Any, Any], beside: Mapping[Any, Any]) -> dict[Any, Any]:
+        """Copies the state of parameters that are not frozen, for a checkpoint, under the same keys, and adds what is
+        kept beside it as it is.
 
         Args:
-            held: parameters with their states, by their keys.
+            held: states by the positions of their parameters, and what is kept beside them.
+            beside: that alone.
         """
-        found: dict[int, dict[str, Any]] = {}
-        for key, (param, of_param) in held.items():
+        found: dict[Any, Any] = {}
+        params = [*self._positions_of_all]
+        for key, of_param in held.items():
+            if key in beside:
+                continue
+            param = params[key]
             # Nothing of what others own has an entry, too, without which torch's `set_state_dict` refuses the state.
             if param not in self.frozen:
                 name = self.plan.part_name(param) if of_param else None
                 own = own_memory({**of_param, **self.plan.blocks(param)}) if of_param else {}
                 found[key] = own if name is None else {name: own}
-        return found
+        return {**found, **beside}
 
     def load(
         self,
@@ -208,13 +215,15 @@ class Allocation:
         h_of: Callable[[int], Hyperparameters],
         state: States,
     ) -> None:
-        """Takes over the states in a checkpoint, by the keys of parameters; all are checked before one is written.
+        """Takes over the states in a checkpoint, by the keys of parameters, and what was kept beside them; all are
+        checked before one is written.
 
         Raises:
             ValueError: as `_thaw_saved` and `_pairs_to_copy`.
         """
         self._thaw_saved({param: key for param, key in keys.items() if saved.get(key)}, groups, h_of, state)
         self._copy(self._pairs_to_copy(keys, saved, state))
+        replace_beside(state, {key: held for key, held in saved.items() if key not in {*keys.values()}})
 
     def _thaw_saved(
         self,
@@ -329,7 +338,8 @@ def share_of_state(groups: Sequence[GroupMembers], state: States) -> float:
         for one in groups
         for param in one.params
     )
-    held = sum(x.nbytes for of_param in state.values() for x in of_param.values() if isinstance(x, Tensor))
+    own = [of_param for param, of_param in state.items() if isinstance(param, Tensor)]
+    held = sum(x.nbytes for of_param in own for x in of_param.values() if isinstance(x, Tensor))
     return held / whole if whole else 1.0
 
 

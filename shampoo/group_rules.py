@@ -247,13 +247,16 @@ def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) 
             raise ValueError(f"{name}={getattr(h, name)!r} has no effect: all of {num} parameters are DTensors")
 
 
-def require_no_steps(states: Iterable[Mapping[str, Any]]) -> None:
+def require_no_steps(states: Iterable[Any]) -> None:
     """Checks that no parameter has been stepped, before groups that are not what they were get a new state.
+
+    Args:
+        states: those of parameters, and what is kept beside them.
 
     Raises:
         RuntimeError: one has.
     """
-    num_steps = max((held.get("step", 0) for held in states), default=0)
+    num_steps = max((held.get("step", 0) for held in states if isinstance(held, Mapping)), default=0)
     if num_steps > 0:
         raise RuntimeError(
             "param_groups do not hold the parameters that the optimizer was built with, in their order, or it has lost "

@@ -43,6 +43,7 @@ from shampoo.group_rules import (
 )
 from shampoo.hyperparameters import NAMES, Hyperparameters
 from shampoo.memory import require_memory
+from shampoo.state.held_states import beside_parameters, forget_parameters
 from shampoo.state.transfer import own_memory
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.group_step import GroupStep
@@ -266,7 +267,7 @@ class Shampoo(Optimizer):
             self._allocation.take_back(self.state)
             return
         require_no_steps(self.state.values())
-        self.state.clear()
+        forget_parameters(self.state)
         self._prepare()
         for number, group in enumerate(self.param_groups):
             require_params(group["params"], self._hyperparameters(number))
@@ -318,12 +319,11 @@ class Shampoo(Optimizer):
         Loads with `torch.load(..., weights_only=True)`. Copies, because a view would pickle its whole bucket. It holds
         what this rank owns of shared parameters, which may be nothing: some blocks of a parameter under a key like
         "part 1 of 4", and with distributed="local" every state under one like "shard 1 of 4". The state of all ranks
-        together fits any number of them; see `distributed_state_dict`.
+        together fits any number of them; see `distributed_state_dict`. Keys of `state` that are no parameters are kept.
         """
         self._follow_parameters()
         packed = super().state_dict()
-        params = [param for group in self.param_groups for param in group["params"]]
-        state = self._allocation.snapshot({key: (params[key], held) for key, held in packed["state"].items()})
+        state = self._allocation.snapshot(packed["state"], beside_parameters(self.state))
         # Of `initial_lr`, too, which schedules keep as it was given.
         groups = [{name: as_number(value) for name, value in group.items()} for group in packed["param_groups"]]
         return {**packed, "state": state, "param_groups": groups}
@@ -380,7 +380,7 @@ class Shampoo(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         self._follow_parameters()
-        state = {param: own_memory(state) for param, state in self.state.items()}
+        state = {key: own_memory(held) if isinstance(key, Tensor) else held for key, held in self.state.items()}
         settled = self._allocation.plan.settled
         return {**super().__getstate__(), "state": state, "sharing": (settled.owners, settled.group_size)}
 
@@ -388,12 +388,12 @@ class Shampoo(Optimizer):
         saved, sharing = state["state"], state.get("sharing")
         self._prepare()
         super().__setstate__({**{name: x for name, x in state.items() if name != "sharing"}, "state": {}})
+        self.defaults = {name: x for name, x in self.defaults.items() if name in NAMES}  # torch has put its own there
         for group in self.param_groups:
             group.update(completed(group))
         settled = None if sharing is None else Settled(*sharing)
-        owned = {} if settled is None else settled.owners
         members = [
-            self._take_in(number, lambda param: bool(saved[param]) or param in owned)
+            self._take_in(number, lambda param: bool(saved[param]) or (sharing is not None and param in sharing[0]))
             for number in range(len(self.param_groups))
         ]
         self._allocation.restore(members, self.state, settled, saved)

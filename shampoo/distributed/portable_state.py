@@ -19,8 +19,17 @@ def to_portable(state_dict: Mapping[str, Any], rows: Mapping[int, Mapping[str, R
     """The portable form of an optimizer's `state_dict()`; tensors are shared.
 
     `rows`, by parameter and name of a tensor: which of its rows this rank has, where it has not all.
+
+    Raises:
+        ValueError: it holds what is of no parameter.
     """
     state: dict[str, Any] = {}
+    keys = {key for group in state_dict["param_groups"] for key in group["params"]}
+    if beside := sorted(map(repr, state_dict["state"].keys() - keys)):
+        raise ValueError(
+            f"the optimizer's state holds {', '.join(beside)}, which is of no parameter, and "
+            "`torch.distributed.checkpoint` takes states of parameters alone: save it beside the optimizer's"
+        )
     for key, held in state_dict["state"].items():
         if not held:
             continue  # of a parameter that others own

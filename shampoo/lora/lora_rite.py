@@ -20,6 +20,7 @@ from shampoo.lora.groups import refuse_arguments, require_known_keys, require_pa
 from shampoo.lora.hyperparameters import NAMES, LoraRiteHyperparameters
 from shampoo.lora.plain_step import new_plain_state, plain_step
 from shampoo.state.buckets import state_dtype
+from shampoo.state.held_states import replace_beside
 from shampoo.state.transfer import copy_state, require_same_layout
 
 Loss = TypeVar("Loss")
@@ -143,6 +144,10 @@ class LoraRite(Optimizer):
             plain_step(param, self.state[param], h)
         return loss
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        self.defaults = {name: x for name, x in self.defaults.items() if name in NAMES}  # torch has put its own there
+
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over state and hyperparameters of a `state_dict()`; resumed training is bit-identical.
@@ -170,6 +175,8 @@ class LoraRite(Optimizer):
         for param in [param for group in self.param_groups for param in group["params"]]:
             self.state.pop(param, None)
         self.state.update(found)
+        keys = {key for group in saved_groups for key in group["params"]}
+        replace_beside(self.state, {key: held for key, held in state_dict["state"].items() if key not in keys})
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
             group.update({name: value for name, value in saved.items() if name != "params"})
             group["betas"] = tuple(group["betas"])

@@ -18,6 +18,24 @@ Copy: TypeAlias = tuple[Mapping[str, Any], dict[str, Any]]
 """The values of a state, and the state that is to have them."""
 
 
+def beside_parameters(state: Mapping[Any, Any]) -> dict[Any, Any]:
+    """The entries that others keep under keys which are no parameters, as torch's optimizers let them."""
+    return {key: held for key, held in state.items() if not isinstance(key, Tensor)}
+
+
+def forget_parameters(state: MutableMapping[Any, Any]) -> None:
+    """Removes the states of all parameters, and nothing beside them."""
+    for param in [key for key in state if isinstance(key, Tensor)]:
+        del state[param]
+
+
+def replace_beside(state: MutableMapping[Any, Any], found: Mapping[Any, Any]) -> None:
+    """Puts `found` in place of what is kept beside the states of parameters."""
+    for key in beside_parameters(state):
+        del state[key]
+    state.update(found)
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
     """The state of one parameter: a count of steps, and tensors."""
@@ -110,6 +128,8 @@ class HeldStates:
         ]
         for (param, held), theirs in zip(self._held.items(), found, strict=True):
             require_same_layout(theirs, held.made | held.memory, parameter=positions[param])
+        for key in beside_parameters(state):  # behind the parameters, where nothing looks for the state of one
+            state[key] = state.pop(key)
         copies: list[Copy] = []
         for (param, held), theirs in zip(self._held.items(), found, strict=True):
             beside = {name: x for name, x in state[param].items() if name not in held.made}

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW, Optimizer
 
-from shampoo import Shampoo
+from shampoo import LoraRite, Shampoo
 from tests.support.shampoo.members import REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters, train
 
@@ -228,3 +229,65 @@ def test_a_copy_of_the_optimizer_has_what_others_keep_beside_its_states() -> Non
     assert held["of_others"].tolist() == [1.0, 1.0]
     assert held["number_of_others"] == 1.5
     train(twin, twins, range(6, 7))
+
+
+def _by_state_dict(optimizer: Optimizer, new: Optimizer) -> Optimizer:
+    new.load_state_dict(optimizer.state_dict())
+    return new
+
+
+def _by_copy(optimizer: Optimizer, _new: Optimizer) -> Optimizer:
+    return copy.deepcopy(optimizer)
+
+
+def _adamw(params: list[nn.Parameter]) -> Optimizer:
+    return AdamW(params)
+
+
+def _shampoo(params: list[nn.Parameter]) -> Optimizer:
+    return Shampoo(params, **member("shampoo_adam"))
+
+
+def _rite(params: list[nn.Parameter]) -> Optimizer:
+    return LoraRite([{"params": params, "paired": False}])
+
+
+@pytest.mark.parametrize("carry", [_by_state_dict, _by_copy])
+@pytest.mark.parametrize("make", [_adamw, _shampoo, _rite])
+def test_what_users_keep_under_keys_that_are_no_parameters_is_kept_as_adamw_keeps_it(
+    make: Callable[[list[nn.Parameter]], Optimizer],
+    carry: Callable[[Optimizer, Optimizer], Optimizer],
+) -> None:
+    params = parameters(SHAPES)
+    optimizer, new = make(params), make(params)
+    optimizer.state["text"], optimizer.state["numbers"] = "of a user", [1, 2]  # type: ignore[index]
+    new.state["stale"] = 3  # type: ignore[index]
+    train(optimizer, params, range(3))
+    others = {key: held for key, held in carry(optimizer, new).state.items() if not isinstance(key, Tensor)}
+    assert others == {"text": "of a user", "numbers": [1, 2]}
+
+
+@pytest.mark.parametrize("make", [_shampoo, _rite])
+def test_a_copy_takes_further_groups(make: Callable[[list[nn.Parameter]], Optimizer]) -> None:
+    params, added = parameters(SHAPES), parameters([(3, 4)])
+    twins, twin = copy.deepcopy((params, make(params)))
+    twin.add_param_group({"params": added} if make is _shampoo else {"params": added, "paired": False})
+    before = added[0].detach().clone()
+    train(twin, [*twins, *added], range(2))
+    assert not torch.equal(added[0], before)
+
+
+def test_what_is_kept_beside_the_states_of_parameters_changes_no_step() -> None:
+    params, optimizer = _trained("shampoo_adam")
+    expected, undisturbed = copy.deepcopy((params, optimizer))
+    optimizer.state["text"] = "of a user"  # type: ignore[index]
+    for each, own in ((optimizer, params), (undisturbed, expected)):
+        added = parameters([(3, 4)])
+        each.add_param_group({"params": added})
+        train(each, [*own, *added], range(6, 9))
+        assert each.share_of_state == 1.0
+    assert all(torch.equal(a, b) for a, b in zip(params, expected, strict=True))
+    with pytest.raises(ValueError, match=r"holds 'text', which is of no parameter"):
+        optimizer.distributed_state_dict()
+    del optimizer.state["text"]  # type: ignore[arg-type]
+    _assert_same(optimizer.state_dict(), undisturbed.state_dict())
