@@ -38,18 +38,18 @@ class BlockRows(Tensor):
     A tensor, because the planners look for rows in nothing else.
     """
 
-    here: Tensor
-    """(rows here, ...)."""
+    local: Tensor
+    """The rows themselves, (rows of this rank, ...)."""
     rows: RowRuns
 
     @staticmethod
-    def __new__(cls, here: Tensor, rows: RowRuns) -> Self:
-        shape = torch.Size([rows.total, *here.shape[1:]])
-        whole = without_storage(cls, shape, here)
-        whole.here, whole.rows = here, rows
+    def __new__(cls, local: Tensor, rows: RowRuns) -> Self:
+        shape = torch.Size([rows.total, *local.shape[1:]])
+        whole = without_storage(cls, shape, local)
+        whole.local, whole.rows = local, rows
         return whole
 
-    def __init__(self, here: Tensor, rows: RowRuns) -> None:
+    def __init__(self, local: Tensor, rows: RowRuns) -> None:
         super().__init__()
 
     @classmethod
@@ -64,13 +64,13 @@ class BlockRows(Tensor):
         tensor = args[0]
         if func in (torch.ops.aten.new_empty.default, torch.ops.aten.empty_like.default):
             options = {name: x for name, x in (kwargs or {}).items() if name in ("dtype", "device")}
-            return cls(torch.empty_like(tensor.here, **options), tensor.rows)
+            return cls(torch.empty_like(tensor.local, **options), tensor.rows)
         if func in (torch.ops.aten.detach.default, torch.ops.aten.clone.default, to_copy):
-            return cls(func(tensor.here, *args[1:], **(kwargs or {})), tensor.rows)
+            return cls(func(tensor.local, *args[1:], **(kwargs or {})), tensor.rows)
         raise NotImplementedError(f"{func} of rows of which other ranks have the rest")
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:  # type: ignore[override]
-        return f"BlockRows({tuple(self.here.shape)} of {tuple(self.shape)}, runs={self.rows.runs})"
+        return f"BlockRows({tuple(self.local.shape)} of {tuple(self.shape)}, runs={self.rows.runs})"
 
     @property
     def pieces(self) -> list[tuple[int, Tensor]]:
@@ -78,7 +78,7 @@ class BlockRows(Tensor):
         lengths = [stop - start for start, stop in self.rows.runs]
         at = itertools.accumulate(lengths, initial=0)
         return [
-            (start, self.here[here : here + length])
+            (start, self.local[here : here + length])
             for (start, _), here, length in zip(self.rows.runs, at, lengths, strict=False)
         ]
 
@@ -86,7 +86,7 @@ class BlockRows(Tensor):
         from torch.distributed.checkpoint.metadata import MetadataIndex, TensorProperties
         from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, WriteItemType
 
-        properties = TensorProperties.create_from_tensor(self.here)
+        properties = TensorProperties.create_from_tensor(self.local)
         return [
             WriteItem(
                 index=MetadataIndex(fqn, chunk.offsets),

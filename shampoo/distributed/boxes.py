@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from shampoo.distributed.topology import Row
+from shampoo.distributed.topology import Replica
 from shampoo.state.blocking import Region
 
 Run = tuple[int, int]
@@ -50,11 +50,12 @@ class OwnedPart:
     """The part of a parameter that one rank owns."""
 
     param: Tensor
-    row: Row
-    """The owner's row, and its place there."""
-    place: int
+    owner_replica: Replica
+    """The replica that the owner is part of."""
+    owner_shard: int
+    """The number of the shard that the owner holds."""
     numel: int
-    here: Tensor | None
+    placeholder: Tensor | None
     """The placeholder, on its owner: in the parameter's shape, or flat."""
     boxes: Callable[[int], list[Box]]
     """The boxes that it has in common with each shard."""

@@ -1,13 +1,13 @@
 """The exchange: parameters and gradients are brought to the ranks that own them, and new weights back to all ranks.
 
 The ranks of an array that differ only in the dimension that cuts the parameters hold one copy of the model between
-them: a row. What is owned of a parameter is owned by one rank of one row. A step takes these collectives, of flat
-buffers for all parameters of the exchange:
+them: a replica. What is owned of a parameter is owned by one rank of one replica. A step takes these collectives, of
+flat buffers for all parameters of the exchange:
 
-    collect      where parameters are cut, an all-to-all within each row: every rank sends its rows of weights and
-                 gradients to the owners
-    hand back    where parameters are cut, an all-to-all within each row: owners send each rank its rows of the new
-                 weights; then an all-gather over each dimension of replicas
+    collect      where parameters are cut, an all-to-all within each replica: every rank sends its rows of weights
+                 and gradients to the owners
+    hand back    where parameters are cut, an all-to-all within each replica: owners send each rank its rows of the
+                 new weights; then an all-gather over each dimension of replicas
 
 What is sent depends on shapes alone and never on which gradients there are, so no rank waits for one that has less to
 do. Weights travel with the gradients instead of being kept by the owner, because a copy would miss what is done to the
@@ -31,7 +31,7 @@ from shampoo.distributed.collectives import FlatLayout, UnderWay, all_gather, al
 from shampoo.distributed.reduction import Reduction
 from shampoo.distributed.return_path import ReturnPath
 from shampoo.distributed.shards import fill, gradient_shard, own_shard
-from shampoo.distributed.topology import Row, Topology
+from shampoo.distributed.topology import Replica, Topology
 from shampoo.state import buckets
 from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_norm
@@ -52,10 +52,10 @@ class Exchange:
         self._topology = topology
         self._reduction = Reduction(topology) if reduces else None
         self._array = topology.array
-        self._place = topology.place
-        self._row = topology.row
+        self._replica = topology.replica
+        self._shard = topology.shard
         self._return_path = ReturnPath(communication_dtype)
-        self._owned: dict[tuple[Row, int], list[OwnedPart]] = {}
+        self._owned: dict[tuple[Replica, int], list[OwnedPart]] = {}
         self._layouts: dict[tuple[object, ...], FlatLayout] = {}
         self._collecting: tuple[UnderWay, Tensor] | None = None
         self._handing: tuple[UnderWay | None, Tensor] | None = None
@@ -67,7 +67,7 @@ class Exchange:
     def add(self, part: OwnedPart) -> None:
         """Takes in a part of a parameter."""
         self.device = own_shard(part.param).device
-        self._owned.setdefault((part.row, part.place), []).append(part)
+        self._owned.setdefault((part.owner_replica, part.owner_shard), []).append(part)
         self._layouts.clear()
 
     def start_collecting(self) -> None:
@@ -76,14 +76,14 @@ class Exchange:
             self._reduction.start(self._by_owner(), self.device)
         if not self._array.is_cut:
             return
-        ways_out = [self._way_in(place, self._place) for place in range(self._array.num_shards)]
-        ways_in = [self._way_in(self._place, shard) for shard in range(self._array.num_shards)]
-        outgoing, incoming = buffer_of(ways_out, self.device), buffer_of(ways_in, self.device)
+        layouts_out = [self._collected_by(owner, self._shard) for owner in range(self._array.num_shards)]
+        layouts_in = [self._collected_by(self._shard, shard) for shard in range(self._array.num_shards)]
+        outgoing, incoming = buffer_of(layouts_out, self.device), buffer_of(layouts_in, self.device)
         norms = self._own_norms()
-        for place, views in enumerate(pieces_of(outgoing, ways_out)):
-            self._write_shards(self._parts(self._row, place), views, norms)
+        for owner, views in enumerate(pieces_of(outgoing, layouts_out)):
+            self._write_shards(self._parts(self._replica, owner), views, norms)
         self._collecting = (
-            self._all_to_all("the collection of gradients", incoming, outgoing, ways_in, ways_out),
+            self._all_to_all("the collection of gradients", incoming, outgoing, layouts_in, layouts_out),
             incoming,
         )
 
@@ -95,15 +95,15 @@ class Exchange:
         except of gradients that are reduced: for those it waits.
         """
         self.norms = {}
-        own = self._parts(self._row, self._place)
+        own = self._parts(self._replica, self._shard)
         if self._collecting is None:
             self._fill_from_own(own)
         else:
             under_way, incoming = self._collecting
             self._collecting = None
             under_way.wait()
-            ways = [self._way_in(self._place, shard) for shard in range(self._array.num_shards)]
-            self._assemble(own, pieces_of(incoming, ways))
+            layouts = [self._collected_by(self._shard, shard) for shard in range(self._array.num_shards)]
+            self._assemble(own, pieces_of(incoming, layouts))
         if will_hand_back:
             self._return_path.remember(own)
 
@@ -113,20 +113,22 @@ class Exchange:
         Args:
             report: int64 scalar.
         """
-        own = self._parts(self._row, self._place)
-        rows = self._ways_back(self._row, self._place)
+        own = self._parts(self._replica, self._shard)
+        layouts_in = self._handed_back_to(self._replica, self._shard)
         changes = self._return_path.changes(own)
         if not self._array.is_cut:
             buffer = torch.empty(self._longest(), dtype=torch.uint8, device=self.device)
-            self._write_rows(own, 0, pieces_of(buffer, rows)[0], report, changes)
+            self._write_new_weights(own, 0, pieces_of(buffer, layouts_in)[0], report, changes)
             self._handing = self._gather(self._replica_dims(), buffer)
             return
-        incoming = buffer_of(rows, self.device)
-        ways_out = [self._way_back(self._row, self._place, shard) for shard in range(self._array.num_shards)]
-        outgoing = buffer_of(ways_out, self.device)
-        for shard, views in enumerate(pieces_of(outgoing, ways_out)):
-            self._write_rows(own, shard, views, report, changes)
-        self._handing = self._all_to_all("the return of weights", incoming, outgoing, rows, ways_out), incoming
+        incoming = buffer_of(layouts_in, self.device)
+        layouts_out = [
+            self._handed_back_by(self._replica, self._shard, shard) for shard in range(self._array.num_shards)
+        ]
+        outgoing = buffer_of(layouts_out, self.device)
+        for shard, views in enumerate(pieces_of(outgoing, layouts_out)):
+            self._write_new_weights(own, shard, views, report, changes)
+        self._handing = self._all_to_all("the return of weights", incoming, outgoing, layouts_in, layouts_out), incoming
 
     def finish_handing_back(self) -> Tensor:
         """Writes the new weights of all parameters into what this rank holds of them.
@@ -149,7 +151,7 @@ class Exchange:
             further, buffer = self._gather(dims[count:], buffer)
             if further is not None:
                 further.wait()
-        return self._read_rows(self._by_row(dims, buffer))
+        return self._read_new_weights(self._by_replica(dims, buffer))
 
     def abandon(self) -> None:
         """Lets go of what is under way, after an error."""
@@ -158,37 +160,43 @@ class Exchange:
             self._reduction.abandon()
 
     def _by_owner(self) -> list[list[OwnedPart]]:
-        return [self._parts(*self._array.row_and_place(number)) for number in range(self._array.num_ranks)]
+        return [self._parts(*self._array.replica_and_shard(number)) for number in range(self._array.num_ranks)]
 
-    def _parts(self, row: Row, place: int) -> list[OwnedPart]:
-        return self._owned.get((row, place), [])
+    def _parts(self, replica: Replica, shard: int) -> list[OwnedPart]:
+        """The parts that the rank owns which holds a shard of a replica."""
+        return self._owned.get((replica, shard), [])
 
     def _replica_dims(self) -> list[int]:
         return [dim for dim in self._array.replica_dims if self._array.sizes[dim] > 1]
 
-    def _way_in(self, place: int, shard: int) -> FlatLayout:
-        """Layout of a shard's way to the owner in a place of this row: weights, gradients, and norms."""
-        parts = self._parts(self._row, place)
+    def _collected_by(self, owner: int, shard: int) -> FlatLayout:
+        """Layout of what an owner, by the number of its own shard, gets from a shard of this replica: weights,
+        gradients, and norms."""
+        parts = self._parts(self._replica, owner)
 
         def build() -> FlatLayout:
             elements = [((part.numel_of(shard),), part.param.dtype) for part in parts]
             return FlatLayout([*elements, *elements, ((len(parts),), torch.float64)])
 
-        return self._cached(("in", place, shard), build)
+        return self._cached(("collected", owner, shard), build)
 
-    def _way_back(self, row: Row, place: int, shard: int) -> FlatLayout:
-        """Layout of an owner's way to a shard of its row: weights or their changes, and its report."""
-        parts = self._parts(row, place)
-        return self._cached(("back", row, place, shard), lambda: FlatLayout(self._return_path.specs(parts, shard)))
+    def _handed_back_by(self, replica: Replica, owner: int, shard: int) -> FlatLayout:
+        """Layout of what an owner, by the number of its own shard, sends to a shard of its replica: weights or their
+        changes, and its report."""
+        parts = self._parts(replica, owner)
+        key = "handed back", replica, owner, shard
+        return self._cached(key, lambda: FlatLayout(self._return_path.specs(parts, shard)))
 
-    def _ways_back(self, row: Row, shard: int) -> list[FlatLayout]:
-        return [self._way_back(row, place, shard) for place in range(self._array.num_shards)]
+    def _handed_back_to(self, replica: Replica, shard: int) -> list[FlatLayout]:
+        """Layouts of what a shard of a replica gets from each owner of that replica."""
+        return [self._handed_back_by(replica, owner, shard) for owner in range(self._array.num_shards)]
 
     def _longest(self) -> int:
-        """Bytes of the longest buffer that a row has for a shard like this rank's."""
-        return max(sum(way.num_bytes for way in self._ways_back(row, self._place)) for row in self._rows())
+        """Bytes of the longest buffer that a replica has for a shard like this rank's."""
+        of_each = (self._handed_back_to(replica, self._shard) for replica in self._replicas())
+        return max(sum(layout.num_bytes for layout in layouts) for layouts in of_each)
 
-    def _rows(self) -> list[Row]:
+    def _replicas(self) -> list[Replica]:
         return list(itertools.product(*(range(self._array.sizes[dim]) for dim in self._array.replica_dims)))
 
     def _cached(self, key: tuple[object, ...], build: Callable[[], FlatLayout]) -> FlatLayout:
@@ -206,7 +214,7 @@ class Exchange:
         targets: list[Tensor] = []
         sources: list[Tensor] = []
         for part, for_weights, for_gradient in zip(parts, views[:num], views[num : 2 * num], strict=True):
-            found = part.boxes(self._place)
+            found = part.boxes(self._shard)
             shard, gradient = own_shard(part.param).contiguous(), gradient_shard(part.param)
             targets.extend(wire_views(for_weights, found))
             sources.extend(box.of_shard(shard) for box in found)
@@ -234,13 +242,13 @@ class Exchange:
         targets: list[Tensor] = []
         sources: list[Tensor] = []
         for number, part in enumerate(parts):
-            assert part.here is not None
-            values = by_shard[0][number].new_empty(part.here.shape)
+            assert part.placeholder is not None
+            values = by_shard[0][number].new_empty(part.placeholder.shape)
             gradient = torch.empty_like(values) if has_gradient[number] else None
-            fill(part.here, values, gradient)
+            fill(part.placeholder, values, gradient)
             if gradient is not None:
                 dtype = state_dtype(part.param.dtype)
-                self.norms[part.here] = norms[:, number].to(dtype).square().sum().sqrt()
+                self.norms[part.placeholder] = norms[:, number].to(dtype).square().sum().sqrt()
             for shard, views in enumerate(by_shard):
                 found = part.boxes(shard)
                 targets.extend(box.of_owner(values) for box in found)
@@ -256,22 +264,22 @@ class Exchange:
         sources: list[Tensor] = []
         reduced = None if self._reduction is None else self._reduction.finish(self._by_owner(), self._topology.number)
         for part in parts:
-            assert part.here is not None
+            assert part.placeholder is not None
             shard = own_shard(part.param)
-            gradient = gradient_shard(part.param) if reduced is None else reduced.gradients.get(part.here)
+            gradient = gradient_shard(part.param) if reduced is None else reduced.gradients.get(part.placeholder)
             if part.is_whole and not self._return_path.is_change(part):
-                fill(part.here, shard, gradient)
+                fill(part.placeholder, shard, gradient)
                 continue
             found = part.boxes(0)
-            values, own_gradient = shard.new_empty(part.here.shape), gradient
+            values, own_gradient = shard.new_empty(part.placeholder.shape), gradient
             shard = shard.contiguous()
             targets.extend(box.of_owner(values) for box in found)
             sources.extend(box.of_shard(shard) for box in found)
             if gradient is not None and reduced is None:
-                own_gradient, gradient = gradient.new_empty(part.here.shape), gradient.contiguous()
+                own_gradient, gradient = gradient.new_empty(part.placeholder.shape), gradient.contiguous()
                 targets.extend(box.of_owner(own_gradient) for box in found)
                 sources.extend(box.of_shard(gradient) for box in found)
-            fill(part.here, values, own_gradient)
+            fill(part.placeholder, values, own_gradient)
         copy_all(targets, sources)
         if reduced is not None:
             self.norms = dict(reduced.norms)
@@ -280,10 +288,10 @@ class Exchange:
         norms = norms_of({part.param: gradient_shard(part.param) for part in cut})
         for part in cut:
             if part.param in norms:
-                assert part.here is not None
-                self.norms[part.here] = norms[part.param].to(state_dtype(part.param.dtype))
+                assert part.placeholder is not None
+                self.norms[part.placeholder] = norms[part.param].to(state_dtype(part.param.dtype))
 
-    def _write_rows(
+    def _write_new_weights(
         self,
         parts: Sequence[OwnedPart],
         shard: int,
@@ -303,37 +311,37 @@ class Exchange:
             "the return of weights to replicas" + self._where, gathered, own, self._topology.groups[dims[0]]
         ), gathered
 
-    def _by_row(self, dims: Sequence[int], buffer: Tensor) -> dict[Row, Tensor]:
-        """The buffers of all rows, after the gathers over these dimensions."""
+    def _by_replica(self, dims: Sequence[int], buffer: Tensor) -> dict[Replica, Tensor]:
+        """The buffers of all replicas, after the gathers over these dimensions."""
         if not dims:
-            return {self._row: buffer}
+            return {self._replica: buffer}
         longest = self._longest()
         number_of = functools.partial(self._number_of, dims)
-        return {row: buffer[number_of(row) * longest :][:longest] for row in self._rows()}
+        return {replica: buffer[number_of(replica) * longest :][:longest] for replica in self._replicas()}
 
-    def _number_of(self, dims: Sequence[int], row: Row) -> int:
-        """Position of a row after the gathers over these dimensions, the last of which is the outermost."""
+    def _number_of(self, dims: Sequence[int], replica: Replica) -> int:
+        """Position of a replica after the gathers over these dimensions, the last of which is the outermost."""
         number = 0
         for dim in reversed(dims):
-            number = number * self._array.sizes[dim] + row[self._array.replica_dims.index(dim)]
+            number = number * self._array.sizes[dim] + replica[self._array.replica_dims.index(dim)]
         return number
 
-    def _read_rows(self, by_row: dict[Row, Tensor]) -> Tensor:
+    def _read_new_weights(self, by_replica: dict[Replica, Tensor]) -> Tensor:
         reports: list[Tensor] = []
         everything: list[tuple[OwnedPart, Sequence[Tensor], int]] = []
-        for row, buffer in by_row.items():
-            for place, views in enumerate(pieces_of(buffer, self._ways_back(row, self._place))):
+        for replica, buffer in by_replica.items():
+            for owner, views in enumerate(pieces_of(buffer, self._handed_back_to(replica, self._shard))):
                 reports.append(views[-1])
-                parts = self._parts(row, place)
+                parts = self._parts(replica, owner)
                 for number, part in enumerate(parts):
                     # A whole one, where there is no cut, has been stepped where it lies.
-                    is_own = not self._array.is_cut and row == self._row
+                    is_own = not self._array.is_cut and replica == self._replica
                     if is_own and part.is_whole and not self._return_path.is_change(part):
                         # Its placeholder has a version of its own, by which autograd would not know.
                         torch.autograd.graph.increment_version(part.param)
                         continue
                     everything.append((part, views, number))
-        self._return_path.read(everything, self._place)
+        self._return_path.read(everything, self._shard)
         return torch.stack(reports)
 
     @property
@@ -345,11 +353,11 @@ class Exchange:
         purpose: str,
         incoming: Tensor,
         outgoing: Tensor,
-        ways_in: Sequence[FlatLayout],
-        ways_out: Sequence[FlatLayout],
+        layouts_in: Sequence[FlatLayout],
+        layouts_out: Sequence[FlatLayout],
     ) -> UnderWay:
         assert self._array.shard_dim is not None
-        sizes = [way.num_bytes for way in ways_in], [way.num_bytes for way in ways_out]
+        sizes = [layout.num_bytes for layout in layouts_in], [layout.num_bytes for layout in layouts_out]
         return all_to_all(
             purpose + self._where, incoming, outgoing, *sizes, self._topology.groups[self._array.shard_dim]
         )

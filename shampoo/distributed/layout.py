@@ -51,7 +51,7 @@ class ShardLayout:
     @property
     def shard(self) -> int:
         """Number of the shard that this rank holds."""
-        return self.topology.place
+        return self.topology.shard
 
     def rows(self, shard: int) -> tuple[int, int]:
         """First row and last row + 1 of a shard."""

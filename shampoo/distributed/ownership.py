@@ -9,8 +9,8 @@ a parameter have one owner.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -51,38 +51,60 @@ def is_whole(member: Member) -> bool:
     return member.h.low_precision_weights != "nearest" and member.dtype.itemsize < 4
 
 
+@dataclass(frozen=True, slots=True)
+class _Stretch:
+    """Consecutive items of a line: the blocks of one region of a member."""
+
+    member: int
+    """Its number."""
+    region: int | None
+    """The number of the region; None: the one item is all of the member."""
+    count: int
+
+
+@dataclass(slots=True)
+class _Line:
+    """Equal items of several members, stretch by stretch."""
+
+    items: Items
+    stretches: list[_Stretch] = field(default_factory=list)
+
+    def append(self, stretch: _Stretch) -> None:
+        self.stretches.append(stretch)
+        self.items = replace(self.items, count=self.items.count + stretch.count)
+
+
 def owners_of(members: Sequence[Member], loads: Loads) -> list[Owners]:
     """The owners of each parameter; adds what they own to `loads`."""
     found: list[Owners] = [{} for _ in members]
     owned: list[dict[int, dict[int, list[Run]]]] = [{} for _ in members]
-    lines: dict[object, Items] = {}
-    places: dict[object, list[tuple[int, int, int]]] = {}
-    """By line: number of the member and of its region, and how many of the line's items these are."""
+    lines: dict[object, _Line] = {}
     for number, member in enumerate(members):
         if is_whole(member):
             key: object = ("whole", member.group, member.shape, member.dtype)
             if key not in lines:
                 cost = _whole_cost(member)
-                lines[key] = Items(0, cost.operations_per_step, cost.state_bytes, 1 << 62)
-            _extend(lines, places, key, number, -1, 1)
+                lines[key] = _Line(Items(0, cost.operations_per_step, cost.state_bytes, 1 << 62))
+            lines[key].append(_Stretch(number, None, 1))
             continue
         for index, region in enumerate(_regions(member)):
             if region.block == () and member.ranks.is_cut:
-                items = _items(member, region, 0)
+                items = _items(member, region)
                 for run, owner in _where_they_lie(member, number):
                     owned[number].setdefault(owner, {}).setdefault(index, []).append(run)
                     loads.add(owner, items, run[1] - run[0])
                 continue
             key = (member.group, region.block, member.dtype, member.device)
             if key not in lines:
-                lines[key] = _items(member, region, 0)
-            _extend(lines, places, key, number, index, region.num_blocks)
-    for key, runs in zip(lines, assign(list(lines.values()), loads), strict=True):
-        for number, index, run, owner in _by_member(places[key], runs):
-            if index < 0:
-                found[number][owner] = None
+                lines[key] = _Line(_items(member, region))
+            lines[key].append(_Stretch(number, index, region.num_blocks))
+    assigned = assign([line.items for line in lines.values()], loads)
+    for line, runs in zip(lines.values(), assigned, strict=True):
+        for stretch, run, owner in _by_stretch(line.stretches, runs):
+            if stretch.region is None:
+                found[stretch.member][owner] = None
             else:
-                owned[number].setdefault(owner, {}).setdefault(index, []).append(run)
+                owned[stretch.member].setdefault(owner, {}).setdefault(stretch.region, []).append(run)
     for number, by_owner in enumerate(owned):
         if by_owner:
             found[number] = _runs(members[number], by_owner)
@@ -95,7 +117,7 @@ def owners_of(members: Sequence[Member], loads: Loads) -> list[Owners]:
 def add_loads(members: Sequence[Member], owners: Sequence[Owners], loads: Loads) -> None:
     """Adds what owners have of parameters to `loads`."""
     for member, by_owner in zip(members, owners, strict=True):
-        found = [(region, _items(member, region, 0)) for region in _regions(member)]
+        found = [(region, _items(member, region)) for region in _regions(member)]
         for owner, runs in by_owner.items():
             for index, (region, items) in enumerate(found):
                 count = region.num_blocks if runs is None else sum(stop - start for start, stop in runs[index])
@@ -117,11 +139,12 @@ def _regions(member: Member) -> list[Region]:
     return regions(member.shape, member.h)
 
 
-def _items(member: Member, region: Region, count: int) -> Items:
+def _items(member: Member, region: Region) -> Items:
+    """A line for blocks like those of a region, with none in it yet."""
     operations, state_bytes = cost_of_block(region.block, member.h, dtype=member.dtype, device=member.device)
     numel = math.prod(region.block)
     # What has no state still has to be moved.
-    return Items(count, operations, state_bytes or member.dtype.itemsize * numel, numel)
+    return Items(0, operations, state_bytes or member.dtype.itemsize * numel, numel)
 
 
 def _whole_cost(member: Member) -> Cost:
@@ -129,28 +152,15 @@ def _whole_cost(member: Member) -> Cost:
     return estimate([member.shape], dtype=member.dtype, device=member.device, **config)
 
 
-def _extend(
-    lines: dict[object, Items],
-    places: dict[object, list[tuple[int, int, int]]],
-    key: object,
-    number: int,
-    index: int,
-    count: int,
-) -> None:
-    line = lines[key]
-    lines[key] = Items(line.count + count, line.operations, line.state_bytes, line.numel)
-    places.setdefault(key, []).append((number, index, count))
-
-
-def _by_member(places: Sequence[tuple[int, int, int]], runs: Sequence[Owned]) -> Iterable[tuple[int, int, Run, int]]:
-    """The runs of a line cut where its members end: number, region, run within the region, owner."""
+def _by_stretch(stretches: Sequence[_Stretch], runs: Sequence[Owned]) -> Iterator[tuple[_Stretch, Run, int]]:
+    """The runs of a line cut where its stretches end: stretch, run within it, owner."""
     begin, at = 0, 0
-    for number, index, count in places:
-        end = begin + count
+    for stretch in stretches:
+        end = begin + stretch.count
         while at < len(runs):
             start, stop = max(runs[at].start, begin), min(runs[at].stop, end)
             if start < stop:
-                yield number, index, (start - begin, stop - begin), runs[at].owner
+                yield stretch, (start - begin, stop - begin), runs[at].owner
             if runs[at].stop > end:
                 break
             at += 1
@@ -161,16 +171,16 @@ def _where_they_lie(member: Member, number: int) -> Iterable[tuple[Run, int]]:
     """Elements of a sharded parameter with their owners: of each shard every replica has a part, or one all of it."""
     row = math.prod(member.shape[1:])
     ranks = member.ranks
-    for place in range(ranks.num_shards):
-        first, last = (x * row for x in rows_of_shard(member.shape[0], ranks.num_shards, place))
+    for shard in range(ranks.num_shards):
+        first, last = (x * row for x in rows_of_shard(member.shape[0], ranks.num_shards, shard))
         if first == last:
             continue
-        if last - first < _LEAST_SLICE * ranks.num_rows:
-            yield (first, last), ranks.number_of(number % ranks.num_rows, place)
+        if last - first < _LEAST_SLICE * ranks.num_replicas:
+            yield (first, last), ranks.number_of(number % ranks.num_replicas, shard)
             continue
-        cuts = [first + (last - first) * replica // ranks.num_rows for replica in range(ranks.num_rows + 1)]
-        for replica in range(ranks.num_rows):
-            yield (cuts[replica], cuts[replica + 1]), ranks.number_of(replica, place)
+        cuts = [first + (last - first) * replica // ranks.num_replicas for replica in range(ranks.num_replicas + 1)]
+        for replica in range(ranks.num_replicas):
+            yield (cuts[replica], cuts[replica + 1]), ranks.number_of(replica, shard)
 
 
 _TOLERANCE = 1.1
@@ -221,7 +231,7 @@ def largest_unit(members: Sequence[Member]) -> LargestUnit:
     for member, cost in zip(members, whole, strict=True):
         units = [(member.shape, cost.operations_per_step, float(cost.state_bytes))]
         if not is_whole(member):
-            each = [(region.block, _items(member, region, 1)) for region in _regions(member)]
+            each = [(region.block, _items(member, region)) for region in _regions(member)]
             units = [(block, items.operations, items.state_bytes) for block, items in each]
         found.extend(
             LargestUnit(block, member.shape, held / state_bytes, work / operations) for block, work, held in units

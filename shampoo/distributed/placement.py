@@ -51,8 +51,8 @@ class Placement:
     layout: ShardLayout
     owners: Owners | None
     """None: every rank steps its shard."""
-    here: Tensor | None
-    """The placeholder that this rank steps; None: nothing."""
+    placeholder: Tensor | None
+    """The tensor that this rank steps in the parameter's place; None: it steps nothing."""
     runs: Runs | None
     """The blocks of the regions that it holds; None: all."""
     round: int
@@ -79,7 +79,7 @@ class Placements:
         known: dict[object, Cost] = {}
         for param in params:
             placement = self.of_param.get(param)
-            here = param if placement is None else placement.here
+            here = param if placement is None else placement.placeholder
             if here is None:
                 continue
             runs = None if placement is None else placement.runs
@@ -99,8 +99,8 @@ class Placements:
                 num_bytes = gathered_bytes(
                     placement.param.numel() * placement.param.dtype.itemsize, placement.layout.topology.array
                 )
-                if placement.here is not None:
-                    num_bytes += 4 * placement.here.numel() * placement.here.dtype.itemsize
+                if placement.placeholder is not None:
+                    num_bytes += 4 * placement.placeholder.numel() * placement.placeholder.dtype.itemsize
                 by_round[placement.round] = by_round.get(placement.round, 0) + num_bytes
         return sum(sorted(by_round.values())[-2:])
 
@@ -263,7 +263,7 @@ def is_shared(param: Tensor, h: Hyperparameters) -> bool:
 
 def gathered_bytes(num_bytes: int, array: RankArray) -> int:
     """Bytes that each rank gets in a gather over replicas, of a parameter of so many."""
-    return num_bytes // array.num_shards if array.num_rows > 1 else 0
+    return num_bytes // array.num_shards if array.num_replicas > 1 else 0
 
 
 def bytes_in_round(num_bytes: int, array: RankArray) -> float:

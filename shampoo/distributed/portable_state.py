@@ -80,7 +80,7 @@ def _with_counts(state: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping):
             return _with_counts(value)
         if isinstance(value, BlockRows):
-            return value.here
+            return value.local
         return int(value) if name == "step" else value
 
     return {name: plain(name, value) for name, value in state.items()}

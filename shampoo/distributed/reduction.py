@@ -77,9 +77,9 @@ class Reduction:
         gradients: dict[Tensor, Tensor] = {}
         at = 0
         for part in by_owner[own_number]:
-            assert part.here is not None
-            values = own[at : at + part.numel].view(part.here.shape).to(part.param.dtype)
-            gradients[part.here] = values
+            assert part.placeholder is not None
+            values = own[at : at + part.numel].view(part.placeholder.shape).to(part.param.dtype)
+            gradients[part.placeholder] = values
             at += part.numel
             norm = torch.linalg.vector_norm(values, dtype=state_dtype(values.dtype))
             squares[number_of[part.param]] += norm.square().double()
@@ -89,9 +89,9 @@ class Reduction:
         has_gradient = (counts[1] > 0).tolist()
         parts = [part for part in by_owner[own_number] if has_gradient[number_of[part.param]]]
         norms = {
-            part.here: counts[0, number_of[part.param]].to(state_dtype(part.param.dtype)).sqrt()
+            part.placeholder: counts[0, number_of[part.param]].to(state_dtype(part.param.dtype)).sqrt()
             for part in parts
-            if part.here is not None
+            if part.placeholder is not None
         }
         return Reduced({tensor: gradients[tensor] for tensor in norms}, norms)
 

@@ -41,18 +41,20 @@ class ReturnPath:
     def remember(self, parts: Sequence[OwnedPart]) -> None:
         """Keeps the weights from before the step, as far as their change is sent."""
         self._before = {
-            part.here: part.here.detach().clone() for part in parts if part.here is not None and self.is_change(part)
+            part.placeholder: part.placeholder.detach().clone()
+            for part in parts
+            if part.placeholder is not None and self.is_change(part)
         }
 
     def changes(self, parts: Sequence[OwnedPart]) -> dict[Tensor, tuple[Tensor, Tensor]]:
         """The change of each placeholder in its unit, and the unit, a float64 scalar."""
         found: dict[Tensor, tuple[Tensor, Tensor]] = {}
         for part in parts:
-            if part.here is not None and part.here in self._before:
-                change = part.here.detach() - self._before.pop(part.here)
+            if part.placeholder is not None and part.placeholder in self._before:
+                change = part.placeholder.detach() - self._before.pop(part.placeholder)
                 largest = change.abs().max() if change.numel() > 0 else change.new_zeros(())
                 unit = torch.where(largest > 0, largest, 1.0)
-                found[part.here] = change.div_(unit).to(self._dtype), unit.double()
+                found[part.placeholder] = change.div_(unit).to(self._dtype), unit.double()
         return found
 
     def write(
@@ -67,8 +69,8 @@ class ReturnPath:
         sources: list[Tensor] = []
         units: list[Tensor] = []
         for part, view in zip(parts, views, strict=False):
-            assert part.here is not None
-            tensor, unit = changes.get(part.here, (part.here.detach(), None))
+            assert part.placeholder is not None
+            tensor, unit = changes.get(part.placeholder, (part.placeholder.detach(), None))
             tensor = tensor.contiguous()
             found = part.boxes(shard)
             targets.extend(wire_views(view, found))

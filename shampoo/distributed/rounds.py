@@ -71,8 +71,8 @@ class Rounds:
             for exchange in self.exchanges:
                 exchange.abandon()
             for placement in self._placements:
-                if placement.here is not None:
-                    empty(placement.here)
+                if placement.placeholder is not None:
+                    empty(placement.placeholder)
 
     def norms(self, number: int) -> dict[Tensor, Tensor]:
         """Norms of whole gradients, scalars, by the placeholders of a round that is being stepped, as far as the
@@ -88,8 +88,8 @@ class Rounds:
             for exchange in rounds[0]:
                 exchange.start_collecting()
         for placement in self._placements:
-            if placement.owners is None and placement.here is not None:
-                fill(placement.here, own_shard(placement.param), gradient_shard(placement.param))
+            if placement.owners is None and placement.placeholder is not None:
+                fill(placement.placeholder, own_shard(placement.param), gradient_shard(placement.param))
         yield LOCAL
         for number, exchanges in enumerate(rounds):
             for exchange in exchanges:
@@ -113,18 +113,18 @@ class Rounds:
 
     def _empty(self, number: int) -> None:
         for placement in self._placements:
-            if placement.round == number and placement.owners is not None and placement.here is not None:
-                empty(placement.here)
+            if placement.round == number and placement.owners is not None and placement.placeholder is not None:
+                empty(placement.placeholder)
 
 
 def _part(placement: Placement, owner: int, runs: Runs | None) -> OwnedPart:
     layout = placement.layout
-    row, place = layout.topology.array.row_and_place(owner)
+    owner_replica, owner_shard = layout.topology.array.replica_and_shard(owner)
 
     @functools.cache
     def of_shard(shard: int) -> list[Box]:
         return boxes(placement.regions, runs, layout.span(shard))
 
     numel = placement.param.numel() if runs is None else num_owned(placement.regions, runs)
-    here = placement.here if owner == layout.topology.number else None
-    return OwnedPart(placement.param, row, place, numel, here, of_shard)
+    here = placement.placeholder if owner == layout.topology.number else None
+    return OwnedPart(placement.param, owner_replica, owner_shard, numel, here, of_shard)

@@ -61,7 +61,7 @@ class ShardingPlan:
     def of(self, param: Tensor) -> Tensor | None:
         """The tensor that this rank steps in place of a parameter; None: other ranks own it."""
         placement = self._placements.get(param)
-        return param if placement is None else placement.here
+        return param if placement is None else placement.placeholder
 
     def by_round(self, params: Sequence[Tensor]) -> dict[int, list[Stepped]]:
         """The tensors that this rank steps for parameters, by round; each round has all of them, for their order."""
@@ -115,18 +115,18 @@ class ShardingPlan:
         A list for each parameter, of what its owners have found, or, where every rank steps its shard, for each shard.
         """
         placements = self._placements.values()
-        placeholders = {placement.here for placement in placements if placement.here is not None}
+        placeholders = {placement.placeholder for placement in placements if placement.placeholder is not None}
         everything = [[found[param]] for param in found if param not in placeholders]
         for topology in dict.fromkeys(placement.layout.topology for placement in placements):
-            own: list[tuple[int, int, int, T]] = []
+            own: list[tuple[int, int | None, int, T]] = []
             for number, placement in enumerate(placements):
-                if placement.layout.topology == topology and placement.here is not None:
-                    shard = LOCAL if placement.owners is not None else placement.layout.shard
-                    own.append((number, shard, topology.number, found[placement.here]))
-            by_part: dict[tuple[int, int], dict[int, T]] = {}
+                if placement.layout.topology == topology and placement.placeholder is not None:
+                    shard = placement.layout.shard if placement.owners is None else None
+                    own.append((number, shard, topology.number, found[placement.placeholder]))
+            by_part: dict[tuple[int, int | None], dict[int, T]] = {}
             for number, shard, rank, x in _over_ranks(topology, own):
-                # A replica's shard is the same shard.
-                by_part.setdefault((number, shard), {})[rank if shard == LOCAL else 0] = x
+                # Of a shard every replica has found the same.
+                by_part.setdefault((number, shard), {})[rank if shard is None else 0] = x
             everything.extend(list(of_part.values()) for of_part in by_part.values())
         return everything
 

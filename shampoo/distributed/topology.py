@@ -12,16 +12,18 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-Row = tuple[int, ...]
-"""Coordinates without the dimension that cuts the parameters."""
+Replica = tuple[int, ...]
+"""One copy of the model, by the coordinates that its ranks have in common: all but that of the dimension that cuts the
+parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankArray:
     """Ranks in an array of one or more dimensions, one of which may cut the parameters; over the others they are
-    replicated. The ranks that differ only in the dimension that cuts hold one copy of the model between them: a row.
+    replicated. The ranks that differ only in the dimension that cuts hold one copy of the model between them, a
+    replica.
 
-    Ranks are numbered in row-major order of the array, and so are rows.
+    Ranks are numbered in row-major order of the array, and so are replicas.
     """
 
     sizes: tuple[int, ...]
@@ -41,7 +43,7 @@ class RankArray:
         return 1 if self.shard_dim is None else self.sizes[self.shard_dim]
 
     @property
-    def num_rows(self) -> int:
+    def num_replicas(self) -> int:
         return self.num_ranks // self.num_shards
 
     @property
@@ -49,19 +51,19 @@ class RankArray:
         """The dimensions that do not cut, of whatever size."""
         return tuple(dim for dim in range(len(self.sizes)) if dim != self.shard_dim)
 
-    def row_and_place(self, number: int) -> tuple[Row, int]:
-        """Coordinates of a rank in the replicas' dimensions, and its place in its row: the number of its shard."""
+    def replica_and_shard(self, number: int) -> tuple[Replica, int]:
+        """The replica that a rank is part of, and the number of the shard that it holds."""
         coordinate = [number // math.prod(self.sizes[dim + 1 :]) % size for dim, size in enumerate(self.sizes)]
-        place = 0 if self.shard_dim is None else coordinate[self.shard_dim]
-        return tuple(coordinate[dim] for dim in self.replica_dims), place
+        shard = 0 if self.shard_dim is None else coordinate[self.shard_dim]
+        return tuple(coordinate[dim] for dim in self.replica_dims), shard
 
-    def number_of(self, row: int, place: int) -> int:
-        """The number of the rank in a place of a row."""
+    def number_of(self, replica: int, shard: int) -> int:
+        """The number of the rank that holds a shard of the replica of this number."""
         coordinate = [0] * len(self.sizes)
         for dim in reversed(self.replica_dims):
-            row, coordinate[dim] = divmod(row, self.sizes[dim])
+            replica, coordinate[dim] = divmod(replica, self.sizes[dim])
         if self.shard_dim is not None:
-            coordinate[self.shard_dim] = place
+            coordinate[self.shard_dim] = shard
         return self.at(coordinate)
 
     def at(self, coordinate: Sequence[int]) -> int:
@@ -87,13 +89,13 @@ class Topology:
     name: str
 
     @property
-    def row(self) -> Row:
-        return self.array.row_and_place(self.number)[0]
+    def replica(self) -> Replica:
+        return self.array.replica_and_shard(self.number)[0]
 
     @property
-    def place(self) -> int:
-        """The place of this rank in its row: the number of the shard that it holds."""
-        return self.array.row_and_place(self.number)[1]
+    def shard(self) -> int:
+        """The number of the shard that this rank holds."""
+        return self.array.replica_and_shard(self.number)[1]
 
 
 def of_mesh(mesh: DeviceMesh, shard_dim: int | None) -> Topology:

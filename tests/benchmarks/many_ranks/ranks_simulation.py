@@ -148,9 +148,9 @@ def simulate(
             operations[rank] += cost.operations_per_step
     for shard in range(array.num_shards):
         of_shard = _local_cost(groups, shard, num_shards=array.num_shards, device=device, dtype=dtype)
-        for row in range(array.num_rows):
-            state_bytes[array.number_of(row, shard)] += of_shard[0]
-            operations[array.number_of(row, shard)] += of_shard[1]
+        for replica in range(array.num_replicas):
+            state_bytes[array.number_of(replica, shard)] += of_shard[0]
+            operations[array.number_of(replica, shard)] += of_shard[1]
     return Simulation(members, owners, loads, array, state_bytes, operations, seconds)
 
 

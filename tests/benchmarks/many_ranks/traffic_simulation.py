@@ -25,7 +25,7 @@ from shampoo.hyperparameters import Hyperparameters
 from shampoo.state.blocking import Region, regions
 
 Counts = NDArray[numpy.int64]
-"""Numbers by row and place of a rank: (replicas, shards)."""
+"""Numbers by replica and shard of a rank: (replicas, shards)."""
 Shape = tuple[int, ...]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -57,7 +57,7 @@ class _Tally:
     own: Counts
     """Bytes by owner, in its own shard."""
     of_shard: Counts
-    """Bytes by holder, of all owners in its row."""
+    """Bytes by holder, of all owners in its replica."""
     back_of_owner: Counts
     back_own: Counts
     back_of_shard: Counts
@@ -74,7 +74,7 @@ class _Tally:
 def traffic(members: Sequence[Member], owners: Sequence[Owners]) -> Moved:
     """The traffic of a step for parameters on the same ranks; at most one dimension of the array has replicas."""
     array = members[0].ranks
-    shape = (array.num_rows, array.num_shards)
+    shape = (array.num_replicas, array.num_shards)
     by_exchange: dict[tuple[int, str, bool], _Tally] = {}
     num_params = Counter[tuple[int, str, bool]]()
     by_round: dict[int, Counts] = {}
@@ -83,7 +83,7 @@ def traffic(members: Sequence[Member], owners: Sequence[Owners]) -> Moved:
         found = regions(member.shape, member.h)
         is_lying = array.is_cut and [region.block for region in found] == [()]
         # Equal ones have equal owners then.
-        like = (member.shape, member.h, number % array.num_rows) if is_lying else None
+        like = (member.shape, member.h, number % array.num_replicas) if is_lying else None
         tally = lying.get(like) if like is not None else None
         if tally is None:
             tally = _tally(member, by_owner, found, shape)
@@ -133,7 +133,7 @@ def _rounds(members: Sequence[Member]) -> Iterator[int]:
 
 def _moved(tally: _Tally, *, is_cut: bool, has_units: bool) -> tuple[Counts, Counts]:
     """Bytes that each rank sends and receives in one exchange."""
-    num_rows, num_shards = tally.num_parts.shape
+    num_replicas, num_shards = tally.num_parts.shape
     sent, received = numpy.zeros_like(tally.numel), numpy.zeros_like(tally.numel)
     others = num_shards - 1
     # A norm of each part goes to its owner, and a unit of its change comes back if that is what is sent.
@@ -144,10 +144,10 @@ def _moved(tally: _Tally, *, is_cut: bool, has_units: bool) -> tuple[Counts, Cou
         received += 2 * (tally.of_owner - tally.own) + others * norms
         sent += tally.back_of_owner - tally.back_own + others * headers
         received += tally.back_of_shard - tally.back_own + headers.sum(axis=1, keepdims=True) - headers
-    if num_rows > 1:
+    if num_replicas > 1:
         longest = (tally.back_of_shard + headers.sum(axis=1, keepdims=True)).max(axis=0)
-        sent += (num_rows - 1) * longest
-        received += (num_rows - 1) * longest
+        sent += (num_replicas - 1) * longest
+        received += (num_replicas - 1) * longest
     return sent, received
 
 
@@ -160,18 +160,18 @@ def _tally(member: Member, by_owner: Owners, found: Sequence[Region], shape: tup
     tally = _Tally.empty(shape)
     for begin in range(0, len(numbers), at_once):
         owners = numbers[begin : begin + at_once]
-        rows, places = numpy.divmod(owners, shape[1])
+        replicas, shards = numpy.divmod(owners, shape[1])
         numel = _in_common(member, [by_owner[owner] for owner in owners.tolist()], found)
         there, returned = (_aligned(numel * size) for size in (member.dtype.itemsize, back))
-        tally.num_parts[rows, places] += 1
-        tally.numel[rows, places] += numel.sum(axis=1)
-        tally.of_owner[rows, places] += there.sum(axis=1)
-        tally.own[rows, places] += there[range(len(owners)), places]
-        tally.back_of_owner[rows, places] += returned.sum(axis=1)
-        tally.back_own[rows, places] += returned[range(len(owners)), places]
-        for row in numpy.unique(rows):
-            tally.of_shard[row] += there[rows == row].sum(axis=0)
-            tally.back_of_shard[row] += returned[rows == row].sum(axis=0)
+        tally.num_parts[replicas, shards] += 1
+        tally.numel[replicas, shards] += numel.sum(axis=1)
+        tally.of_owner[replicas, shards] += there.sum(axis=1)
+        tally.own[replicas, shards] += there[range(len(owners)), shards]
+        tally.back_of_owner[replicas, shards] += returned.sum(axis=1)
+        tally.back_own[replicas, shards] += returned[range(len(owners)), shards]
+        for replica in numpy.unique(replicas):
+            tally.of_shard[replica] += there[replicas == replica].sum(axis=0)
+            tally.back_of_shard[replica] += returned[replicas == replica].sum(axis=0)
     return tally
 
 

@@ -99,14 +99,14 @@ def test_rows_are_cut_as_torch_chunk_cuts_them(length: int) -> None:
 
 def test_ranks_are_numbered_as_a_mesh_numbers_them() -> None:
     array = RankArray((2, 3, 2), 1)
-    assert (array.num_ranks, array.num_shards, array.num_rows, array.replica_dims) == (12, 3, 4, (0, 2))
-    assert [array.row_and_place(number) for number in (0, 1, 2, 6, 11)] == [
+    assert (array.num_ranks, array.num_shards, array.num_replicas, array.replica_dims) == (12, 3, 4, (0, 2))
+    assert [array.replica_and_shard(number) for number in (0, 1, 2, 6, 11)] == [
         ((0, 0), 0),
         ((0, 1), 0),
         ((0, 0), 1),
         ((1, 0), 0),
         ((1, 1), 2),
     ]
-    numbers = [array.number_of(row, place) for row in range(4) for place in range(3)]
+    numbers = [array.number_of(replica, shard) for replica in range(4) for shard in range(3)]
     assert sorted(numbers) == list(range(12))
     assert numbers[:3] == [0, 2, 4]
