@@ -20,7 +20,7 @@ from shampoo.distributed.ownership import cost_of_runs
 from shampoo.distributed.placement import Placements, Settled, is_shared, reason_for_sharing_nothing
 from shampoo.distributed.sharding_plan import ShardingPlan
 from shampoo.distributed.topology import world_size
-from shampoo.group_rules import is_trained, require_own_memory, require_params
+from shampoo.group_rules import is_trained, require_own_memory, require_params, saved_values
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
@@ -186,26 +186,20 @@ class Allocation:
         for _, param in found:
             del self.frozen[param]
 
-    def snapshot(self, held: Mapping[Any, Any], beside: Mapping[Any, Any]) -> dict[Any, Any]:
-        """Copies the state of parameters that are not frozen, for a checkpoint, under the same keys, and adds what is
-        kept beside it as it is.
-
-        Args:
-            held: states by the positions of their parameters, and what is kept beside them.
-            beside: that alone.
-        """
-        found: dict[Any, Any] = {}
-        params = [*self._positions_of_all]
-        for key, of_param in held.items():
-            if key in beside:
-                continue
-            param = params[key]
+    def snapshot(self, groups: Sequence[Mapping[str, Any]], state: States) -> dict[str, Any]:
+        """The groups, a copy of the state of parameters that are not frozen, and what is kept beside it as it is, as a
+        `state_dict()` has them: with the positions of parameters in place of these."""
+        found: dict[Any, dict[str, Any]] = beside_parameters(state)
+        for param, position in self._positions_of_all.items():
             # Nothing of what others own has an entry, too, without which torch's `set_state_dict` refuses the state.
             if param not in self.frozen:
+                of_param = state[param]
                 name = self.plan.part_name(param) if of_param else None
                 own = own_memory({**of_param, **self.plan.blocks(param)}) if of_param else {}
-                found[key] = own if name is None else {name: own}
-        return {**found, **beside}
+                found[position] = own if name is None else {name: own}
+        positions = ([self._positions_of_all[param] for param in group["params"]] for group in groups)
+        saved = [{**saved_values(group), "params": of_group} for group, of_group in zip(groups, positions, strict=True)]
+        return {"state": found, "param_groups": saved}
 
     def load(
         self,
@@ -232,7 +226,10 @@ class Allocation:
         h_of: Callable[[int], Hyperparameters],
         state: States,
     ) -> None:
-        """The same for parameters that have a state in a checkpoint, given with their keys there.
+        """Makes the state of frozen parameters that have one in a checkpoint.
+
+        Args:
+            saved_as: the keys of parameters there.
 
         Raises:
             ValueError: one is frozen here, and shared: only some ranks would find a state in theirs.
@@ -246,18 +243,21 @@ class Allocation:
                 )
         self.thaw(groups, h_of, state, also)
 
-    def rows(self, params: Sequence[Tensor], state: States) -> dict[int, dict[str, RowRuns]]:
-        """The rows that this rank has of what it shares with others, by index of a parameter and name in its state."""
+    def rows(self, state: States) -> dict[int, dict[str, RowRuns]]:
+        """The rows that this rank has of what it shares with others, by position of the parameter and name of the
+        tensor in its state."""
         pieces: dict[Tensor, list[BucketPiece]] = {}
         for bucket in self.buckets():
             for piece in bucket.pieces:
                 pieces.setdefault(piece.param, []).append(piece)
         found: dict[int, dict[str, RowRuns]] = {}
-        for index, param in enumerate(params):
+        for param, position in self._positions_of_all.items():
             tensor = self.plan.of(param)
             by_number = {} if tensor is None else self.plan.rows(param, pieces.get(tensor, ()))
             if by_number:
-                found[index] = {name: by_number[int(name.rpartition(".")[2])] for name in state[param] if "." in name}
+                found[position] = {
+                    name: by_number[int(name.rpartition(".")[2])] for name in state[param] if "." in name
+                }
         return found
 
     def _pairs_to_copy(

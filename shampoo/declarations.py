@@ -187,7 +187,7 @@ def without_numpy(value: Any) -> Any:
 
     A sweep over `np.logspace` has numpy's, whose pickles `torch.load(..., weights_only=True)` refuses.
     """
-    if isinstance(value, tuple | list):
+    if type(value) in (tuple, list):  # others, as with names, are not made of one iterable
         return type(value)(map(without_numpy, value))
     is_numpys = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
     return value.item() if is_numpys else value

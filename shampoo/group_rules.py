@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.parameter import is_lazy
 
+from shampoo.declarations import as_number, without_numpy
 from shampoo.distributed.layout import is_dtensor, layout_of
 from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
 from shampoo.overlaps import overlapping
@@ -307,6 +308,18 @@ def require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
     """
     if h.weight_decay > 0 and h.weight_decay_type == "independent" and not peak_lr > 0:
         raise ValueError(f"independent weight decay needs peak_lr > 0, got peak_lr={peak_lr}, lr={h.lr}")
+
+
+def saved_values(group: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a group, without its parameters, as a checkpoint has them: plain numbers in place of numpy's and of
+    learning rates in tensors, also of those that schedules keep as they were given. What a user keeps there beside
+    stays what it is."""
+    rates = {"lr", *KEYS_OF_SCHEDULES}
+    return {
+        name: as_number(value) if name in rates else without_numpy(value)
+        for name, value in group.items()
+        if name != "params"
+    }
 
 
 def completed(group: Mapping[str, Any]) -> dict[str, Any]:

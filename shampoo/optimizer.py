@@ -18,7 +18,6 @@ from torch.optim import Optimizer
 from shampoo import hyperparameters, torch_internals
 from shampoo.allocation import Allocation, GroupMembers, share_of_state, warn_of_sharing_nothing
 from shampoo.argument_docs import ARGUMENTS
-from shampoo.declarations import as_number
 from shampoo.diagnostics import Diagnostics, ParameterHealth, measure, merged, summarise
 from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
@@ -43,7 +42,7 @@ from shampoo.group_rules import (
 )
 from shampoo.hyperparameters import NAMES, Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.state.held_states import beside_parameters, forget_parameters
+from shampoo.state.held_states import forget_parameters
 from shampoo.state.transfer import own_memory
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.group_step import GroupStep
@@ -321,12 +320,9 @@ class Shampoo(Optimizer):
         "part 1 of 4", and with distributed="local" every state under one like "shard 1 of 4". The state of all ranks
         together fits any number of them; see `distributed_state_dict`. Keys of `state` that are no parameters are kept.
         """
+        torch_internals.before_saving(self)
         self._follow_parameters()
-        packed = super().state_dict()
-        state = self._allocation.snapshot(packed["state"], beside_parameters(self.state))
-        # Of `initial_lr`, too, which schedules keep as it was given.
-        groups = [{name: as_number(value) for name, value in group.items()} for group in packed["param_groups"]]
-        return {**packed, "state": state, "param_groups": groups}
+        return torch_internals.after_saving(self, self._allocation.snapshot(self.param_groups, self.state))
 
     @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -367,8 +363,7 @@ class Shampoo(Optimizer):
         `BlockRows` of one that several ranks have together. So ranks of another number, and a single process, find what
         they own. With distributed="local" there is one more level, "shard 1 of 4", which only as many ranks can load.
         """
-        params = [param for group in self.param_groups for param in group["params"]]
-        return to_portable(self.state_dict(), self._allocation.rows(params, self.state))
+        return to_portable(self.state_dict(), self._allocation.rows(self.state))
 
     def load_distributed_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes over a `distributed_state_dict()`.
@@ -376,7 +371,9 @@ class Shampoo(Optimizer):
         Raises:
             ValueError: as `load_state_dict`.
         """
-        self.load_state_dict(from_portable(state_dict, self.state_dict()))
+        self._follow_parameters()
+        like = self._allocation.snapshot(self.param_groups, self.state)
+        self.load_state_dict(from_portable(state_dict, like))
 
     def __getstate__(self) -> dict[str, Any]:
         self._follow_parameters()

@@ -6,7 +6,7 @@ import copy
 import operator
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -190,6 +190,26 @@ def test_keys_that_wrappers_keep_in_groups_are_no_settings(kind: Any) -> None:
     saved = optimizer.state_dict()
     assert {**given, "counter": 0}.items() <= saved["param_groups"][0].items()
     optimizer.load_state_dict(saved)
+
+
+class Window(NamedTuple):
+    """Anything that a user may keep beside hyperparameters."""
+
+    first: int
+    last: int
+
+
+def test_what_a_user_keeps_in_a_group_is_saved_as_it_is() -> None:
+    (param,) = parameters([(4, 4)])
+    optimizer = Shampoo([param])
+    anchor = torch.ones(3)
+    optimizer.param_groups[0].update(anchor=anchor, window=Window(1, 2))
+    train(optimizer, [param], range(1))
+    saved = optimizer.state_dict()["param_groups"][0]
+    assert saved["anchor"] is anchor
+    assert type(saved["window"]) is Window
+    assert saved["window"] == Window(1, 2)
+    optimizer.load_state_dict(optimizer.state_dict())
 
 
 @pytest.mark.parametrize("kind", [Shampoo, LoraRite])

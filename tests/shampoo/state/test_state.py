@@ -365,18 +365,3 @@ def test_a_parameter_that_is_given_another_shape_is_refused_before_anything_move
     with pytest.raises(RuntimeError, match=re.escape(f"has the shape {shape} now, and had (4, 4)")):
         train(optimizer, params, range(1, 2))
     assert all(torch.equal(a, b) for a, b in zip(before, params, strict=True))
-
-
-def test_load_state_dict_hooks_run() -> None:
-    optimizer = Shampoo(parameters([(6, 6)]), **settings())
-    calls: list[str] = []
-
-    def faster(_: torch.optim.Optimizer, state: dict[str, Any]) -> dict[str, Any]:
-        calls.append("before")
-        return {**state, "param_groups": [{**group, "lr": 0.5} for group in state["param_groups"]]}
-
-    optimizer.register_load_state_dict_pre_hook(faster)
-    optimizer.register_load_state_dict_post_hook(lambda _: calls.append("after"))
-    optimizer.load_state_dict(optimizer.state_dict())
-    assert calls == ["before", "after"]
-    assert optimizer.param_groups[0]["lr"] == 0.5
