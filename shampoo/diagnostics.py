@@ -13,7 +13,7 @@ from torch import Tensor
 
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from shampoo.state.block_state import BlockState, LeadingSubspace, Side
-from shampoo.state.buckets import Bucket, Chunk
+from shampoo.state.buckets import Bucket, Chunk, state_dtype
 from shampoo.state.timing import step_scalars
 from shampoo.step.autocast import own_precision
 from shampoo.step.block_step import block_direction
@@ -71,10 +71,6 @@ class ParameterHealth:
         return [self.lr * math.sqrt(self.squared_direction) / math.sqrt(self.squared_weight)]
 
 
-_SUMS = ("num_failed_refreshes", "numel", "num_preconditioned", "squared_direction", "squared_weight")
-_LISTS = ("conditions", "residuals", "grafting_ratios")
-
-
 @torch.no_grad()
 def measure(
     params: Sequence[Tensor],
@@ -95,10 +91,11 @@ def measure(
         )
         for param in params
     }
+    steps = {param: state[param]["step"] + 1 for param in params if _has_finite_gradient(param, norms)}
     for bucket in buckets:
         _measure_bucket(bucket, h, found)
         with own_precision([bucket.like]):
-            for squared_norms, grafts in _of_bucket(bucket, h, state, norms):
+            for squared_norms, grafts in _of_bucket(bucket, h, steps):
                 for param, squared in squared_norms.items():
                     found[param].squared_direction += squared.item()
                 for param, ratios in grafts:
@@ -108,22 +105,27 @@ def measure(
 
 def merged(parts: Sequence[ParameterHealth]) -> ParameterHealth:
     """The measurements of a parameter, from those of its parts."""
-    whole = ParameterHealth(num_skipped=parts[0].num_skipped, lr=parts[0].lr)
-    for part in parts:
-        for name in _SUMS:
-            setattr(whole, name, getattr(whole, name) + getattr(part, name))
-        for name in _LISTS:
-            getattr(whole, name).extend(getattr(part, name))
-    return whole
+    return ParameterHealth(
+        num_skipped=parts[0].num_skipped,  # of the whole parameter, as every part counts it
+        num_failed_refreshes=sum(part.num_failed_refreshes for part in parts),
+        numel=sum(part.numel for part in parts),
+        num_preconditioned=sum(part.num_preconditioned for part in parts),
+        conditions=[x for part in parts for x in part.conditions],
+        residuals=[x for part in parts for x in part.residuals],
+        lr=parts[0].lr,
+        squared_direction=sum(part.squared_direction for part in parts),
+        squared_weight=sum(part.squared_weight for part in parts),
+        grafting_ratios=[x for part in parts for x in part.grafting_ratios],
+    )
 
 
 def summarise(measured: Collection[ParameterHealth]) -> Diagnostics:
     """The diagnostics of parameters."""
     total = sum(one.numel for one in measured)
-    conditions, residuals, ratios, grafts = (
-        [x for one in measured for x in getattr(one, name)]
-        for name in ("conditions", "residuals", "update_to_weight", "grafting_ratios")
-    )
+    conditions = [x for one in measured for x in one.conditions]
+    residuals = [x for one in measured for x in one.residuals]
+    ratios = [x for one in measured for x in one.update_to_weight]
+    grafts = [x for one in measured for x in one.grafting_ratios]
     return Diagnostics(
         num_skipped=sum(one.num_skipped for one in measured),
         num_failed_refreshes=sum(one.num_failed_refreshes for one in measured),
@@ -140,7 +142,7 @@ def summarise(measured: Collection[ParameterHealth]) -> Diagnostics:
 
 def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, ParameterHealth]) -> None:
     """Adds what the state of a bucket says."""
-    numel = bucket.like.new_empty(bucket.block).numel()
+    numel = math.prod(bucket.block)
     preconditioned = _preconditioned(bucket, h)
     for piece in bucket.pieces:
         found[piece.param].numel += numel * (piece.stop - piece.start)
@@ -162,15 +164,21 @@ def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, P
                 of_param.residuals.extend(numbers[1][rows][refreshed[rows]].tolist())
 
 
+def _has_finite_gradient(param: Tensor, norms: Mapping[Tensor, Tensor]) -> bool:
+    """True if a step would take the gradient: by its norm, as `finite_gradients` has it."""
+    if param.grad is None:
+        return False
+    norm = norms.get(param)
+    if norm is None:
+        norm = torch.linalg.vector_norm(param.grad, dtype=state_dtype(param.dtype))
+    return bool(norm.isfinite())
+
+
 def _of_bucket(
-    bucket: Bucket, h: Hyperparameters, state: Mapping[Tensor, Mapping[str, Any]], norms: Mapping[Tensor, Tensor]
+    bucket: Bucket, h: Hyperparameters, steps: Mapping[Tensor, int]
 ) -> Iterator[tuple[dict[Tensor, Tensor], list[tuple[Tensor, Tensor]]]]:
-    """Squared norm of the direction by parameter, and parameters with grafting ratios, chunk by chunk."""
-    steps = {
-        piece.param: state[piece.param]["step"] + 1
-        for piece in bucket.pieces
-        if piece.param.grad is not None and bool(norms.get(piece.param, piece.param.grad).isfinite().all())
-    }
+    """Squared norm of the direction by parameter, and parameters with grafting ratios, chunk by chunk, for parameters
+    that have a step."""
     for step, chunk in bucket.chunks(steps):
         P = _direction(bucket, chunk, h, step)
         squared: dict[Tensor, Tensor] = {}

@@ -259,17 +259,18 @@ def test_gradients_that_are_not_finite_are_counted_and_have_no_step(name: str) -
     for o, p in ((optimizer, params), (undisturbed, others)):
         train(o, p, range(1, 4))
         _set_gradients(p, 4)
-    for index, value in ((1, math.nan), (2, math.inf)):
+    # The last one is a number, but the square of the norm is none.
+    for index, value in ((1, math.nan), (2, math.inf), (3, 1e200)):
         gradient = params[index].grad
         assert gradient is not None
-        gradient[0, 0] = value
+        gradient.view(-1)[0] = value
         others[index].grad = None
     found, expected = optimizer.diagnostics(), undisturbed.diagnostics()
     assert found == expected
     optimizer.step()
     optimizer.step()
-    assert optimizer.diagnostics().num_skipped == 4
-    assert optimizer.diagnostics().as_metrics()["num_skipped"] == 4.0
+    assert optimizer.diagnostics().num_skipped == 6
+    assert optimizer.diagnostics().as_metrics()["num_skipped"] == 6.0
 
 
 # --- nothing changes ---
