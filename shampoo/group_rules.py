@@ -148,8 +148,8 @@ def checked_tensors(params: Sequence[object]) -> list[Tensor]:
     """The parameters of a group that are tensors: torch's own error says what anything else is.
 
     Raises:
-        ValueError: one is no dense, real, floating-point tensor with a shape, or appears twice; or one that is trained
-            has fewer bits than can be stepped.
+        ValueError: one is no dense, real, floating-point tensor with a shape and a place in memory for each element, or
+            appears twice; or one that is trained has fewer bits than can be stepped.
     """
     if len({id(param) for param in params}) != len(params):
         raise ValueError(f"a parameter appears twice in one group of {len(params)} parameters")
@@ -166,6 +166,11 @@ def checked_tensors(params: Sequence[object]) -> list[Tensor]:
             )
         if is_trained(param) and param.dtype.itemsize < 2:
             raise ValueError(f"parameter {index} must have 16 bits or more to be trained, got {param.dtype}")
+        if any(d > 1 and s == 0 for d, s in zip(param.shape, param.stride(), strict=True)):
+            raise ValueError(
+                f"elements of parameter {index} share memory (an expanded view): shape {tuple(param.shape)}, "
+                f"strides {param.stride()}"
+            )
     return tensors
 
 
@@ -184,11 +189,6 @@ def require_params(params: Sequence[object], h: Hyperparameters) -> None:
     """
     tensors = checked_tensors(params)
     for index, param in enumerate(tensors):
-        if any(d > 1 and s == 0 for d, s in zip(param.shape, param.stride(), strict=True)):
-            raise ValueError(
-                f"elements of parameter {index} share memory (an expanded view): shape {tuple(param.shape)}, "
-                f"strides {param.stride()}"
-            )
         if is_dtensor(param):
             layout_of(param, index=index)
     if h.preconditioner != "none" and any(map(is_flattened, tensors)) and all(param.dim() < 2 for param in tensors):

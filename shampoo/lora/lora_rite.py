@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from shampoo import torch_internals
-from shampoo.group_rules import in_order, is_trained, require_state_of_an_optimizer
+from shampoo.group_rules import in_order, is_trained, require_own_memory, require_state_of_an_optimizer
 from shampoo.lora.factor_step import clip_factor
 from shampoo.lora.factors import Factor, FactorStack, alike, factors_of
 from shampoo.lora.groups import refuse_arguments, require_known_keys, require_params, require_saved_groups
@@ -89,13 +89,15 @@ class LoraRite(Optimizer):
 
         Raises:
             TypeError: the parameters are a set, which has no order.
-            ValueError: a hyperparameter is illegal or unknown, or the parameters are no pairs.
+            ValueError: a hyperparameter is illegal or unknown, or the parameters are no pairs, or share memory.
         """
         # Everything is checked on a copy: a group that is refused leaves nothing behind.
         require_known_keys(param_group)
         h = LoraRiteHyperparameters.of_group({**self.defaults, **param_group})
         params = in_order(param_group["params"])
-        require_params([named[1] if isinstance(named, tuple) else named for named in params], paired=h.paired)
+        tensors = [named[1] if isinstance(named, tuple) else named for named in params]
+        require_params(tensors, paired=h.paired)
+        require_own_memory([*self.param_groups, {"params": tensors}])
         super().add_param_group({**param_group, "params": params})
         group = self.param_groups[-1]
         plain = {name: getattr(h, name) for name in NAMES if not isinstance(group[name], Tensor)}
@@ -117,7 +119,8 @@ class LoraRite(Optimizer):
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or `paired` was changed; nothing has moved
                 then.
-            RuntimeError: a gradient is sparse, or a parameter is not where its state is; nothing has moved then.
+            RuntimeError: a gradient is sparse, or a parameter has another shape, dtype or device than when its state
+                was made; nothing has moved then.
         """
         loss = None
         if closure is not None:
@@ -132,7 +135,7 @@ class LoraRite(Optimizer):
             for param, factor in members:
                 if not self.state[param]:  # thawed
                     self.state[param] = _new_state(param, factor)
-                _require_fit(param, self.state[param], paired=h.paired)
+                _require_fit(param, factor, self.state[param], paired=h.paired)
             factors = [factor for _, factor in members if factor is not None]
             stacks += [(h, FactorStack(same)) for same in alike(factors)]
             plain += [(h, param) for param, factor in members if factor is None]
@@ -195,17 +198,27 @@ def _new_state(param: Tensor, factor: Factor | None) -> dict[str, Any]:
     return new_plain_state(param) if factor is None else factor.new_state()
 
 
-def _require_fit(param: Tensor, state: Mapping[str, Any], *, paired: bool) -> None:
+def _require_fit(param: Tensor, factor: Factor | None, state: Mapping[str, Any], *, paired: bool) -> None:
     """Checks a parameter that has a gradient against its state.
 
     Raises:
         ValueError: the state is of the other kind.
-        RuntimeError: the gradient is sparse, or the parameter has moved to another device or precision.
+        RuntimeError: the gradient is sparse, or the parameter has moved to another device or precision, or it or its
+            partner has another shape.
     """
     if ("basis" in state) != paired:
         raise ValueError(f"paired changed to {paired!r}: it shapes the optimizer state, so it needs a new optimizer")
     if param.grad is not None and param.grad.layout != torch.strided:
         raise RuntimeError(f"LoraRite needs dense gradients, got {param.grad.layout} for shape {tuple(param.shape)}")
+    if factor is None:
+        found, made = [param.shape], [state["exp_avg"].shape]
+    else:
+        found, made = [factor.matrix.shape, factor.other_matrix.shape], [state["momentum"].shape, state["basis"].shape]
+    if found != made:
+        raise RuntimeError(
+            f"a parameter has the shape {tuple(param.shape)} now, and it or its partner had another one when the "
+            "optimizer made its state: change the model first, and build the optimizer then"
+        )
     weights = state["weights"]
     if weights.device != param.device or weights.dtype != state_dtype(param.dtype):
         raise RuntimeError(
