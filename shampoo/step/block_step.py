@@ -59,6 +59,7 @@ from shampoo.step.refresh import read_basis, read_root, refresh_side
 from shampoo.torch_internals import FUSED_ADAM_DEVICES
 
 Scratch = tuple[Tensor, Tensor, Tensor]
+"""Three tensors (K, d_1, ..., d_k) to work in; the first holds the gradient at the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +145,7 @@ def _refresh(
     due: Due,
     solved: Solved | None = None,
 ) -> None:
+    """Refreshes the units of `due`, in place; reads the gradient, `scratch[0]`, in low precision alone."""
     for mode, start, stop in due:
         rows = state.rows(start, stop)
         X, spare = scratch[0][start:stop], (scratch[1][start:stop], scratch[2][start:stop])
@@ -156,6 +158,7 @@ def _refresh(
 
 
 def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int) -> tuple[Tensor, float]:
+    """N(F) of blocks without a preconditioner, as (tensor, scalar), without the correction of F."""
     _, N, root = _diagonal_step(scratch, state, h, at, step, method=h.plain_method)
     return N, root
 
@@ -163,7 +166,8 @@ def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScal
 def _diagonal_step(
     scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, *, method: Grafting
 ) -> tuple[Tensor, Tensor, float]:
-    """F, and N as (tensor, scalar), of the gradient `scratch[0]`; updates both moments."""
+    """F, and N(F) as (tensor, scalar), both without the correction of F, of the gradient `scratch[0]`; updates both
+    moments. Each tensor is one of `scratch`, or M itself."""
     G, second, third = scratch
     M, V = state.first_moment, state.second_moment
     has_one_beta1 = h.beta3 in (None, h.betas[0])
@@ -188,6 +192,8 @@ def _diagonal_step(
 def _shampoo(
     scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, *, ready: bool
 ) -> tuple[Tensor, float | Tensor]:
+    """P of shampoo, as a tensor and a scalar, with grafting one for each block, (K, 1, ..., 1); the plain step until
+    blocks are `ready`."""
     method = h.grafting_method
     if method == "none":
         F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
@@ -210,6 +216,7 @@ def _by_roots(F: Tensor, scratch: Scratch, state: BlockState, h: Hyperparameters
 
 
 def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int) -> tuple[Tensor, float]:
+    """P of soap, as (tensor, scalar)."""
     G, second, third = scratch
     bases = [read_basis(side) for side in state.sides]
     in_basis = mode_products(bases, G, (second, third), transposed=True, dtype=h.product_precision)
@@ -219,6 +226,8 @@ def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScala
 
 
 def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due) -> Tensor:
+    """P of kl, F itself of blocks whose statistics have not begun. Blocks begin with their first gradient of some size,
+    so those of a chunk may have begun at several steps: they are stepped in runs that began together."""
     begin_statistics(scratch[0], state, step=step)
     assert state.begun is not None
     begun: list[int] = state.begun.tolist()
@@ -269,6 +278,8 @@ def _kl_begun(
 
 
 def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
+    """P of spectral, as (tensor, scalar), without the correction of F; blocks of more than two sides as matrices of
+    their first side."""
     F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
     K, m = F.shape[:2]
     n = math.prod(F.shape[2:])

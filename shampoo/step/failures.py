@@ -55,9 +55,10 @@ class RefreshFailures:
         return torch.stack([zero, *above]).max()
 
     def raise_together(self, excess: Tensor) -> None:
-        """The same on all ranks of a group at the same step, given the largest `excess` of them.
+        """Raises on all ranks of a group at the same step, given the largest `excess` of them.
 
-        Where reading a number stops a queue of work, it is the one of the step before, for which the work is done.
+        Where reading a number would make the host wait for the device, that of the step before is looked at, which has
+        arrived by now.
 
         Raises:
             RefreshFailed: it is above 0.
@@ -70,7 +71,7 @@ class RefreshFailures:
             count.event.synchronize()
         noted, self._noted = self._noted, []
         if int(count.host) > 0:
-            self._shared.clear()  # of the step after it, with the same counts
+            self._shared.clear()  # the excess of the step after it, with the same counts
             for own in noted:
                 if own.event is not None:
                     own.event.synchronize()
