@@ -83,6 +83,12 @@ def changeable_of_trial(trial: Trial) -> str:
     return _digest(json.dumps(parts).encode(), 12)
 
 
+def is_known(tag: str, if_none_match: str | None) -> bool:
+    """True if an `If-None-Match` names this `ETag`, or any (`*`)."""
+    known = [given.strip().removeprefix("W/") for given in (if_none_match or "").split(",")]
+    return tag in known or known == ["*"]
+
+
 class Tagged:
     """Answers with a thing and its `ETag`, or with 304."""
 
@@ -101,8 +107,7 @@ class Tagged:
         tag = f'"{whole}"' if changeable is None else f'"{changeable}-{whole}"'
         # Whoever keeps it asks each time whether it still holds.
         headers = {"ETag": tag, "Cache-Control": "private, no-cache"}
-        known = [given.strip().removeprefix("W/") for given in (self._known or "").split(",")]
-        if tag in known or known == ["*"]:
+        if is_known(tag, self._known):
             return Response(status_code=304, headers=headers)
         return Response(content, headers=headers, media_type="application/json")
 

@@ -6,7 +6,7 @@ import json
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
@@ -16,7 +16,6 @@ Result = TypeVar("Result")
 Item = TypeVar("Item")
 Read = TypeVar("Read", bound=BaseModel)
 Params: TypeAlias = Mapping[str, str | int | Sequence[str]]
-Method: TypeAlias = Literal["GET", "POST", "PATCH", "DELETE", "PUT"]
 IDEMPOTENCY_KEY = "Idempotency-Key"
 
 

@@ -13,6 +13,7 @@ from fastapi.responses import HTMLResponse
 from markupsafe import Markup, escape
 from starlette.templating import Jinja2Templates
 
+from service.api.conditional import is_known
 from service.clock import utc_text
 from service.dashboard import times
 from service.dashboard.assets import PLOTLY_FILE, PLOTLY_PATH
@@ -70,7 +71,7 @@ def live_parts(request: Request, template: str, context: Mapping[str, Any], know
     rendered = page(request, template, context)
     tag = f'"{hashlib.sha256(rendered.body).hexdigest()[:20]}"'
     headers = {**HEADERS, "ETag": tag, "Cache-Control": "private, no-cache"}
-    if tag in [given.strip().removeprefix("W/") for given in (known or "").split(",")]:
+    if is_known(tag, known):
         return Response(status_code=304, headers=headers)
     rendered.headers.update(headers)
     return rendered

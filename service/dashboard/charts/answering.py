@@ -28,10 +28,6 @@ class Moment:
     def headers(self) -> dict[str, str]:
         return {"ETag": self.tag, "Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
 
-    def is_known(self, if_none_match: str | None) -> bool:
-        """True if the browser says that it has what was read at this moment."""
-        return self.tag in [given.strip().removeprefix("W/") for given in (if_none_match or "").split(",")]
-
     def unchanged(self) -> Response:
         return Response(status_code=304, headers=self.headers)
 

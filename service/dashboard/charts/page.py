@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from service.api.conditional import IfNoneMatch
+from service.api.conditional import IfNoneMatch, is_known
 from service.api.dependencies import JobId, Now, ReadSession
 from service.api.figures import MAX_CURVES, side_labels
 from service.api.one_thread import OneThreadRoute
@@ -82,7 +82,7 @@ def read_curves(
     """
     job = JobRepository(session).get(job_id)
     moment = moment_of(session, job)
-    if since is None and moment.is_known(known):
+    if since is None and is_known(moment.tag, known):
         return moment.unchanged()
     there = {int(number) for number in have.split(",") if number}
     changes = changes_of(session, job, since) if len(there) <= MAX_DRAWN else None
@@ -175,7 +175,7 @@ def read_best(
     """
     job = JobRepository(session).get(job_id)
     moment = moment_of(session, job)
-    if since is None and moment.is_known(known):
+    if since is None and is_known(moment.tag, known):
         return moment.unchanged()
     charts = ChartRepository(session)
     labels, baselines = side_labels(job.specification), _baselines(job)
@@ -219,7 +219,7 @@ def read_timeline(
     """
     job = JobRepository(session).get(job_id)
     moment = moment_of(session, job)
-    if job.state.is_final and moment.is_known(known):
+    if job.state.is_final and is_known(moment.tag, known):
         return moment.unchanged()
     charts = ChartRepository(session)
     trials = charts.lanes(job.id)

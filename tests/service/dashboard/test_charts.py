@@ -335,8 +335,10 @@ def test_what_a_browser_has_of_a_job_at_rest_is_not_sent_again(client: TestClien
     for kind in ("curves", "best", "timeline"):
         path = f"/jobs/{story.job_id}/charts/{kind}"
         first = client.get(path)
-        again = client.get(path, headers={"If-None-Match": first.headers["ETag"]})
-        assert (first.status_code, again.status_code, again.content) == (HTTPStatus.OK, HTTPStatus.NOT_MODIFIED, b"")
+        assert first.status_code == HTTPStatus.OK
+        for known in (first.headers["ETag"], "*"):
+            again = client.get(path, headers={"If-None-Match": known})
+            assert (again.status_code, again.content) == (HTTPStatus.NOT_MODIFIED, b"")
 
 
 def test_the_parts_of_a_page_hold_neither_charts_nor_dialogs(client: TestClient, sqlite_database: Database) -> None:
@@ -350,8 +352,9 @@ def test_the_parts_of_a_page_hold_neither_charts_nor_dialogs(client: TestClient,
     for content in ('id="learning-curves"', "<dialog", "<script", "Job specification"):
         assert content in whole.text
         assert content not in parts.text
-    known = {"If-None-Match": parts.headers["ETag"]}
-    assert client.get(f"/jobs/{story.job_id}?parts=true", headers=known).status_code == HTTPStatus.NOT_MODIFIED
+    for known in (parts.headers["ETag"], "*"):
+        again = client.get(f"/jobs/{story.job_id}?parts=true", headers={"If-None-Match": known})
+        assert again.status_code == HTTPStatus.NOT_MODIFIED
 
 
 def test_any_metric_is_drawn_over_any_axis(client: TestClient, sqlite_database: Database) -> None:
