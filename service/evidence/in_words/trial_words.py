@@ -239,7 +239,10 @@ def _failed(trial: TrialFacts) -> TrialAccount:
         case FailureReason.ERROR:
             return TrialAccount(
                 f"Ended by an error{_after(trial)}",
-                ["The code that it trains raised the error below. The same error in three trials ends the job."],
+                [
+                    "The code that it trains raised the error below, or ended its process. The same error in three "
+                    "trials ends the job."
+                ],
                 ["Read the error and the last lines printed, and mend their cause.", *again],
             )
         case FailureReason.LOST:

@@ -34,6 +34,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from service.monitoring.logs import set_up_job_log
+from service.scheduler.cluster import worker_exits
 from service.scheduler.cluster.worker_start import ACCEPTED, SOCKET_VARIABLE, STANDARD_STREAMS
 from service.settings import Settings
 
@@ -103,12 +104,22 @@ def listening(directory: Path) -> socket.socket:
 
 
 def serve(listener: socket.socket, parent: int) -> None:
-    """Forks a worker for each connection, until `parent`, a file descriptor, comes to its end."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
+    """Forks a worker for each connection, until `parent`, a file descriptor, comes to its end. How each ended is noted
+    beside the socket."""
+    exits = worker_exits.directory_beside(str(listener.getsockname()))
+    exits.mkdir(mode=0o700, exist_ok=True)
+    an_end, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # without a handler, nothing is written to the pipe
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     while True:
-        ready, _, _ = select.select([listener.fileno(), parent], [], [])
+        ready, _, _ = select.select([listener.fileno(), parent, an_end], [], [])
         if parent in ready:
             return
+        if an_end in ready:
+            os.read(an_end, select.PIPE_BUF)
+            _note_ends(exits)
+        if listener.fileno() not in ready:
+            continue
         connection, _ = listener.accept()
         with connection:
             try:
@@ -119,13 +130,25 @@ def serve(listener: socket.socket, parent: int) -> None:
                 continue
             if has_ray() and environment.get("RAY_JOB_ID") != RAY_OF_FORKS["RAY_JOB_ID"]:
                 logger.warning("a worker of job %s of its cluster starts by itself", environment.get("RAY_JOB_ID"))
-            elif os.fork() == 0:
+            elif (worker := os.fork()) == 0:
+                signal.set_wakeup_fd(-1)
                 listener.close()
-                os.close(parent)
+                for descriptor in (parent, an_end, told):
+                    os.close(descriptor)
                 _accept(connection)
                 _become(arguments, environment, streams)
+            else:
+                worker_exits.forget(exits, worker)
             for stream in streams:
                 os.close(stream)
+
+
+def _note_ends(exits: Path) -> None:
+    """Notes how each fork ended that has, and of which that was not done yet."""
+    with contextlib.suppress(ChildProcessError):  # there is none any more
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            worker, status = ended
+            worker_exits.note(exits, worker, os.waitstatus_to_exitcode(status))
 
 
 def receive_request(connection: socket.socket) -> tuple[list[str], dict[str, str], list[int]]:

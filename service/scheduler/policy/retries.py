@@ -3,8 +3,9 @@
 The same is not tried a third time: whatever ends a trial twice at the same place would end it again.
 
 - `lost`, `store_failed`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to
-  three times. A trial that is lost again before it measured anything more is taken to have run out of memory: the
-  system ends such processes without a word. When the store of checkpoints, or the room on a disk, was what failed
+  three times. A trial that is lost again before it measured anything more is taken to have run out of memory, unless
+  it is known how its process ended: the system kills such processes. One that left by itself, or crashed, there again
+  has failed by an error. When the store of checkpoints, or the room on a disk, was what failed
   last, in three trials, the job stops: no other trial would fare better. A run whose disk is still full is given back
   before any of this is asked.
 - `out_of_memory`: once more, from its checkpoint and in new processes, with twice as many parts of each batch, of which
@@ -26,6 +27,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from service.domain import FailureReason
+from service.scheduler.exit_statuses import is_own_doing, may_be_of_memory
 from trainers.config import TrialConfig
 
 MAX_LOSSES = 3
@@ -106,6 +108,7 @@ class Retries:
         step: int = 0,
         can_divide: bool = False,
         can_begin_anew: bool = False,
+        exit_status: int | None = None,
     ) -> FailureVerdict:
         """The fate of a trial that failed for `reason`.
 
@@ -114,14 +117,20 @@ class Retries:
             step: the last one that it has measured.
             can_divide: whether its batches have more parts than it takes them in.
             can_begin_anew: whether all that is wrong is a checkpoint that it can do without.
+            exit_status: of the process of a rank that died, if it is known; negative: the signal that killed it.
         """
         had = self._setbacks[number]
         divides = can_divide and had.memory_failures < MAX_MEMORY_FAILURES
+        is_again = self._lost_at.get(number) == step
         match reason:
-            case FailureReason.LOST if self._suspects_memory and self._lost_at.get(number) == step:
+            case FailureReason.LOST if is_again and self._suspects_memory and may_be_of_memory(exit_status):
                 if divides:
-                    return self._divide(number, f"lost twice at step {step}, as if out of memory: {detail}")
-                detail = f"lost at step {step} again, as if out of memory: {detail}"
+                    return self._divide(number, f"lost twice at step {step}, perhaps out of memory: {detail}")
+                detail = f"lost at step {step} again, perhaps out of memory: {detail}"
+            case FailureReason.LOST if is_again and exit_status is not None and is_own_doing(exit_status):
+                detail = f"twice at step {step}: {detail}"
+                self._errors[same_error(detail)][number] = detail
+                return FailureVerdict(FailureReason.ERROR, detail)
             case FailureReason.LOST | FailureReason.STORE_FAILED if had.losses < MAX_LOSSES:
                 if reason is FailureReason.LOST:
                     self._lost_at[number] = step

@@ -24,6 +24,7 @@ from service.domain import FailureReason
 from service.places import NodePlace, places_of
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import death_in_words
+from service.scheduler.cluster.worker_exits import exit_status
 from service.scheduler.output.files import OutputPlace
 from service.scheduler.ranks.rank import MESSAGES, JoinedRank, Rank, RankFailure, RankOutcome
 from trainers.config import TrialConfig
@@ -186,7 +187,7 @@ class RankGroup:
             left = max(deadline - time.monotonic(), 0.0)
             timeout = BLAME_SECONDS if failures else left if math.isfinite(left) else None
             done, remaining = ray.wait(remaining, timeout=timeout)
-            failures += [failure for call in done if (failure := _failure_of(call, calls.index(call))) is not None]
+            failures += [failure for call in done if (failure := self._failure_of(call, calls.index(call))) is not None]
             if failures and not done:
                 break
             if not done:
@@ -200,20 +201,30 @@ class RankGroup:
             return replace(guilty, group_is_usable=False)
         return guilty
 
+    def _failure_of(self, call: Any, index: int) -> RankFailure | None:
+        """The failure that a finished call, one of those on each rank, ended with."""
+        rank = index % len(self._ranks)
+        try:
+            outcome = ray.get(call, timeout=BLAME_SECONDS)
+        except OutOfMemoryError as error:
+            return RankFailure(
+                FailureReason.OUT_OF_MEMORY, f"a rank was ended because its machine ran out of memory: {error}"
+            )
+        except RayActorError as error:
+            status = self._exit_status(rank)
+            died = f"rank {rank} died: {death_in_words(str(error), status)}"
+            return RankFailure(FailureReason.LOST, died, exit_status=status)
+        except (RayError, GetTimeoutError) as error:
+            return RankFailure(FailureReason.LOST, f"a rank could not be set up: {error}")
+        return outcome if isinstance(outcome, RankFailure) else None
 
-def _failure_of(call: Any, rank: int) -> RankFailure | None:
-    """The failure that a finished call on a rank ended with."""
-    try:
-        outcome = ray.get(call, timeout=BLAME_SECONDS)
-    except OutOfMemoryError as error:
-        return RankFailure(
-            FailureReason.OUT_OF_MEMORY, f"a rank was ended because its machine ran out of memory: {error}"
-        )
-    except RayActorError as error:
-        return RankFailure(FailureReason.LOST, f"rank {rank} died: {death_in_words(str(error))}")
-    except (RayError, GetTimeoutError) as error:
-        return RankFailure(FailureReason.LOST, f"a rank could not be set up: {error}")
-    return outcome if isinstance(outcome, RankFailure) else None
+    def _exit_status(self, rank: int) -> int | None:
+        """The exit status of a rank's process that has ended; None: it is not known, or the rank had not joined yet."""
+        try:
+            joined: JoinedRank = ray.get(self._joined[rank], timeout=0)
+        except (RayError, GetTimeoutError):
+            return None
+        return exit_status(joined.process_id)
 
 
 def _blame(failure: RankFailure) -> tuple[bool, int]:

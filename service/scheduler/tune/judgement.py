@@ -65,7 +65,13 @@ class Judgement:
                 if self._no_other_could_be_built(report.field):
                     told = (report.detail or "").replace("workload_options", "workload.options", 1)  # the job's name
                     self._hopeless = f"no trial can be built: {told}"
-                return self.of_failure(number, report.reason, report.detail or "", can_begin_anew=report.begins_anew)
+                return self.of_failure(
+                    number,
+                    report.reason,
+                    report.detail or "",
+                    can_begin_anew=report.begins_anew,
+                    exit_status=report.exit_status,
+                )
             case "measured" if self._decisions.last_decision(number) is Decision.PAUSE:
                 return TrialEnd(
                     TrialState.QUEUED,
@@ -76,7 +82,15 @@ class Judgement:
             case "measured":
                 return TrialEnd(TrialState.PRUNED)
 
-    def of_failure(self, number: int, reason: FailureReason, detail: str, *, can_begin_anew: bool = False) -> TrialEnd:
+    def of_failure(
+        self,
+        number: int,
+        reason: FailureReason,
+        detail: str,
+        *,
+        can_begin_anew: bool = False,
+        exit_status: int | None = None,
+    ) -> TrialEnd:
         """The end of a trial that failed, or its return to the queue."""
         config = self._trials.config(number)
         smaller = divided(config, world_size=self._plan.specification.resources.workers_per_trial)
@@ -86,6 +100,7 @@ class Judgement:
             detail[:MAX_DETAIL_LENGTH],  # as it will be stored, so that a later run finds the same errors alike
             step=self._decisions.last_step(number),
             can_divide=smaller is not None,
+            exit_status=exit_status,
             can_begin_anew=can_begin_anew,
         )
         if reason is FailureReason.OUT_OF_MEMORY:

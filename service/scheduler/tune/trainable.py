@@ -51,6 +51,7 @@ class WarmTrainable(tune.Trainable):
                     trace=outcome.trace,
                     field=outcome.field,
                     begins_anew=outcome.is_mismatch and not self._is_fork,
+                    exit_status=outcome.exit_status,
                     places=places,
                 )
             case Measurement() if outcome.step < self._num_steps:

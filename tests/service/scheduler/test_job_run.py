@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -139,6 +140,23 @@ def test_a_trial_that_does_not_fit_goes_on_in_smaller_parts_and_the_same_error_s
     assert len(trials) < 40
     with service.database.reading() as session:  # what was found is still recommended
         assert RecommendationRepository(session).of_job(error_job) is not None
+
+
+def test_trials_whose_processes_leave_by_themselves_are_told_by_their_exit_status_and_three_stop_the_job(
+    service: ServiceProcesses,
+) -> None:
+    leaving = specification(num_trials=9, options={"trouble": "leave"}, resources={"parallel_trials": 1})
+    job, trials = service.finish(service.submit(leaving))
+    assert job.state is JobState.FAILED
+    assert [(trial.state, trial.reason, trial.runs, trial.memory_failures) for trial in trials] == [
+        (TrialState.FAILED, FailureReason.ERROR, 2, 0)
+    ] * 3
+    for trial in trials:
+        assert re.fullmatch(
+            r"twice at step 10: rank 0 died: process \d+ on [\d.]+: it left with exit status 7, as by `os\._exit`",
+            trial.detail or "",
+        )
+    assert (job.failure or "").startswith("the same error ended trials 0, 1 and 2: twice at step 10: rank 0 died: ")
 
 
 def test_cancelling_frees_the_ranks_in_the_middle_of_a_step(service: ServiceProcesses) -> None:

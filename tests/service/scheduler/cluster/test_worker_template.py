@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from service.scheduler.cluster import worker_start
+from service.scheduler.cluster import worker_exits, worker_start
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 from service.scheduler.cluster.worker_template import SOCKET_NAME, WorkerTemplate
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -95,6 +95,25 @@ def test_a_worker_is_a_fork_that_looks_as_if_ray_had_started_it(script: Path, te
     assert (told["name"], told["value"]) == ("__main__", "of this worker")
     assert told["arguments"] == [str(script), "--first", "--last"]
     assert told["path"] == str(script.parent)
+
+
+ENDS = {"import os; os._exit(5)": 5, "import os; os.kill(os.getpid(), 9)": -9, "pass": 0}
+
+
+def test_how_each_fork_ended_is_known_to_those_who_know_the_template(
+    template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert worker_exits.exit_status(os.getpid()) is None  # whoever knows of no template learns nothing
+    monkeypatch.setenv(SOCKET_VARIABLE, str(template))
+    for number, (end, expected) in enumerate(ENDS.items()):
+        script = tmp_path / f"{number}.py"
+        script.write_text(f"import os\nprint(os.getpid(), flush=True)\n{end}\n")
+        with _start(script, template=template) as started:
+            assert started.stdout is not None
+            assert started.stderr is not None
+            process = int(started.stdout.readline())
+            assert worker_exits.exit_status(process, patience_seconds=PATIENCE_SECONDS) == expected
+    assert worker_exits.exit_status(os.getpid(), patience_seconds=0.0) is None  # it is no fork of the template
 
 
 def test_many_workers_start_and_compute_and_none_hangs(script: Path, template: Path) -> None:

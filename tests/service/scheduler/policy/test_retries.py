@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from datetime import timedelta
 
@@ -62,12 +63,37 @@ def test_what_is_lost_twice_at_the_same_step_is_not_tried_a_third_time_as_it_was
     assert retries.judge(0, FailureReason.LOST, "killed", step=10, can_divide=True).reason is None
     verdict = retries.judge(0, FailureReason.LOST, "killed", step=10, can_divide=True)
     assert (verdict.reason, verdict.divides) == (None, True)
-    assert verdict.detail.endswith("lost twice at step 10, as if out of memory: killed")
+    assert verdict.detail.endswith("lost twice at step 10, perhaps out of memory: killed")
     assert retries.setbacks(0) == Setbacks(losses=1, memory_failures=1)
-    final = FailureVerdict(FailureReason.LOST, "lost at step 10 again, as if out of memory: killed")
+    final = FailureVerdict(FailureReason.LOST, "lost at step 10 again, perhaps out of memory: killed")
     assert retries.judge(0, FailureReason.LOST, "killed", step=10, can_divide=True) == final
     assert retries.judge(1, FailureReason.LOST, "killed", step=10).reason is None
     assert retries.judge(1, FailureReason.LOST, "killed", step=10) == final
+
+
+@pytest.mark.parametrize("exit_status", [3, 0, -signal.SIGSEGV, -signal.SIGABRT])
+def test_what_ends_its_own_process_twice_at_the_same_step_has_failed_by_an_error_and_three_such_stop_the_job(
+    exit_status: int,
+) -> None:
+    retries = Retries()
+    for number in range(MAX_SAME_ERRORS):
+        assert retries.why_to_stop() is None
+        for step in (10, 20):  # elsewhere it may be another cause
+            again = retries.judge(number, FailureReason.LOST, "it left", step=step, exit_status=exit_status)
+            assert again.reason is None
+        ended = retries.judge(number, FailureReason.LOST, "it left", step=20, exit_status=exit_status, can_divide=True)
+        assert ended == FailureVerdict(FailureReason.ERROR, "twice at step 20: it left")
+    assert retries.why_to_stop() == "the same error ended trials 0, 1 and 2: twice at step 20: it left"
+
+
+def test_what_the_kernel_may_have_killed_is_perhaps_out_of_memory_and_what_others_ended_is_lost() -> None:
+    verdicts = {}
+    for status in (-signal.SIGKILL, -signal.SIGTERM):
+        retries = Retries()
+        for _ in range(2):
+            verdicts[status] = retries.judge(0, FailureReason.LOST, "gone", step=5, exit_status=status, can_divide=True)
+    assert verdicts[-signal.SIGKILL].divides
+    assert verdicts[-signal.SIGTERM] == FailureVerdict(None, "lost; goes on from its last checkpoint: gone")
 
 
 def test_memory_is_given_one_more_try_with_smaller_parts_and_losses_do_not_use_it_up() -> None:

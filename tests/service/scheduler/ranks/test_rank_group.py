@@ -189,8 +189,10 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
     assert isinstance(failure, RankFailure)
     assert failure.reason is FailureReason.LOST
     assert re.fullmatch(
-        r"rank 1 died: process \d+ on [\d.]+: it ended without a word, .*`os\._exit`; .*", failure.detail
+        r"rank 1 died: process \d+ on [\d.]+: it was killed by signal 9 \(SIGKILL\), as by the kernel for memory: .*",
+        failure.detail,
     )
+    assert failure.exit_status == -signal.SIGKILL
     assert not group.is_usable
     wait_until(lambda: not psutil.pid_exists(survivor), "the survivor's end")
     # All that the killed one had written is there, of Python, of C's buffers, and of a process that it had started.
@@ -199,6 +201,26 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
     printed = {(piece.source.rank, piece.source.stream): piece.content for piece in pieces}
     assert printed[1, OutputStream.STDOUT] == b"Python's words\nC's words\na child's words\n"
     assert printed[1, OutputStream.STDERR] == b"an error's words\n"
+
+
+@pytest.mark.parametrize(
+    ("trouble", "status", "said"),
+    [
+        ("leave", 7, "it left with exit status 7, as by `os._exit`"),
+        ("crash", -signal.SIGSEGV, "it was killed by signal 11 (SIGSEGV)"),
+    ],
+)
+def test_a_rank_that_ends_its_own_process_is_told_by_how_it_ended(
+    bundles: PlacementGroup, tmp_path: Path, trouble: str, status: int, said: str
+) -> None:
+    group = RankGroup(TWO, bundles)
+    try:
+        [*_, failure] = train(group, order(trouble=trouble), tmp_path)
+    finally:
+        group.close()
+    assert isinstance(failure, RankFailure)
+    assert (failure.reason, failure.exit_status) == (FailureReason.LOST, status)
+    assert failure.detail.endswith(f": {said}")
 
 
 def test_a_rank_that_gets_sigterm_while_it_waits_for_its_group_ends_and_is_told_of(

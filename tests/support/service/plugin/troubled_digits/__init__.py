@@ -14,7 +14,7 @@ DESCRIPTION = WorkloadDescription(
     default_evaluate_every=10,
     default_batch_size=32,
     options={
-        "trouble": WorkloadOption("none", "none, diverge, error, memory, full, kill, exit or words"),
+        "trouble": WorkloadOption("none", "none, diverge, error, memory, full, kill, exit, leave, crash or words"),
         "trouble_step": WorkloadOption(15, "the step at which the last rank meets it"),
         "seconds_per_step": WorkloadOption(0.0, "how long each step sleeps"),
         "hurry_file": WorkloadOption("", "if set, steps sleep only until this file exists"),

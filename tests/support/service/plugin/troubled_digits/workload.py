@@ -86,6 +86,10 @@ class TroubledDigits(DigitsMLP):
                 os.kill(os.getpid(), signal.SIGKILL)
             case "exit":
                 sys.exit(3)
+            case "leave":
+                os._exit(7)
+            case "crash":
+                ctypes.string_at(0)
             case "full":
                 Path("/dev/full").write_text("what a disk without room refuses")
             case "hang":
