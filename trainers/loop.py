@@ -38,6 +38,7 @@ from trainers.workload.batches import BatchesEnded, check_has_examples, train_ba
 from trainers.workload.description import LOOP_METRICS, MAX_METRIC_NAME, is_metric_name
 from trainers.workload.protocol import CountsEvents, HasRemarks, HasTokens, Workload
 from trainers.workload.training_loss import training_loss
+from trainers.workload.validation_metrics import metric_shares, require_declared
 from trainers.workloads.registry import describe, load
 
 
@@ -147,6 +148,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
             diagnostics = trial.diagnostics()
             validation = _evaluate(workload, trial, context)
             counted = workload.counts() if isinstance(workload, CountsEvents) else {}
+            require_declared(directions, given=validation, counted=counted)
             own_remarks = _remarks(workload)
             (elapsed, optimizer_seconds, has_more), validated, counts = _over_ranks(
                 (elapsed, optimizer_seconds, len(set(own_remarks) - set(remarks))), validation, counted, context
@@ -321,10 +323,7 @@ def _evaluate(workload: Workload, trial: RunningTrial, context: RankContext) -> 
         trial.precision.autocast(),
     ):
         shares = workload.evaluate(whole, rank=context.rank, world_size=context.world_size, device=context.device)
-    try:
-        return {name: (float(total), float(weight)) for name, (total, weight) in shares.items()}
-    except (AttributeError, TypeError, ValueError) as error:
-        raise ValueError(f"evaluate must give {{metric: (sum, weight)}}, got {shares!r:.200}") from error
+    return metric_shares(shares)
 
 
 def _over_ranks(

@@ -23,6 +23,8 @@ def violation(constraints: Sequence[Constraint], metrics: Mapping[str, float], *
         if not is_last and not (constraint.metric in ONLY_GROWING and constraint.max is not None):
             continue
         value = metrics.get(constraint.metric, math.nan)
+        if constraint.metric not in metrics:
+            return f"{constraint.metric} has a bound and was not measured, only: {', '.join(metrics)}"
         if constraint.max is not None and not value <= constraint.max:
             return f"{constraint.metric} is {value:g}, at most {constraint.max:g} is allowed"
         if constraint.min is not None and not value >= constraint.min:

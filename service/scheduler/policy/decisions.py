@@ -12,22 +12,25 @@ from trainers.config import Measurement
 class Decisions:
     """Tells the policy what trials measure, and remembers what it decided."""
 
-    def __init__(self, policy: Policy, *, metrics: Sequence[str]) -> None:
+    def __init__(self, policy: Policy, *, metrics: Sequence[str], bounded: Sequence[str] | None = None) -> None:
         """Knows of no trial yet.
 
         Args:
             metrics: the names of the objectives' metrics; decisions go by the first alone.
+            bounded: the metrics of the job's constraints, which each measurement must have with all objectives. None:
+                the first objective alone, as others train, who may measure the rest at the end.
         """
+        self._needed = tuple(metrics[:1] if bounded is None else dict.fromkeys([*metrics, *bounded]))
         self._policy = policy
         self._metrics = tuple(metrics)
         self._decisions: dict[int, Decision] = {}
         self._values: dict[int, tuple[float, ...]] = {}
         self._steps: dict[int, int] = {}
 
-    @property
-    def metric(self) -> str:
-        """The metric of the first objective."""
-        return self._metrics[0]
+    def why_undecided(self, metrics: Mapping[str, float]) -> str | None:
+        """The metrics that the job goes by and a measurement lacks, and what it has, for a person; None: none."""
+        missing = ", ".join(repr(name) for name in self._needed if name not in metrics)
+        return f"the workload did not measure {missing}, only: {', '.join(metrics)}" if missing else None
 
     def not_finite(self, metrics: Mapping[str, float]) -> str | None:
         """The first objective that was measured and is not finite; None: there is none."""

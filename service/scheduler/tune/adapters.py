@@ -72,10 +72,15 @@ def adapters_of(
         weights: where the weights of the trials of the confirmation lie; None: they are not kept.
     """
     feasibility = feasibility or Feasibility()
-    decisions = Decisions(policy, metrics=[objective.metric for objective in plan.objectives])
+    constraints = plan.specification.constraints
+    decisions = Decisions(
+        policy,
+        metrics=[objective.metric for objective in plan.objectives],
+        bounded=[constraint.metric for constraint in constraints],
+    )
     pruner = PolicyPruner(
         decisions,
-        constraints=plan.specification.constraints,
+        constraints=constraints,
         is_to_stop=lambda number: number in signals.to_stop(),
         groups=groups,
     )

@@ -38,11 +38,10 @@ class Judgement:
 
     def of_report(self, number: int, report: TrialReport) -> TrialEnd:
         """The end of a trial that gave its last report, or that the pruner stopped at one."""
-        if report.measurement is not None and self._plan.metric not in report.measurement.metrics:
-            given = ", ".join(report.measurement.metrics)
-            detail = f"the workload did not measure {self._plan.metric!r}, only: {given}"
-            return self.of_failure(number, FailureReason.ERROR, detail)
         if report.measurement is not None:
+            undecided = self._decisions.why_undecided(report.measurement.metrics)
+            if undecided is not None:
+                return self.of_failure(number, FailureReason.ERROR, undecided)
             objective = self._decisions.not_finite(report.measurement.metrics)
             if objective is not None:  # where others train it: our own training ends before it measures such a step
                 diverged = Diverged(report.measurement.step, f"{objective} is not finite")
@@ -100,8 +99,8 @@ class Judgement:
             detail[:MAX_DETAIL_LENGTH],  # as it will be stored, so that a later run finds the same errors alike
             step=self._decisions.last_step(number),
             can_divide=smaller is not None,
-            exit_status=exit_status,
             can_begin_anew=can_begin_anew,
+            exit_status=exit_status,
         )
         if reason is FailureReason.OUT_OF_MEMORY:
             self._feasibility.ran_out(number, config)

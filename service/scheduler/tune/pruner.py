@@ -51,7 +51,7 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         """The decision; not called with a trial's last report, which ends it anyway."""
         number, report = TrialOrder.from_tune(trial.config).number, TrialReport.from_tune(result)
         assert report.measurement is not None
-        if self._decisions.metric not in report.measurement.metrics:
+        if self._decisions.why_undecided(report.measurement.metrics) is not None:
             return str(TrialScheduler.STOP)  # it has failed, as the recorder says
         if violation(self._constraints, report.measurement.metrics, is_last=False) is not None:
             return str(TrialScheduler.STOP)  # the same
