@@ -40,7 +40,16 @@ from service.settings import ENV_PREFIX, Settings
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database, is_unavailable
 from service.store.writes import why_it_fails
-from service.use_cases.leases import Lease, beat, claim_job, end_worker, note_disk_use, register_worker, release_job
+from service.use_cases.leases import (
+    BEATS_PER_LEASE,
+    Lease,
+    beat,
+    claim_job,
+    end_worker,
+    note_disk_use,
+    register_worker,
+    release_job,
+)
 from service.webhooks.delivering import keep_delivering
 from trainers.processes.orphans import adopt_orphans
 from trainers.storage import StoreFailed, masked
@@ -49,8 +58,6 @@ T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-BEATS_PER_LEASE = 4
-"""Renewals of a lease in the time after which it would expire."""
 WORKER_OUTAGE_SECONDS = 3600.0
 """Seconds that the database may be out of reach before the worker gives up: a restart, a move to another machine."""
 HOUSEKEEPING_SECONDS = 10.0
@@ -78,7 +85,9 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     pid = os.getpid()
     writing(lambda session: session.connection())  # from then on the database knows what time it is
     worker_id = writing(
-        lambda session: register_worker(session, host=socket.gethostname(), pid=pid, now=database.now())
+        lambda session: register_worker(
+            session, host=socket.gethostname(), pid=pid, allows_code=settings.allow_code, now=database.now()
+        )
     )
     remove_what_jobs_left(database, settings)
     keep_winners_of_all(database, settings.checkpoint_place)

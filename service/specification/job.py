@@ -16,7 +16,7 @@ from service.specification.resources import Resources
 from service.specification.training import RequestedTraining, Training
 from trainers.config import MAX_COUNT, MAX_SEED
 from trainers.trackers.protocol import TrackerName
-from trainers.workload.user_workload import MAX_REFERENCE_LENGTH, REFERENCE_PATTERN
+from trainers.workload.user_workload import MAX_REFERENCE_LENGTH, REFERENCE_PATTERN, is_reference
 
 MAX_TRIALS = 10_000
 """The largest job that was measured: its driver holds 0.4 GB (`service/INSIDE.md`)."""
@@ -268,6 +268,11 @@ class JobSpecification(StrictModel):
     """The trained weights of the recommended config and of the baseline's best, of each those of its best trial in the
     confirmation, can be downloaded as safetensors until the job is deleted; while it confirms, those of each of these
     trials take disk. Without confirmation there are none."""
+
+    @property
+    def names_code(self) -> bool:
+        """True if the workload or the sampler is a `module:Class`."""
+        return is_reference(self.workload.name) or isinstance(self.sampler.name, SamplerReference)
 
     @model_validator(mode="before")
     @classmethod

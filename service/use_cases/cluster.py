@@ -17,7 +17,7 @@ from service.store.repositories import WorkerRepository
 from service.store.repositories.cluster import ClusterRepository, QueuedJob
 from service.store.session import Session
 from service.use_cases.progress import JobProgress, TrialMemory, progress_of
-from service.use_cases.waiting import UNKNOWN, Surroundings, Waiting, waiting_of
+from service.use_cases.waiting import UNKNOWN, Surroundings, Waiting, is_overdue, waiting_of
 
 MAX_LISTED = 100
 """Workers, and jobs of the queue, that are listed; the others are counted."""
@@ -82,6 +82,8 @@ class WorkerSeen:
 
     worker: Worker
     is_alive: bool
+    is_overdue: bool
+    """True if it is alive, and was not heard of for some time."""
     jobs: Sequence[Job]
     """Its jobs that the caller sees."""
     num_others: int
@@ -160,7 +162,7 @@ def cluster_state(
     workers = found.workers(heard_since=now - SILENT_LISTED, with_jobs=holders, limit=MAX_LISTED)
     progress = progress_of(session, running, now=now, memory=memory)
     own = [job for job in running if _is_seen(job, sees)]
-    seen_workers = [_seen(worker, running, sees=sees, alive_since=alive_since) for worker in workers]
+    seen_workers = [_seen(worker, running, sees=sees, now=now, silence_seconds=silence_seconds) for worker in workers]
     seen_workers.sort(key=lambda seen: not seen.is_alive)
     num_alive = found.num_workers_alive(heard_since=alive_since)
     queued = found.queue()
@@ -233,12 +235,20 @@ def _others(jobs: Sequence[Job], progress: Mapping[str, JobProgress]) -> Others:
     return Others(len(jobs), sum(training.values()), sum(_ranks(job, training[job.id]) for job in jobs))
 
 
-def _seen(worker: Worker, running: Sequence[Job], *, sees: str | None, alive_since: datetime) -> WorkerSeen:
+def _seen(
+    worker: Worker, running: Sequence[Job], *, sees: str | None, now: datetime, silence_seconds: float
+) -> WorkerSeen:
     has = [job for job in running if job.lease_worker_id == worker.id]
     own = [job for job in has if _is_seen(job, sees)]
-    is_alive = worker.heartbeat_at >= alive_since and worker.ended_at is None
-    is_idle = is_alive and all(job.is_external for job in has)
-    return WorkerSeen(worker=worker, is_alive=is_alive, jobs=own, num_others=len(has) - len(own), is_idle=is_idle)
+    is_alive = worker.heartbeat_at >= now - timedelta(seconds=silence_seconds) and worker.ended_at is None
+    return WorkerSeen(
+        worker=worker,
+        is_alive=is_alive,
+        is_overdue=is_alive and is_overdue(worker.heartbeat_at, now, silence_seconds=silence_seconds),
+        jobs=own,
+        num_others=len(has) - len(own),
+        is_idle=is_alive and all(job.is_external for job in has),
+    )
 
 
 def places(

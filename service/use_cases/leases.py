@@ -39,6 +39,8 @@ MAX_CRASHES = 3
 Further is a step that was never measured before, or a trial that ended. A trial whose checkpoints are lost repeats its
 first steps at each run: if that counted, a job that kills its run at the same place each time would never end.
 """
+BEATS_PER_LEASE = 4
+"""Renewals of a lease in the time after which it would expire."""
 CRASH_BACKOFF_SECONDS = 2.0
 """Wait after the second crash in a row; doubles with each further one. After one alone there is none."""
 
@@ -57,9 +59,11 @@ class Lease:
         return held == (JobState.RUNNING, self.worker_id, self.attempt)
 
 
-def register_worker(session: Session, *, host: str, pid: int, now: datetime) -> str:
-    """Adds a worker; its id."""
-    worker = Worker(id=f"worker_{ULID()}", host=host, pid=pid, started_at=now, heartbeat_at=now)
+def register_worker(session: Session, *, host: str, pid: int, allows_code: bool = True, now: datetime) -> str:
+    """Adds a worker; its id. `allows_code`: whether it takes jobs that name code of users."""
+    worker = Worker(
+        id=f"worker_{ULID()}", host=host, pid=pid, started_at=now, heartbeat_at=now, allows_code=allows_code
+    )
     WorkerRepository(session).add(worker)
     return worker.id
 
@@ -95,7 +99,8 @@ def claim_job(
     running: Collection[str] = (),
     external: bool | None = None,
 ) -> Lease | None:
-    """Takes the oldest job that waits or was lost, and queues its interrupted trials again; None: there is none.
+    """Takes the oldest job that waits or was lost, and that this worker may run, and queues its interrupted trials
+    again; None: there is none.
 
     Args:
         running: the jobs that the worker runs. One that it holds beside these is one whose claim it never heard of,
@@ -111,7 +116,12 @@ def claim_job(
         job_id, attempt = unheard
         jobs.renew_lease(job_id, expires_at)
         return Lease(job_id, worker_id, attempt)
-    claimable = jobs.next_claimable_locked(now, resting=resting_projects(session), external=external)
+    claimable = jobs.next_claimable_locked(
+        now,
+        resting=resting_projects(session),
+        external=external,
+        allows_code=WorkerRepository(session).allows_code(worker_id),
+    )
     if claimable is None:
         return None
     try:

@@ -102,6 +102,7 @@ def create_job(
         num_trials=plan.num_trials,
         num_steps=plan.num_steps,
         is_external=specification.external is not None,
+        names_code=specification.names_code,
         code_sha256=None if specification.code is None else specification.code.sha256,
         idempotency_key=key,
         request_digest=digest,

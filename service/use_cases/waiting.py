@@ -19,6 +19,7 @@ from service.store.repositories import (
     WorkerRepository,
 )
 from service.store.session import Session
+from service.use_cases.leases import BEATS_PER_LEASE
 
 FIRST_MEASUREMENT = "its first measurement; ranks start, read the data and train up to it"
 NEXT_MEASUREMENT = "its next measurement; its run begins anew: ranks start, and trials go on from their checkpoints"
@@ -26,9 +27,16 @@ WORKER_LOST = "its worker has fallen silent; the next free one takes it, and `sh
 OWN_WORKER_LOST = "its worker has fallen silent; the next free one takes it, and the service starts its own again"
 OWN_WORKER_STARTS = "the service's worker starts"
 NO_ROOM_FOR_WORKER = "its worker cannot write that it lives, and none goes on with it until there is room"
+CODE_REFUSED = (
+    "it names code, which no worker that is alive may run; `shampoo-tuner worker --allow-code` starts one that may"
+)
+CODE_WORKER_LOST = f"its worker has fallen silent; {CODE_REFUSED}"
 ABOUT_TO = timedelta(seconds=10)
 """A free worker takes a job within so much of its beginning to wait: it looks twice a second, unless it is only just
 starting, or was killed and does not count as silent yet."""
+FEW_BEATS = 2
+"""Times that a worker may miss to tell that it lives before those who look at its job hear of it: one late beat is
+nothing."""
 NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 
@@ -49,6 +57,8 @@ class Workers:
     num_busy: int
     last_heard_of: datetime | None
     """None: there has never been one."""
+    num_refusing: int = 0
+    """Workers beside these that are alive, and do not take the job: it names code, which they may not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,11 @@ def waiting_of(
         around: asked for room at most once, if a job is queued or its worker is not heard of.
     """
     room = cache(around.why_no_room)
+
+    @cache
+    def workers(*, names_code: bool) -> Workers:
+        return _workers(session, now=now, silence_seconds=silence_seconds, names_code=names_code)
+
     found: dict[str, Waiting | None] = dict.fromkeys(job.id for job in jobs)
     for job in jobs:
         if job.state is not JobState.RUNNING:
@@ -108,10 +123,13 @@ def waiting_of(
         if has_lost_worker(job, now):
             no_room = room()
             lost = OWN_WORKER_LOST if around.starts_worker else WORKER_LOST
+            if job.names_code and not workers(names_code=True).num_alive and workers(names_code=False).num_alive:
+                lost = CODE_WORKER_LOST
             lost = lost if no_room is None else f"{NO_ROOM_FOR_WORKER}: {no_room}"
             found[job.id] = Waiting(job.lease_expires_at or now, lost)
         elif job.waiting_for is not None:
             found[job.id] = Waiting(job.waiting_since or now, job.waiting_for)
+    found |= _overdue(session, jobs, now=now, silence_seconds=silence_seconds)
     served = [job for job in jobs if job.is_external and job.state is JobState.RUNNING]
     if served:
         with_clients = TrialLeaseRepository(session).jobs_with_clients([job.id for job in served])
@@ -128,12 +146,6 @@ def waiting_of(
     queued = [job for job in jobs if job.state is JobState.QUEUED]
     if queued:
         order = {job_id: index for index, job_id in enumerate(JobRepository(session).queued_ids())}
-        workers = WorkerRepository(session)
-        seen = Workers(
-            workers.alive_since(now - timedelta(seconds=silence_seconds)),
-            JobRepository(session).num_leased(now),
-            workers.last_heartbeat(),
-        )
         no_room = room()
         resting: dict[str, str | None] = {}
         for job in queued:
@@ -148,12 +160,59 @@ def waiting_of(
                 found[job.id] = Waiting(since, f"no job is begun until there is room: {no_room}")
                 continue
             num_before = order.get(job.id, 0)  # not there: it was taken since it was read
-            if around.why_no_worker is not None and not seen.num_alive:
+            seen = workers(names_code=job.names_code)
+            if around.why_no_worker is not None and not seen.num_alive and not seen.num_refusing:
                 found[job.id] = Waiting(since, around.why_no_worker() or OWN_WORKER_STARTS)
                 continue
             why = why_queued(num_before, seen, since=since, not_before=job.not_before, now=now)
             found[job.id] = Waiting(since, why)
     return found
+
+
+def _workers(session: Session, *, now: datetime, silence_seconds: float, names_code: bool) -> Workers:
+    """The workers as jobs see them that name code, or that name none."""
+    workers = WorkerRepository(session)
+    since = now - timedelta(seconds=silence_seconds)
+    num_alive = num_taking = workers.alive_since(since)
+    if names_code:
+        num_taking = workers.alive_since(since, allows_code=True)
+    num_busy = JobRepository(session).num_leased(now, to_code_workers=names_code)
+    return Workers(num_taking, num_busy, workers.last_heartbeat(), num_alive - num_taking)
+
+
+def is_overdue(heard_of: datetime, now: datetime, *, silence_seconds: float) -> bool:
+    """True if a worker that was last heard of then has missed more than a few of the times at which it tells that it
+    lives."""
+    return now - heard_of > timedelta(seconds=(FEW_BEATS * silence_seconds) / BEATS_PER_LEASE)
+
+
+def _overdue(
+    session: Session,
+    jobs: Sequence[Job],
+    *,
+    now: datetime,
+    silence_seconds: float,
+) -> dict[str, Waiting]:
+    """The running jobs whose worker is overdue, and has not lost them yet; a statement if a lease ends soon."""
+    soon = now + timedelta(seconds=silence_seconds / 2)
+    suspects = {
+        job.id: (job.lease_worker_id, job.lease_expires_at)
+        for job in jobs
+        if job.state is JobState.RUNNING and job.lease_expires_at is not None and now <= job.lease_expires_at < soon
+    }
+    if not suspects:
+        return {}
+    heard = WorkerRepository(session).heartbeats({worker for worker, _ in suspects.values() if worker is not None})
+    told = {}
+    for job_id, (worker, expires_at) in suspects.items():
+        at = heard.get(worker or "")
+        if at is not None and is_overdue(at, now, silence_seconds=silence_seconds):
+            reason = (
+                f"its worker was last heard of at {utc_text(at)}; if it stays silent, another one may take the job at "
+                f"{utc_text(expires_at)}"
+            )
+            told[job_id] = Waiting(at, reason)
+    return told
 
 
 def has_lost_worker(job: Job, now: datetime) -> bool:
@@ -173,6 +232,8 @@ def why_queued(
         since: when it began to wait.
         not_before: when a job whose run died is tried again, if that is so.
     """
+    if not workers.num_alive and workers.num_refusing:
+        return CODE_REFUSED
     if not workers.num_alive:
         heard = workers.last_heard_of
         told = "has been started" if heard is None else f"is alive, the last was heard of at {utc_text(heard)}"

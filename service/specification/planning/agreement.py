@@ -12,11 +12,10 @@ from pydantic import JsonValue
 from service.errors import InvalidInput
 from service.faults import one_of
 from service.specification.external.trials import EXTERNAL
-from service.specification.job import JobSpecification, SamplerReference
+from service.specification.job import JobSpecification
 from service.specification.phases import pinned_of, spaces_of
 from trainers.config import SUMMARY_PREFIXES
 from trainers.workload.description import WorkloadDescription
-from trainers.workload.user_workload import is_reference
 from trainers.workloads import registry
 
 
@@ -38,8 +37,7 @@ def check_code(specification: JobSpecification) -> None:
         return
     if specification.external is not None:
         raise InvalidInput("code", "has no effect: trials are trained by others, with code of their own")
-    names_class = is_reference(specification.workload.name) or isinstance(specification.sampler.name, SamplerReference)
-    if not names_class:
+    if not specification.names_code:
         raise InvalidInput("code", "has no effect: neither workload.name nor sampler.name is a module:Class")
 
 

@@ -126,6 +126,8 @@ class Job(Base):
     """Training time of its trials, times the ranks of each, when it last left state running."""
     is_external: Mapped[bool] = mapped_column(default=False, server_default=false())
     """True if others train its trials: its run holds no device."""
+    names_code: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """True if its workload or its sampler is code of a user, which only some workers run."""
     code_sha256: Mapped[str | None] = mapped_column(String(64))
     """The digest of the code that it came with, which is kept while it is there; None: it has none."""
     requested: Mapped[JobRequest | None]

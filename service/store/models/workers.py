@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ForeignKey, String
+from sqlalchemy import ForeignKey, String, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.store.models.base import Base
@@ -23,6 +23,8 @@ class Worker(Base):
     heartbeat_at: Mapped[datetime]
     ended_at: Mapped[datetime | None]
     """The time at which it ended in order; None: it lives, or was killed."""
+    allows_code: Mapped[bool] = mapped_column(server_default=true(), default=True)
+    """True if it takes jobs that name code of users."""
 
 
 class ClusterShare(Base):

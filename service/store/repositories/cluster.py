@@ -110,9 +110,19 @@ class WorkerRepository:
         is_it = and_(Worker.host == host, Worker.pid == pid, Worker.started_at >= since, Worker.ended_at.is_(None))
         self._session.execute(update(Worker).where(is_it).values(ended_at=now))
 
-    def alive_since(self, moment: datetime) -> int:
-        """Workers heard of since `moment` that have not ended."""
-        return self._session.scalar(select(func.count()).where(is_alive_since(moment))) or 0
+    def allows_code(self, worker_id: str) -> bool:
+        """True if the worker takes jobs that name code of users."""
+        return bool(self._session.scalar(select(Worker.allows_code).where(Worker.id == worker_id)))
+
+    def alive_since(self, moment: datetime, *, allows_code: bool = False) -> int:
+        """Workers heard of since `moment` that have not ended; `allows_code`: those that run code of users alone."""
+        allowing = (Worker.allows_code.is_(True),) if allows_code else ()
+        return self._session.scalar(select(func.count()).where(is_alive_since(moment), *allowing)) or 0
+
+    def heartbeats(self, worker_ids: Collection[str]) -> dict[str, datetime]:
+        """The time at which each of these workers was last heard of, by id."""
+        found = self._session.execute(select(Worker.id, Worker.heartbeat_at).where(Worker.id.in_(worker_ids)))
+        return {row[0]: row[1] for row in found}
 
     def last_heartbeat(self) -> datetime | None:
         """The time at which a worker was last heard of; None: there was never one."""

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from service.domain import CancelCause, JobState, TrialState
 from service.errors import JobNotFound
-from service.store.models import Event, Job, Trial
+from service.store.models import Event, Job, Trial, Worker
 
 _IS_THERE = Job.deleted_at.is_(None)
 
@@ -117,7 +117,12 @@ class JobRepository:
         return list(self._session.scalars(statement.distinct().order_by(Job.workload)))
 
     def next_claimable_locked(
-        self, now: datetime, *, resting: Collection[str] = (), external: bool | None = None
+        self,
+        now: datetime,
+        *,
+        resting: Collection[str] = (),
+        external: bool | None = None,
+        allows_code: bool = True,
     ) -> str | None:
         """The id of the first job, by priority and then age, that waits for a worker or whose worker let its lease
         expire.
@@ -127,10 +132,12 @@ class JobRepository:
         Args:
             resting: projects of which none may begin.
             external: whether others are to train its trials; None: either.
+            allows_code: whether it may name code of users.
         """
         statement = (
             select(Job.id)
             .where(*(() if external is None else (Job.is_external == external,)))
+            .where(*(() if allows_code else (Job.names_code.is_(False),)))
             .where(
                 or_(Job.not_before.is_(None), Job.not_before <= now),
                 or_(
@@ -154,11 +161,18 @@ class JobRepository:
         waits = or_(Job.state == JobState.QUEUED, and_(Job.state == JobState.RUNNING, Job.lease_expires_at < now))
         return self._session.scalar(select(Job.id).where(Job.is_external.is_(True), waits).limit(1)) is not None
 
-    def num_leased(self, now: datetime) -> int:
-        """The running jobs whose leases hold, without those that take nothing of a worker."""
+    def num_leased(self, now: datetime, *, to_code_workers: bool = False) -> int:
+        """The running jobs whose leases hold, without those that take nothing of a worker.
+
+        Args:
+            to_code_workers: those alone that workers have which run code of users.
+        """
         statement = select(func.count()).where(
             Job.state == JobState.RUNNING, Job.lease_expires_at >= now, Job.is_external.is_(False)
         )
+        if to_code_workers:
+            taking = select(Worker.id).where(Worker.allows_code.is_(True))
+            statement = statement.where(Job.lease_worker_id.in_(taking))
         return self._session.scalar(statement) or 0
 
     def next_to_thin(self, finished_before: datetime) -> str | None:

@@ -144,6 +144,24 @@ def test_a_run_for_which_the_workload_could_not_be_described_is_begun_again(
     assert "killed" in log or "SIGKILL" in log, service.logs()
 
 
+def test_a_job_that_names_code_waits_for_a_worker_that_may_run_it(
+    service: ServiceProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for worker in service.workers:
+        worker.terminate()
+        worker.wait(PATIENCE_SECONDS)
+    service.start_worker()
+    own = {"workload": {"name": "tests.support.trainers.broken_workloads:Sound"}, "confirmation": None}
+    named = service.submit({**specification(num_trials=1), **own}, priority=1)
+    ordinary, _ = service.finish(service.submit(specification(num_trials=1)))
+    assert ordinary.state is JobState.SUCCEEDED, ordinary.failure
+    assert (service.job(named).state, service.job(named).attempt) == (JobState.QUEUED, 0)
+    monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
+    service.start_worker()
+    job, [trial] = service.finish(named)
+    assert (job.state, job.attempt, trial.state) == (JobState.SUCCEEDED, 1, TrialState.COMPLETED), job.failure
+
+
 def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProcesses) -> None:
     have_worker(service)
     job_id = service.submit(

@@ -20,6 +20,7 @@ from service.store.repositories import (
     ProjectRepository,
     RecommendationRepository,
     TrialRepository,
+    WorkerRepository,
 )
 from service.store.session import VERSION_TABLE, Database
 from service.use_cases.keeping.deletion import delete_job
@@ -31,7 +32,16 @@ from service.use_cases.transitions import STOPPED
 from tests.support.service.commands import run
 from tests.support.service.databases.migrating import migrate_url
 from tests.support.service.identities import built_identity
-from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, run_trial, specification, submit
+from tests.support.service.scenarios import (
+    NOW,
+    add_worker,
+    begin_trial,
+    claimed_job,
+    end_trial,
+    run_trial,
+    specification,
+    submit,
+)
 from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import Measurement
 
@@ -338,3 +348,20 @@ def test_a_downgrade_does_not_bring_deleted_jobs_back(database: Database) -> Non
         [job] = JobRepository(session).page(project=None, limit=5)
         assert (job.id, job.notes, job.archived_at, job.deleted_at) == (kept, None, None, None)
         assert DeletionRepository(session).among([deleted]) == set()
+
+
+def test_earlier_jobs_that_name_code_are_known_and_earlier_workers_take_them(database: Database) -> None:
+    of_sampler, of_class, ordinary = (
+        submit(database, sampler={"name": "my_samplers:Mine"}),
+        submit(database),
+        submit(database),
+    )
+    add_worker(database, allows_code=False)
+    downgrade(database, "0032")
+    with database.writing() as session:
+        session.execute(text("UPDATE jobs SET workload = 'mine:Mine' WHERE id = :job"), {"job": of_class})
+    migrate(database)
+    with database.reading() as session:
+        names_code = {job.id: job.names_code for job in JobRepository(session).page(project=None, limit=3)}
+        assert WorkerRepository(session).alive_since(NOW, allows_code=True) == 1
+    assert names_code == {of_sampler: True, of_class: True, ordinary: False}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -46,6 +47,34 @@ def _trials(database: Database, job_id: str) -> list[Trial]:
 def _release(database: Database, lease: Lease, *, crash: str | None, after_seconds: float = 0.0) -> JobState | None:
     with database.writing() as session:
         return release_job(session, lease, now=NOW + timedelta(seconds=after_seconds), crash=crash)
+
+
+OWN_CLASS = {"workload": {"name": "tests.support.trainers.broken_workloads:Sound"}}
+OWN_SAMPLER = {"sampler": {"name": "my_samplers:Mine"}}
+
+
+@pytest.mark.parametrize(
+    "own", [pytest.param(OWN_CLASS, marks=pytest.mark.processes), OWN_SAMPLER], ids=["class", "sampler"]
+)
+def test_a_job_that_names_code_is_left_to_a_worker_that_may_run_it(database: Database, own: dict[str, Any]) -> None:
+    named = submit(database, now=NOW, **own)
+    ordinary = submit(database, now=NOW + timedelta(seconds=1))
+    refusing, allowing = (add_worker(database, allows_code=allows) for allows in (False, True))
+    first = claim(database, refusing)
+    assert first is not None
+    assert first.job_id == ordinary
+    assert claim(database, refusing, running=[ordinary]) is None
+    taken = claim(database, allowing)
+    assert taken is not None
+    assert taken.job_id == named
+    # Nor once the lease has ended.
+    later = NOW + timedelta(seconds=60)
+    with database.writing() as session:
+        beat(session, refusing, lease_seconds=30.0, now=later)
+    assert claim(database, refusing, running=[ordinary], now=later) is None
+    again = claim(database, add_worker(database, now=later), now=later)
+    assert again is not None
+    assert (again.job_id, again.attempt) == (named, 2)
 
 
 def test_the_oldest_queued_job_is_claimed_first(database: Database) -> None:

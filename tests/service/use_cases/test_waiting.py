@@ -16,6 +16,8 @@ from service.use_cases.leases import Lease, beat, end_worker, release_job
 from service.use_cases.run import ShareReport, report_share, start_trial
 from service.use_cases.steer import change_job, pause_job, resume_job
 from service.use_cases.waiting import (
+    CODE_REFUSED,
+    CODE_WORKER_LOST,
     FIRST_MEASUREMENT,
     NEXT_MEASUREMENT,
     OWN_WORKER_LOST,
@@ -29,9 +31,11 @@ from service.use_cases.waiting import (
     why_queued,
 )
 from tests.support.service.live import running
-from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, measure, submit
+from tests.support.service.scenarios import NOW, Clock, add_worker, begin_trial, claim, claimed_job, measure, submit
+from tests.support.waiting import PATIENCE_SECONDS
 
 CLUSTER = "10.0.0.1:6379"
+OWN_SAMPLER = {"name": "my_samplers:Mine"}
 NEVER_STARTED = "no worker has been started; `shampoo-tuner worker` starts one"
 NONE_ALIVE = "no worker is alive, the last was heard of at 2026-03-01 12:00:00 UTC; `shampoo-tuner worker` starts one"
 
@@ -110,6 +114,39 @@ def test_a_job_does_not_wait_for_a_worker_that_has_ended(database: Database) -> 
     assert _waiting(database, job_id, after_seconds=1) == Waiting(NOW, NONE_ALIVE)
 
 
+def test_a_job_that_names_code_waits_for_a_worker_that_may_run_it(database: Database) -> None:
+    ordinary = submit(database)
+    named = submit(database, sampler=OWN_SAMPLER)
+    assert _waiting(database, named) == Waiting(NOW, NEVER_STARTED)
+    refusing = add_worker(database, allows_code=False)
+    assert _waiting(database, named) == Waiting(NOW, CODE_REFUSED)
+    assert _waiting(database, ordinary) == Waiting(NOW, "a worker is about to take it")
+    assert claim(database, refusing) is not None
+    assert _waiting(database, named) == Waiting(NOW, CODE_REFUSED)
+    allowing = add_worker(database)
+    assert _waiting(database, named) == Waiting(NOW, "a worker is about to take it")  # whatever the other one does
+    assert claim(database, allowing) is not None
+    later = submit(database, sampler=OWN_SAMPLER)
+    assert _waiting(database, later) == Waiting(NOW, "the only worker is busy")
+    with database.writing() as session:
+        end_worker(session, allowing, now=NOW)
+        beat(session, refusing, lease_seconds=30, now=NOW + timedelta(seconds=31))
+    lost = Waiting(NOW + timedelta(seconds=30), CODE_WORKER_LOST)
+    assert _waiting(database, named, after_seconds=31) == lost
+
+
+def test_the_page_of_a_job_that_names_code_and_the_api_say_that_no_worker_takes_it(sqlite_database: Database) -> None:
+    named = submit(sqlite_database, sampler=OWN_SAMPLER)
+    add_worker(sqlite_database, allows_code=False)
+    for why_no_worker in (lambda: None, None):  # of the service's own worker, or of those started elsewhere
+        with running(sqlite_database, clock=lambda: NOW, why_no_worker=why_no_worker) as url:
+            told = httpx.get(f"{url}/v1/jobs/{named}", timeout=PATIENCE_SECONDS).json()
+            assert told["waiting"]["for"] == CODE_REFUSED
+            for path in (f"/jobs/{named}", "/", "/cluster"):
+                page = httpx.get(url + path, timeout=PATIENCE_SECONDS).text
+                assert "it names code, which no worker that is alive may run" in page
+
+
 def test_a_running_job_whose_worker_is_gone_waits_for_another_from_the_end_of_its_lease(database: Database) -> None:
     lease = claimed_job(database)
     begin_trial(database, lease, 0)
@@ -120,6 +157,37 @@ def test_a_running_job_whose_worker_is_gone_waits_for_another_from_the_end_of_it
     assert ends is not None
     after = (ends - NOW).total_seconds() + 1
     assert _waiting(database, lease.job_id, after_seconds=after) == Waiting(ends, WORKER_LOST)
+
+
+def test_a_running_job_whose_worker_misses_a_few_beats_says_since_when_nothing_was_heard_of_it(
+    database: Database,
+) -> None:
+    lease = claimed_job(database)
+    begin_trial(database, lease, 0)
+    measure(database, lease, 0, 10, 0.5)
+    beat_at = NOW + timedelta(seconds=10)
+    with database.writing() as session:
+        beat(session, lease.worker_id, lease_seconds=30, now=beat_at)
+    assert _waiting(database, lease.job_id, after_seconds=25) is None
+    told = (
+        "its worker was last heard of at 2026-03-01 12:00:10 UTC; if it stays silent, another one may take the job at "
+    )
+    overdue = Waiting(beat_at, f"{told}2026-03-01 12:00:40 UTC")
+    assert [_waiting(database, lease.job_id, after_seconds=after) for after in (25.1, 40)] == [overdue] * 2
+    assert _waiting(database, lease.job_id, after_seconds=40.1) == Waiting(NOW + timedelta(seconds=40), WORKER_LOST)
+    with database.writing() as session:
+        beat(session, lease.worker_id, lease_seconds=30, now=NOW + timedelta(seconds=39))
+    assert _waiting(database, lease.job_id, after_seconds=40.1) is None
+
+
+def test_the_pages_of_a_job_and_of_the_cluster_show_a_worker_that_is_overdue(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+    for after, is_overdue in ((10, False), (20, True)):
+        with running(sqlite_database, clock=Clock(NOW + timedelta(seconds=after))) as url:
+            for path in (f"/jobs/{lease.job_id}", "/cluster"):
+                page = httpx.get(url + path, timeout=PATIENCE_SECONDS).text
+                assert ("its worker was last heard of at 2026-03-01 12:00:00 UTC" in page) == is_overdue
+            assert (">overdue</span>" in page) == is_overdue
 
 
 def test_a_worker_that_is_not_heard_of_on_a_full_disk_has_not_fallen_silent(database: Database) -> None:

@@ -84,10 +84,10 @@ def submit(
         return job.id
 
 
-def add_worker(database: Database, *, now: datetime = NOW) -> str:
+def add_worker(database: Database, *, now: datetime = NOW, allows_code: bool = True) -> str:
     """The id of a new worker."""
     with database.writing() as session:
-        return register_worker(session, host="here", pid=1, now=now)
+        return register_worker(session, host="here", pid=1, allows_code=allows_code, now=now)
 
 
 def claim(

@@ -29,6 +29,7 @@ const sections = [charts(picking), insights(picking), parallel(picking, filters)
 async function refresh(events) {
   const page = await fetchPage(parts);
   patchLive(page);
+  refreshedAt = performance.now();
   // After the page: charts older than a page that says "ended" would stay old.
   await Promise.all(sections.map((section) => section.refresh(page, events)));
   if (isFinal()) following = false;
@@ -36,6 +37,7 @@ async function refresh(events) {
 }
 
 let following = false;
+let refreshedAt = performance.now();
 
 /** Follows the job's events, unless that is done already or there are none to come. */
 function keepLive() {
@@ -56,6 +58,6 @@ controls(renew, isFinal);
 copyOnClick();
 taking(picking);
 keepTimes();
-keepWaiting(parts);
+keepWaiting(parts, (ms) => performance.now() - refreshedAt >= ms);
 Promise.all(sections.map((section) => section.load())).catch(complain);
 keepLive();

@@ -1,18 +1,21 @@
-// Keeps the reason for which a job waits true: it may change without an event of the job, as no event tells of workers.
+// Keeps what a job waits for true: it may change without an event of the job, as no event tells of workers.
 
 import { fetchPage } from "../shared/live.js";
 import { hasEnded } from "../shared/session.js";
 
 const LOOK_MS = 10_000;
 
-/** Shows what the page at an address says of it now, while the open one says that the job waits. */
-export function keepWaiting(address) {
+/** Shows what the page at an address says of it now, while the job has not ended and `isQuiet` says that no event tells. */
+export function keepWaiting(address, isQuiet) {
   setInterval(async () => {
-    const shown = () => document.querySelector("#waiting > p > span");
-    if (document.hidden || hasEnded() || !shown()) return;
+    const shown = () => document.querySelector("#waiting.coming");
+    if (document.hidden || hasEnded() || !shown() || !isQuiet(LOOK_MS / 2)) return;
     const page = await fetchPage(address).catch(() => null); // it is asked again
-    const next = page?.querySelector("#waiting > p > span");
-    // Where it does not wait any more, an event has told, and all of the page is brought up to date for that.
-    if (next && shown() && next.textContent !== shown().textContent) shown().replaceWith(document.importNode(next, true));
+    const next = page?.querySelector("#waiting");
+    if (!next || !shown()) return;
+    const [was, is] = [shown(), next].map((part) => part.querySelector("p > span"));
+    // The reason alone where there was one: times beside it are kept by themselves.
+    if (was && is && was.textContent !== is.textContent) was.replaceWith(document.importNode(is, true));
+    if (!was !== !is) shown().replaceChildren(...document.importNode(next, true).childNodes);
   }, LOOK_MS);
 }

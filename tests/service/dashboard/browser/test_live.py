@@ -15,18 +15,21 @@ from playwright.sync_api import Page, Response, Route, expect
 from service.domain import TrialState
 from service.evidence.in_words.wording import duration
 from service.store.session import Database
+from service.use_cases.leases import beat
 from tests.service.dashboard.conftest import open_page, wait_for, wait_for_drawn, wait_until_live
 from tests.support.service.scenarios import (
     NOW,
     add_worker,
     begin_trial,
+    claim,
     claimed_job,
     fork_trial,
+    measure,
     measure_curve,
     submit,
 )
 from tests.support.service.stories.jobs import Story
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 SET_HIDDEN = """(hidden) => {
   Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
@@ -313,3 +316,28 @@ def test_the_reason_for_which_a_job_waits_follows_the_workers_of_whom_no_event_t
     num_looks = len(answers.seen)
     page.clock.run_for(31_000)
     assert len(answers.seen) == num_looks
+
+
+def test_the_page_of_a_running_job_tells_of_a_worker_that_is_overdue_and_of_its_return(
+    page: Page, sqlite_database: Database
+) -> None:
+    worker = add_worker(sqlite_database, now=datetime.now(UTC))
+    submit(sqlite_database, now=datetime.now(UTC))
+    lease = claim(sqlite_database, worker, now=datetime.now(UTC))
+    assert lease is not None
+    begin_trial(sqlite_database, lease, 0, now=datetime.now(UTC))
+    measure(sqlite_database, lease, 0, 10, 0.5, now=datetime.now(UTC))
+    page.clock.install()
+    page.goto(f"/jobs/{lease.job_id}")
+    wait_until_live(page)
+    waiting = page.locator("#waiting")
+    expect(waiting).to_be_empty()
+
+    def is_told(words: str, *, seconds_ago: float) -> bool:
+        with sqlite_database.writing() as session:
+            beat(session, worker, lease_seconds=30.0, now=datetime.now(UTC) - timedelta(seconds=seconds_ago))
+        page.clock.run_for(11_000)  # longer than from one look to the next
+        return words in waiting.inner_text() if words else not waiting.inner_text()
+
+    wait_until(lambda: is_told("its worker was last heard of at", seconds_ago=17.0), "the page to tell of its worker")
+    wait_until(lambda: is_told("", seconds_ago=0.0), "the page to tell of its return")
