@@ -2,9 +2,9 @@
 
     python -m trainers.workloads.describe my_package.models:MyModel
 
-prints the description as JSON, or why there is none. `ask` and `ask_for_installed` are the other end: they start that
-command where this process runs and imports from, and read what it prints. `trainers.identity.asking` asks others in the
-same way.
+prints the description as JSON, or why there is none; with `--built-with OPTIONS` it also builds the workload. `ask` and
+`ask_for_installed` are the other end: they start that command where this process runs and imports from, and read what
+it prints. `trainers.identity.asking` asks others in the same way.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from trainers.config import InvalidConfig
+from trainers.config import InvalidConfig, Json
 from trainers.processes.starting import Streams, start
 from trainers.workload.description import ParameterGroup, TokensPerExample, WorkloadDescription, WorkloadOption
 from trainers.workload.user_workload import explain, printable
-from trainers.workloads.registry import describe, description_from, entry_points
+from trainers.workloads.registry import describe, description_from, entry_points, load
 
 TIMEOUT_SECONDS = 120.0
 """Time for a workload's module to be imported. torch alone takes seconds, on a busy machine half a minute."""
@@ -54,14 +54,21 @@ class DescriptionTooSlow(InvalidConfig):
     """The process did not answer in time: on a machine that is less busy it may."""
 
 
-def ask(name: str, *, timeout_seconds: float = TIMEOUT_SECONDS) -> WorkloadDescription:
+def ask(
+    name: str, *, built_with: Mapping[str, Json] | None = None, timeout_seconds: float = TIMEOUT_SECONDS
+) -> WorkloadDescription:
     """The description of the workload `name`, of whatever kind.
 
+    Args:
+        built_with: options with which it is built, too, which reads its data; None: it is not.
+
     Raises:
-        InvalidConfig: there is none; the message says why, e.g. with the error of the import.
+        InvalidConfig: there is none, or it cannot be built; the message says why, e.g. with the error of the import.
+        DescriptionTooSlow: not in this time.
         DescriptionKilled: its process was killed.
     """
-    answer = ask_process(["--", name], what=f"{name}: its import", timeout_seconds=timeout_seconds)
+    building = [] if built_with is None else ["--built-with", json.dumps(built_with)]
+    answer = ask_process([*building, "--", name], what=f"{name}: its import", timeout_seconds=timeout_seconds)
     if "refused" in answer:
         raise InvalidConfig("workload", str(answer["refused"]))
     return _from_json(answer["description"])
@@ -159,18 +166,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("name", nargs="?", help="a workload's name, or module:Class")
     what.add_argument("--installed", action="store_true", help="all that installed packages bring")
+    parser.add_argument("--built-with", type=json.loads, metavar="OPTIONS", help="build it with these, as JSON, too")
     options = parser.parse_args(arguments)
     # What an imported module prints, however it does it, must not get between the lines of the answer.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    status = 0
+    status, doing = 0, "described"
     try:
         answer = _installed() if options.installed else {"description": asdict(describe(options.name))}
+        if options.built_with is not None:
+            doing = "built"
+            load(options.name, options.built_with)
         text = json.dumps(answer, allow_nan=False)
     except InvalidConfig as error:
         text, status = json.dumps({"refused": error.message}), 2
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
-        text, status = json.dumps({"refused": f"{options.name} cannot be described: {explain(error)}"}), 2
+        text, status = json.dumps({"refused": f"{options.name} cannot be {doing}: {explain(error)}"}), 2
     answers.write(text + "\n")
     answers.close()
     return status

@@ -76,14 +76,14 @@ def reproduce(
 
 
 def check_trainable(workload: str, options: Mapping[str, Json]) -> None:
-    """Checks that a workload and the data at the paths among its options are to be had here: the ranks that lack them
-    end with a page of torchrun's.
+    """Checks that a workload and the data at the paths among its options are to be had here, and that a class of one's
+    own can be built: the ranks that lack any of it end with a page of torchrun's.
 
     Raises:
         ServiceError: they are not; names each option and its path.
     """
     from trainers.config import InvalidConfig
-    from trainers.workloads.describe import ask
+    from trainers.workloads.describe import DescriptionKilled, DescriptionTooSlow, ask
     from trainers.workloads.paths import problems_of_paths
     from trainers.workloads.registry import BUILT_IN
 
@@ -100,6 +100,18 @@ def check_trainable(workload: str, options: Mapping[str, Json]) -> None:
             f"{workload} cannot be trained here: {'; '.join(problems)}. To train it with data that lie elsewhere, add "
             "`--set workload_options.OPTION=PATH` to the line of `shampoo-tuner recommend --format torchrun`"
         )
+    if workload in BUILT_IN:
+        return
+    try:
+        ask(workload, built_with=options)
+    except (DescriptionKilled, DescriptionTooSlow):  # with its data it takes long or much: the ranks may have more
+        return
+    except InvalidConfig as error:
+        raise ServiceError(
+            f"{workload} cannot be trained here: {error.message}. A relative path in it begins in the directory that "
+            "the command is run in: run it in the one where the job's worker ran, or have the class begin at its own "
+            "file (`Path(__file__).parent`)"
+        ) from error
 
 
 def _differences(found: RecommendationRead) -> list[str]:

@@ -76,6 +76,43 @@ def test_a_class_that_is_not_here_is_named_before_anything_is_started() -> None:
         check_trainable("no_such_module:Mine", {})
 
 
+READS_BESIDE = """
+from pathlib import Path
+from tests.support.trainers.broken_workloads import Sound
+
+class Mine(Sound):
+    def __init__(self, *, table: str = "table.csv"):
+        super().__init__()
+        Path({base}, table).read_text()
+"""
+
+
+@pytest.mark.processes
+def test_a_class_that_reads_a_file_by_a_relative_path_is_told_from_another_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its, other = tmp_path / "its", tmp_path / "other"
+    for directory in (its, other):
+        directory.mkdir()
+    (its / "table.csv").write_text("1,2\n")
+    (its / "of_the_worker.py").write_text(READS_BESIDE.format(base="''"))
+    (its / "of_the_file.py").write_text(READS_BESIDE.format(base="Path(__file__).parent"))
+    monkeypatch.syspath_prepend(its)
+    monkeypatch.chdir(its)
+    check_trainable("of_the_worker:Mine", {})
+    monkeypatch.chdir(other)
+    check_trainable("of_the_file:Mine", {})
+    for options, name in (({}, "table.csv"), ({"table": "gone.csv"}, "gone.csv")):
+        with pytest.raises(ServiceError) as refused:
+            check_trainable("of_the_worker:Mine", options)
+        told = str(refused.value)
+        assert told.startswith(
+            "of_the_worker:Mine cannot be trained here: of_the_worker:Mine cannot be built: FileNotFo"
+        )
+        assert f"No such file or directory: '{name}'" in told
+        assert "run it in the one where the job's worker ran" in told
+
+
 def test_a_path_without_data_is_named_before_anything_is_started(tmp_path: Path) -> None:
     check_trainable("digits-mlp", {})
     check_trainable("image-folder", {"path": str(Path(__file__).parent)})
