@@ -199,6 +199,7 @@ class AsyncClient(AsyncRequests):
     report = awaited(declared.report)
     workloads = awaited(declared.workloads)
     search_spaces = awaited(declared.search_spaces)
+    liveness = awaited(declared.liveness)
     readiness = awaited(declared.readiness)
     jobs = listed_later(declared.jobs)
     trials = listed_later(declared.trials)

@@ -61,6 +61,7 @@ class Client(Requests):
     report = answered(declared.report)
     workloads = answered(declared.workloads)
     search_spaces = answered(declared.search_spaces)
+    liveness = answered(declared.liveness)
     readiness = answered(declared.readiness)
     jobs = listed(declared.jobs)
     trials = listed(declared.trials)

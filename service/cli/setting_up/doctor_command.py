@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from service.cli.asking import say, say_json_content
+from service.cli.asking import DEFAULT_URL, Token, Url, client_at, say, say_json_content
 from service.cli.operating.here import DatabaseUrl, DataDir, read_settings
 
 if TYPE_CHECKING:
@@ -49,15 +50,17 @@ class CheckedPart:
 def doctor(
     data_dir: DataDir = None,
     database_url: DatabaseUrl = None,
+    url: Url = DEFAULT_URL,
+    token: Token = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print part, health and words of each as JSON.")] = False,
 ) -> None:
-    """Checks this machine's installation and its service, a line for each part.
+    """Checks this machine's installation and the service, a line for each part.
 
-    Exit status 1: something is broken.
+    A service that does not answer is broken only where you say where it is. Exit status 1: something is broken.
     """
     settings = read_settings(data_dir=data_dir, database_url=database_url)
     told = []
-    for found in findings(settings):
+    for found in chain(findings(settings), [_api(url, token)]):
         told.append(found)
         if not as_json:
             say(f"{found.health:6}  {found.part:11}  {found.words}")
@@ -158,6 +161,30 @@ def _database(settings: Settings) -> Iterator[CheckedPart]:
         )
     else:
         yield CheckedPart("worker", PartHealth.ABSENT, f"none is alive; the last was heard of at {utc_text(last)}")
+
+
+def _api(url: str, token: str | None) -> CheckedPart:
+    """Whether the service that other commands ask answers, its version, and whether it knows of workers."""
+    from service.client import ApiError
+    from service.errors import ServiceError
+    from service.evidence.in_words.wording import counted
+    from trainers.installation.distribution import version
+
+    with client_at(url, token) as client:
+        try:
+            its = client.liveness().version
+        except ServiceError as error:
+            if url == DEFAULT_URL and not isinstance(error, ApiError):
+                return CheckedPart("api", PartHealth.ABSENT, str(error))
+            return CheckedPart("api", PartHealth.BROKEN, str(error))
+        told = f"{url} answers: version {its}{'' if its == version() else f', and {version()} here'}"
+        try:
+            num_workers = client.readiness().num_workers
+        except ServiceError as error:
+            return CheckedPart("api", PartHealth.BROKEN, f"{told}; it is not ready: {error}")
+    if not num_workers:
+        return CheckedPart("api", PartHealth.ABSENT, f"{told}; no worker is alive")
+    return CheckedPart("api", PartHealth.OK, f"{told}; {counted(num_workers, 'worker')} alive")
 
 
 def _gpu() -> CheckedPart:

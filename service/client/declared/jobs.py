@@ -7,7 +7,7 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from service.api.schemas.catalogue import SearchSpaceList, SearchSpaceRead, WorkloadList, WorkloadRead
-from service.api.schemas.common import Page, Readiness
+from service.api.schemas.common import Health, Page, Readiness
 from service.api.schemas.insights import InsightsRead, JobHealth
 from service.api.schemas.jobs import JobEstimate, JobRead, JobSubmitted
 from service.api.schemas.many_jobs import JobOutcome, JobOutcomes
@@ -240,6 +240,11 @@ def workloads() -> Call[list[WorkloadRead]]:
 
 def search_spaces() -> Call[list[SearchSpaceRead]]:
     return Call(lambda content: SearchSpaceList.model_validate_json(content).items, "GET", "/v1/search-spaces")
+
+
+def liveness() -> Call[Health]:
+    """The service's version, as long as its process runs."""
+    return Call(reading(Health), "GET", "/healthz", repeatable=False)
 
 
 def readiness() -> Call[Readiness]:

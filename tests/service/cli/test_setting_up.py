@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +14,12 @@ import yaml
 from sqlalchemy import text
 
 from service.cli.commands import app
-from service.store.session import Database
+from service.store.session import VERSION_TABLE, Database
+from service.use_cases.leases import register_worker
 from tests.service.cli.conftest import read_job
 from tests.support.service.commands import run
 from tests.support.service.scenarios import submit
+from trainers.installation.distribution import version
 
 
 @pytest.mark.processes
@@ -137,6 +140,36 @@ def test_doctor_has_a_line_for_each_part(sqlite_database: Database, tmp_path: Pa
     assert (broken.exit_code, "BROKEN  data" in broken.stdout) == (1, True), broken.stdout
     away = run("doctor", "--database-url", "postgresql+psycopg://u:secret@127.0.0.1:1/x")
     assert (away.exit_code, "BROKEN  database" in away.stdout, "secret" in away.stdout) == (1, True, False)
+
+
+def _told_of_api(*arguments: str) -> str:
+    return next(line for line in run("doctor", *arguments).stdout.splitlines() if line.split()[1] == "api")
+
+
+def test_doctor_asks_the_service_that_other_commands_ask(
+    url: str, sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = f"api          {url} answers: version {version()}"
+    assert _told_of_api() == f"--      {answers}; no worker is alive"
+    with sqlite_database.writing() as session:
+        register_worker(session, host="elsewhere", pid=1, now=datetime.now(UTC))
+    assert _told_of_api() == f"ok      {answers}; 1 worker alive"
+    monkeypatch.delenv("SHAMPOO_TUNER_URL")
+    assert _told_of_api("--url", url) == f"ok      {answers}; 1 worker alive"
+    with sqlite_database.writing() as session:
+        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    not_ready = _told_of_api("--url", url)
+    assert not_ready.startswith(f"BROKEN  {answers}; it is not ready: migrations: the database is not migrated")
+
+
+def test_doctor_names_a_service_that_does_not_answer_where_it_was_said_to_be(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SHAMPOO_TUNER_URL", "http://127.0.0.1:9")
+    assert _told_of_api("--data-dir", str(tmp_path / "none")).startswith(
+        "BROKEN  api          no service answers at http://127.0.0.1:9 ("
+    )
+    assert run("doctor", "--data-dir", str(tmp_path / "none")).exit_code == 1
 
 
 def test_doctor_finds_a_disk_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
