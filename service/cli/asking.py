@@ -4,6 +4,8 @@ answer."""
 from __future__ import annotations
 
 import json
+import os
+import shlex
 import shutil
 import sys
 import textwrap
@@ -39,6 +41,7 @@ __all__ = [
     "client_at",
     "inert_data",
     "may_be_submitted",
+    "page_of",
     "say",
     "say_json",
     "say_json_content",
@@ -46,6 +49,7 @@ __all__ = [
     "say_json_list",
     "say_prose",
     "say_warnings",
+    "say_where",
     "written_file",
 ]
 
@@ -130,6 +134,19 @@ def say_warnings(job: JobSubmitted) -> None:
     """Says on standard error what the service found to be wrong with a job that it took."""
     for line in job.warnings:
         say(f"warning: {line}", err=True)
+
+
+def say_where(job: JobSubmitted, url: str) -> None:
+    """Tells whoever sits before a terminal, on standard error, where a job can be followed."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return  # a program reads the id, and nobody asked for more
+    elsewhere = "" if url == os.environ.get(URL, DEFAULT_URL) else f" --url {shlex.quote(url)}"
+    say(f"its page: {page_of(job.id, url)}; `shampoo-tuner watch {job.id}{elsewhere}` follows it", err=True)
+
+
+def page_of(job_id: str, url: str) -> str:
+    """The address of a job's page."""
+    return f"{url.rstrip('/')}/jobs/{job_id}"
 
 
 def say(text: str, *, err: bool = False) -> None:

@@ -22,12 +22,14 @@ from service.cli.asking import (
     checking_job,
     client_at,
     may_be_submitted,
+    page_of,
     say,
     say_json,
     say_json_line,
     say_json_list,
     say_prose,
     say_warnings,
+    say_where,
 )
 from service.cli.code_commands import app as code_app
 from service.cli.export_commands import app as export_app
@@ -185,9 +187,11 @@ def submit(
         say_warnings(job)
         if not watch:
             answer(job, job.id, as_json=as_json)
+            if not as_json:
+                say_where(job, url)
             return
         if not as_json:
-            say(f"job {job.id}: {url.rstrip('/')}/jobs/{job.id}")
+            say(f"job {job.id}: {page_of(job.id, url)}")
         _watch(client, job.id, as_json=as_json)
 
 

@@ -22,10 +22,14 @@ from service.cli.asking import (
     say,
     say_json,
     say_warnings,
+    say_where,
 )
 from service.cli.setting_up.help_texts import Command
 from service.inert import inert
 
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="The same as an option. Repeatable.")
+]
 _NEGATIVE_NUMBER = re.compile(r"-\d+")
 
 app = typer.Typer()
@@ -76,9 +80,11 @@ def unarchive(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: 
 @app.command()
 def clone(
     job: JobId,
-    setting: Annotated[
-        list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="E.g. budget.num_trials=8. Repeatable.")
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="E.g. budget.num_trials=8.", show_default=False),
     ] = None,
+    setting: SetOption = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
@@ -87,11 +93,13 @@ def clone(
     from service.cli.job_file import apply_settings
 
     with client_at(url, token) as client:
-        changes = apply_settings({}, setting or [])
+        changes = apply_settings({}, [*(given or []), *(setting or [])])
         with may_be_submitted():
             made = client.clone(job, changes)
         say_warnings(made)
         answer(made, made.id, as_json=as_json)
+        if not as_json:
+            say_where(made, url)
 
 
 @app.command()
@@ -165,7 +173,11 @@ def resume(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJ
 @app.command()
 def budget(
     job: JobId,
-    setting: Annotated[list[str], typer.Argument(metavar="FIELD=VALUE...", help="E.g. num_trials=40.")],
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FIELD=VALUE]...", help="E.g. num_trials=40.", show_default=False),
+    ] = None,
+    setting: SetOption = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with it if the job has finished or is paused.")
     ] = False,
@@ -176,7 +188,10 @@ def budget(
     """Changes a job's budget, also while it runs; null: no limit."""
     from service.cli.job_file import apply_settings
 
-    changes = apply_settings({}, setting)
+    settings = [*(given or []), *(setting or [])]
+    if not settings:
+        raise typer.BadParameter("is missing, e.g. num_trials=40", param_hint="FIELD=VALUE")
+    changes = apply_settings({}, settings)
     with client_at(url, token) as client:
         changed = client.change(job, budget=changes)
         if resume:
@@ -220,12 +235,13 @@ def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token =
 @app.command("try")
 def try_(
     job: JobId,
-    setting: Annotated[
+    given: Annotated[
         list[str] | None,
-        typer.Option(
-            "--set", metavar="NAME=VALUE", help="A parameter's value, e.g. lr=0.01; else its default. Repeatable."
+        typer.Argument(
+            metavar="[NAME=VALUE]...", help="A parameter's value, e.g. lr=0.01; else its default.", show_default=False
         ),
     ] = None,
+    setting: SetOption = None,
     phase: Annotated[str, typer.Option(help="search or baseline.")] = "search",
     optimizer: Annotated[str | None, typer.Option(help="The baseline's optimizer, where the job has several.")] = None,
     beyond_bounds: Annotated[
@@ -242,7 +258,7 @@ def try_(
 
     if phase not in (Phase.SEARCH, Phase.BASELINE):
         raise typer.BadParameter(f"must be search or baseline, got {phase!r}", param_hint="--phase")
-    parameters = read_values(setting or [])
+    parameters = read_values([*(given or []), *(setting or [])])
     with client_at(url, token) as client:
         trial = client.propose_trial(
             job,

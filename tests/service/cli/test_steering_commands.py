@@ -25,6 +25,8 @@ def test_a_job_is_paused_gets_more_budget_and_goes_on(sqlite_database: Database)
         "shampoo-tuner: budget.num_trials: must be a valid integer, got 'none'\n",
     )
     assert run("budget", job_id).exit_code == 2
+    changed = run("budget", job_id, "--set", "num_trials=9")
+    assert changed.stdout == f"job {job_id} is queued: num_trials 9, device_hours 1.5\n"
     run("cancel", job_id)
     refused = run("pause", job_id)
     assert refused.exit_code == 1
@@ -73,15 +75,21 @@ def test_try_proposes_a_trial(sqlite_database: Database) -> None:
         trial = TrialRepository(session).get(job_id, 0)
     assert (trial.phase, trial.parameters["lr"], trial.parameters["betas[0]"]) == (Phase.SEARCH, 0.01, 0.9)
     assert run("try", job_id, "--phase", "baseline").stdout == f"trial 1 of job {job_id} is queued\n"
-    assert "num_trials 4, extra_search_trials 1" in run("budget", job_id, "patience=9").stdout
+    both = run("try", job_id, "lr=2e-2", "--set", "betas[0]=0.8", "weight_decay=0.1")
+    assert (both.exit_code, both.stdout) == (0, f"trial 2 of job {job_id} is queued\n"), both.output
+    with sqlite_database.reading() as session:
+        values = TrialRepository(session).get(job_id, 2).parameters
+    assert (values["lr"], values["betas[0]"], values["weight_decay"]) == (0.02, 0.8, 0.1)
+    assert "num_trials 4, extra_search_trials 2" in run("budget", job_id, "patience=9").stdout
     for arguments, said in (
         (["--set", "lr=9e9"], "parameters.lr: must be in"),
         (["--set", "lr"], "lr: must be NAME=VALUE"),
-        (["--set", "lr=0.1", "--set", "lr=0.2"], "lr is given twice"),
+        (["lr"], "lr: must be NAME=VALUE"),
+        (["--set", "lr=0.1", "lr=0.2"], "lr is given twice"),
     ):
         refused = run("try", job_id, *arguments)
         assert refused.exit_code == 1
         assert said in refused.stderr
     assert "must be search or baseline" in run("try", job_id, "--phase", "confirmation").stderr
     assert "--beyond-bounds" in run("try", job_id, "--set", "lr=5").stderr
-    assert run("try", job_id, "--set", "lr=5", "--beyond-bounds").stdout == f"trial 2 of job {job_id} is queued\n"
+    assert run("try", job_id, "lr=5", "--beyond-bounds").stdout == f"trial 3 of job {job_id} is queued\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -111,3 +112,42 @@ def test_who_interrupts_a_submission_is_told_that_the_service_may_have_the_job(c
                 told, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, told) == (130, "")
     assert errors == "\nthe service may have the job all the same, and run it: `shampoo-tuner jobs` tells\n"
+
+
+def on_a_terminal(*arguments: str) -> tuple[str, str]:
+    """What a command writes to a terminal that is its standard output, and to its standard error."""
+    ours, its = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-m", "service", *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=its,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        os.close(its)
+        _, errors = command.communicate(timeout=PATIENCE_SECONDS)
+        output = os.read(ours, 100_000).decode()
+        os.close(ours)
+    assert command.returncode == 0, errors
+    return output, errors
+
+
+@pytest.mark.processes
+def test_a_job_that_is_submitted_in_a_terminal_is_told_with_its_page_and_the_command_that_follows_it(
+    url: str, job_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output, errors = on_a_terminal("submit", job_file)
+    job_id = output.strip()
+    assert errors == f"its page: {url}/jobs/{job_id}; `shampoo-tuner watch {job_id}` follows it\n"
+    monkeypatch.delenv("SHAMPOO_TUNER_URL")
+    output, errors = on_a_terminal("clone", job_id, "--url", url)
+    cloned = output.strip()
+    assert errors == f"its page: {url}/jobs/{cloned}; `shampoo-tuner watch {cloned} --url {url}` follows it\n"
+    _, errors = on_a_terminal("submit", job_file, "--url", url, "--json")
+    assert errors == ""
+
+
+@pytest.mark.usefixtures("url")
+def test_a_script_that_submits_a_job_reads_its_id_alone(job_file: str) -> None:
+    submitted = run("submit", job_file)
+    assert (submitted.stdout.startswith("job_"), submitted.stdout.count("\n"), submitted.stderr) == (True, 1, "")
