@@ -82,7 +82,7 @@ def clone(
     job: JobId,
     given: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="E.g. budget.num_trials=8.", show_default=False),
+        typer.Argument(metavar="FIELD=VALUE", help="E.g. budget.num_trials=8.", show_default=False),
     ] = None,
     setting: SetOption = None,
     url: Url = DEFAULT_URL,
@@ -175,7 +175,7 @@ def budget(
     job: JobId,
     given: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FIELD=VALUE]...", help="E.g. num_trials=40.", show_default=False),
+        typer.Argument(metavar="FIELD=VALUE", help="E.g. num_trials=40.", show_default=False),
     ] = None,
     setting: SetOption = None,
     resume: Annotated[
@@ -238,7 +238,7 @@ def try_(
     given: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[NAME=VALUE]...", help="A parameter's value, e.g. lr=0.01; else its default.", show_default=False
+            metavar="NAME=VALUE", help="A parameter's value, e.g. lr=0.01; else its default.", show_default=False
         ),
     ] = None,
     setting: SetOption = None,
