@@ -11,7 +11,7 @@ from datetime import datetime
 from anyio import CapacityLimiter, to_thread
 
 from service.errors import ServiceBusy
-from service.store.migrate import is_current
+from service.store.migrate import current_revision, why_not_of_this_version
 from service.store.repositories import WorkerRepository
 from service.store.session import Database
 
@@ -61,10 +61,10 @@ class Turns:
 class ProbeResult:
     """The state of the database, as a probe finds it."""
 
-    is_current: bool
-    """True if it is migrated to this version."""
+    why_not_migrated: str | None
+    """The remedy for tables that are not of this version; None: they are."""
     num_workers: int
-    """Workers that are alive; 0 if it is not current."""
+    """Workers that are alive; 0 if the tables are not of this version."""
     why_not_written: str | None
     """The reason why the last write of this process failed, and one of the probe's own since; None: it succeeded."""
 
@@ -100,14 +100,14 @@ class Probe:
         return looking.result()
 
     def _look(self, alive_since: datetime) -> ProbeResult:
-        if not is_current(self._database):
-            return ProbeResult(is_current=False, num_workers=0, why_not_written=None)
+        if why_not_migrated := why_not_of_this_version(current_revision(self._database)):
+            return ProbeResult(why_not_migrated, num_workers=0, why_not_written=None)
         with self._database.reading() as session:
             num_workers = WorkerRepository(session).alive_since(alive_since)
         writes = self._database.writes
         if writes.why_not is not None:
             self._database.try_to_write()  # else a service that is asked for nothing would never be ready again
-        return ProbeResult(is_current=True, num_workers=num_workers, why_not_written=writes.why_not)
+        return ProbeResult(None, num_workers=num_workers, why_not_written=writes.why_not)
 
 
 def _take_error(looking: asyncio.Task[ProbeResult]) -> None:

@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,6 +38,7 @@ from service.scheduler.removal import keep_removing, keep_thinning, remove_what_
 from service.scheduler.run_process import describe_crash, held_pipe, make_directory, start_run, supervise
 from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
+from service.store.migrate import DatabaseOfAnotherVersion
 from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database, is_unavailable
 from service.store.writes import why_it_fails
@@ -71,6 +73,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
 
     Raises:
         CheckpointsUnusable: before anything is run.
+        DatabaseOfAnotherVersion: before another job is run, as once a newer version has migrated it.
     """
     try_out(
         settings.checkpoint_place,
@@ -101,7 +104,8 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     launcher, room = _launcher(settings), Room(settings)
 
     def run_external(lease: Lease) -> None:
-        with bound(job=lease.job_id, attempt=lease.attempt):
+        # Once the database is of another version, the next claim ends the worker: it is told there.
+        with bound(job=lease.job_id, attempt=lease.attempt), suppress(DatabaseOfAnotherVersion):
             _run(lease, settings, writing, stop, None, external, is_external=True)
 
     external = ExternalRuns(
@@ -330,6 +334,9 @@ def main() -> None:
         run_worker(settings, stop=stop)
     except CheckpointsUnusable as error:
         logger.error("%s", error)
+        sys.exit(1)
+    except DatabaseOfAnotherVersion as error:
+        logger.error("the worker ends: %s", error)
         sys.exit(1)
     except DATABASE_ERRORS as error:
         if not is_unavailable(error):

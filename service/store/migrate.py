@@ -10,10 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from service.errors import ServiceError
-from service.store.session import DATABASE_ERRORS, VERSION_TABLE, Database, is_new_file
+from service.store.session import DATABASE_ERRORS, VERSION_TABLE, Database, Session, is_new_file
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -27,6 +27,10 @@ class DatabaseIsNewer(ServiceError):
 
     def __init__(self, revision: str) -> None:
         super().__init__(f"the database is of a newer version of shampoo-tuner: revision {revision}")
+
+
+class DatabaseOfAnotherVersion(ServiceError):
+    """The tables of the database are not of this version, as after an upgrade beside a process that goes on."""
 
 
 def migrate(database: Database, revision: str = "head") -> None:
@@ -92,11 +96,22 @@ def why_not_migrated(database: Database) -> str | None:
         found = current_revision(database)
     except DATABASE_ERRORS:
         return None
-    if found == _newest_revision():
+    return why_not_of_this_version(found)
+
+
+def why_not_of_this_version(revision: str | None) -> str | None:
+    """The remedy for tables at this revision; None: they are of this version."""
+    if revision == _newest_revision():
         return None
-    if found is not None and found not in known_revisions():
-        return str(DatabaseIsNewer(found))
+    if revision is not None and revision not in known_revisions():
+        return str(DatabaseIsNewer(revision))
     return "the database is not migrated to this version: run `shampoo-tuner migrate`"
+
+
+def check_version(session: Session) -> None:
+    """Raises DatabaseOfAnotherVersion unless the tables are of this version, as the session sees them."""
+    if why_not := why_not_of_this_version(session.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))):
+        raise DatabaseOfAnotherVersion(why_not)
 
 
 def known_revisions() -> frozenset[str]:

@@ -16,6 +16,7 @@ from ulid import ULID
 from service.access.quotas import resting_projects
 from service.domain import CancelCause, JobRequest, JobState, TrialRequest, TrialState
 from service.errors import LeaseLost, NotFound
+from service.store.migrate import check_version
 from service.store.models import Job, Worker
 from service.store.repositories import EventRepository, JobRepository, TrialRepository, WorkerRepository
 from service.store.repositories.of_trials.outputs import OutputRepository
@@ -107,7 +108,11 @@ def claim_job(
             for the database died while it confirmed the commit; without this, it would be renewed for ever and never
             run.
         external: whether others are to train its trials; None: either.
+
+    Raises:
+        DatabaseOfAnotherVersion: what this version cannot read of a job may be in order for the other one.
     """
+    check_version(session)
     jobs = JobRepository(session)
     expires_at = now + timedelta(seconds=lease_seconds)
     leased = jobs.leased_to(worker_id, external=external)
@@ -178,6 +183,9 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
 
     Args:
         crash: what killed the run, for a person; None: it ended because it was told to.
+
+    Raises:
+        DatabaseOfAnotherVersion: this version cannot read the job any more; once the lease ends, another one can.
     """
     jobs = JobRepository(session)
     try:
@@ -186,6 +194,7 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
     except LeaseLost:
         pass
     except UNREADABLE_ROWS as error:
+        check_version(session)
         if jobs.lock_claim(lease.job_id, lease.worker_id, lease.attempt):
             _fail_unread(session, lease.job_id, error, now=now)
     try:

@@ -45,9 +45,7 @@ async def read_readiness(
     else:
         num_workers = seen.num_workers
         why_not["database"] = seen.why_not_written and f"the last write failed: {seen.why_not_written}"
-        why_not["migrations"] = (
-            None if seen.is_current else "the database is not migrated to this version: run `shampoo-tuner migrate`"
-        )
+        why_not["migrations"] = seen.why_not_migrated
     why_not |= {
         check.name: check.why_not
         for check in await run_in_threadpool(check_files, settings, data_are_here=data_are_here)

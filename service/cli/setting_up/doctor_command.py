@@ -121,7 +121,7 @@ def _database(settings: Settings) -> Iterator[CheckedPart]:
 
     from service.clock import utc_text
     from service.server.serve import open_database
-    from service.store.migrate import current_revision, is_current
+    from service.store.migrate import current_revision, why_not_of_this_version
     from service.store.repositories import WorkerRepository
     from service.store.session import DATABASE_ERRORS
     from service.use_cases.keeping.unread import unread_jobs
@@ -131,16 +131,15 @@ def _database(settings: Settings) -> Iterator[CheckedPart]:
         return
     with closing(open_database(settings)) as database:
         try:
-            revision, migrated = current_revision(database), is_current(database)
+            revision = current_revision(database)
         except DATABASE_ERRORS as error:
             why = str(getattr(error, "orig", error)).strip()
             yield CheckedPart("database", PartHealth.BROKEN, f"{database.engine.url!r} is out of reach: {why}")
             return
-        if not migrated:
-            words = (
-                f"{database.engine.url!r} is at revision {revision}, not at this version's: run `shampoo-tuner migrate`"
+        if why_not := why_not_of_this_version(revision):
+            yield CheckedPart(
+                "database", PartHealth.BROKEN, f"{database.engine.url!r}, at revision {revision}: {why_not}"
             )
-            yield CheckedPart("database", PartHealth.BROKEN, words)
             return
         yield CheckedPart(
             "database", PartHealth.OK, f"{database.engine.url!r} is at revision {revision}, as it must be"

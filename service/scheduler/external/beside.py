@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import psutil
 
+from service.store.migrate import DatabaseOfAnotherVersion
 from service.store.repositories import JobRepository
 from service.store.session import DATABASE_ERRORS, Database, Session
 from service.use_cases.leases import Lease, claim_job
@@ -84,7 +85,7 @@ class ExternalRuns:
             try:
                 lease = self._claim() if len(self._running) < AT_ONCE and self._may_claim() else None
                 sees = True
-            except DATABASE_ERRORS as error:
+            except (DatabaseOfAnotherVersion, *DATABASE_ERRORS) as error:
                 if sees:  # once, not at every look of a long outage
                     logger.warning("cannot see whether an external job waits: %s", error)
                 lease, sees = None, False

@@ -11,11 +11,12 @@ from pathlib import Path
 import fastapi
 import httpx
 import pytest
+from sqlalchemy import text
 
 from service.monitoring.readiness import check_files
 from service.settings import Settings
 from service.store.migrate import downgrade
-from service.store.session import Database
+from service.store.session import VERSION_TABLE, Database
 from tests.support.service.databases.full_database import full_disk
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, Clock, add_worker, specification, submit
@@ -77,6 +78,15 @@ def test_a_database_that_is_not_migrated_is_not_ready_but_the_process_is_alive(d
         assert (answer.status_code, answer.headers["Content-Type"]) == (503, "application/problem+json")
         assert "shampoo-tuner migrate" in answer.json()["detail"]
         assert _get(f"{url}/healthz").json()["status"] == "ok"
+
+
+def test_a_database_of_a_newer_version_is_not_ready_and_is_not_to_be_migrated(sqlite_database: Database) -> None:
+    with sqlite_database.writing() as session:
+        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    with running(sqlite_database) as url:
+        problem = _get(f"{url}/readyz").json()
+    why = "the database is of a newer version of shampoo-tuner: revision 9999"
+    assert [(error["field"], error["message"]) for error in problem["errors"]] == [("migrations", why)]
 
 
 def test_an_unreachable_database_is_unavailable_not_an_internal_error() -> None:

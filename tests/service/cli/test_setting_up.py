@@ -138,6 +138,10 @@ def test_doctor_has_a_line_for_each_part(sqlite_database: Database, tmp_path: Pa
     tmp_path.chmod(0o755)
     broken = run("doctor", *options)
     assert (broken.exit_code, "BROKEN  data" in broken.stdout) == (1, True), broken.stdout
+    with sqlite_database.writing() as session:
+        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    newer = run("doctor", *options)
+    assert "at revision 9999: the database is of a newer version of shampoo-tuner" in newer.stdout
     away = run("doctor", "--database-url", "postgresql+psycopg://u:secret@127.0.0.1:1/x")
     assert (away.exit_code, "BROKEN  database" in away.stdout, "secret" in away.stdout) == (1, True, False)
 

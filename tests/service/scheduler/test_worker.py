@@ -12,8 +12,10 @@ from pathlib import Path
 
 import psutil
 import pytest
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
+from service.domain import JobState
 from service.scheduler import worker
 from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_directories
 from service.scheduler.cluster import process_tree
@@ -21,7 +23,9 @@ from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_en
 from service.scheduler.run_process import describe_crash, make_directory
 from service.scheduler.worker import _keep_beating
 from service.settings import Settings
-from service.store.session import Database
+from service.store.repositories import WorkerRepository
+from service.store.session import VERSION_TABLE, Database
+from tests.support.service.service_process import lasting
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
@@ -173,3 +177,22 @@ def test_a_worker_that_gives_the_database_up_says_so_in_one_line(
     assert ended.value.code == 1
     assert caplog.messages == ["the worker ends: the database is out of reach: the server is gone"]
     assert caplog.records[0].exc_info is None
+
+
+@pytest.mark.services
+def test_a_worker_ends_once_a_newer_version_has_migrated_its_database(
+    migrated_sqlite_file: Path, tmp_path: Path
+) -> None:
+    with lasting(migrated_sqlite_file, tmp_path) as service:
+
+        def has_begun() -> bool:
+            with service.database.reading() as session:
+                return WorkerRepository(session).last_heartbeat() is not None
+
+        service.wait_for("the worker", has_begun)
+        with service.database.writing() as session:
+            session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+        job = service.submit({"workload": {"name": "digits-mlp"}, "budget": {"num_trials": 2}})
+        assert service.workers[0].wait(PATIENCE_SECONDS) == 1
+        assert "the worker ends: the database is of a newer version of shampoo-tuner: revision 9999" in service.logs()
+        assert service.job(job).state is JobState.QUEUED

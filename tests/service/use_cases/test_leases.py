@@ -13,9 +13,10 @@ from sqlalchemy import text
 from service.access.projects import Quotas, change_project
 from service.domain import DEFAULT_PROJECT, FailureReason, JobState, TrialState
 from service.errors import LeaseLost
+from service.store.migrate import DatabaseOfAnotherVersion
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
-from service.store.session import Database
+from service.store.session import VERSION_TABLE, Database
 from service.use_cases.keeping.deletion import delete_job
 from service.use_cases.leases import MAX_CRASHES, Lease, beat, lock_leased_job, release_job
 from service.use_cases.run import finish_trial, start_trial
@@ -304,3 +305,17 @@ def test_a_job_that_cannot_be_read_fails_with_the_reason_and_can_be_deleted_and_
         assert _release(database, taken, crash=None) is JobState.QUEUED
         with database.writing() as session:
             cancel_job(session, following, now=NOW)
+
+
+def test_jobs_of_a_database_that_a_newer_version_has_migrated_are_left_to_it(sqlite_database: Database) -> None:
+    database = sqlite_database
+    running, waiting, worker = claimed_job(database), submit(database), add_worker(database)
+    with database.writing() as session:
+        session.execute(text("""UPDATE jobs SET specification = '{"workload": 1}'"""))
+        session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
+    for use in (lambda: claim(database, worker), lambda: _release(database, running, crash="exit status 1")):
+        with pytest.raises(DatabaseOfAnotherVersion, match="of a newer version of shampoo-tuner: revision 9999"):
+            use()
+    with database.reading() as session:
+        states = session.execute(text("SELECT id, state, failure FROM jobs ORDER BY id")).all()
+    assert sorted(states) == sorted([(running.job_id, "running", None), (waiting, "queued", None)])
