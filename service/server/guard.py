@@ -14,13 +14,14 @@ the pages, which compression could betray.
 
 from __future__ import annotations
 
+import logging
 import math
 from http import HTTPStatus
 from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.caller import Caller
 from service.access.required_scopes import OPEN_BELOW, READING, needed_scope
@@ -42,6 +43,12 @@ UNKNOWN = "unknown"
 OF_BROWSERS = ("origin", "sec-fetch-site")
 BEARER = 'Bearer realm="shampoo-tuner"'
 
+logger = logging.getLogger(__name__)
+
+
+class _LetInNoMore(Exception):
+    """The caller that is being answered would not be let in any more."""
+
 
 class Guard:
     """ASGI middleware. Whoever is let in stands in `request.state.caller`."""
@@ -60,7 +67,32 @@ class Guard:
             refusal = await self._refusal(request)
         except (ServiceError, *DATABASE_ERRORS) as error:
             refusal = await problems.answer_to(request, error)
-        await (refusal or self._app)(scope, receive, send)
+        if refusal is not None:
+            await refusal(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, self._as_long_as_let_in(request, send))
+        except _LetInNoMore:  # the server ends the connection: whoever reads sees that the answer is not whole
+            logger.warning("an answer to %s ends: the token of its reader holds no more", request.scope["path"])
+
+    def _as_long_as_let_in(self, request: Request, send: Send) -> Send:
+        """Sends the answer to a request piece by piece, which can take hours, for as long as its caller is let in."""
+        caller = getattr(request.state, "caller", None)
+        if caller is None:
+            return send
+
+        async def send_piece(message: Message) -> None:
+            if message.get("more_body") and not await self._holds(caller):
+                raise _LetInNoMore
+            await send(message)
+
+        return send_piece
+
+    async def _holds(self, caller: Caller) -> bool:
+        try:
+            return await self._authentication.holds(caller, self._clock())
+        except (ServiceError, *DATABASE_ERRORS):
+            return True  # it is asked again at the next piece
 
     async def _refusal(self, request: Request) -> Response | None:
         method, path = request.method, request.scope["path"]

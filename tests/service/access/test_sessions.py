@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -16,7 +18,7 @@ from service.store.repositories import AuditRepository, TokenRepository
 from service.store.session import Database
 from service.use_cases.steer import pause_job
 from tests.support.service.callers import Asked, asking, give_token
-from tests.support.service.scenarios import Clock, submit
+from tests.support.service.scenarios import Clock, begin_trial, claimed_job, submit
 from tests.support.waiting import wait_until
 
 
@@ -282,3 +284,28 @@ def test_a_page_offers_what_its_caller_may(world: World) -> None:
         Scope.ADMIN: [(True, True), (False, True)],
         "both": [(True, True)] * 2,
     }
+
+
+def test_a_download_breaks_off_when_its_token_ends(sqlite_database: Database, tmp_path: Path) -> None:
+    clock = Clock()
+    token = give_token(sqlite_database, "ada", Scope.READ, clock=clock)
+    lease = claimed_job(sqlite_database)
+    begin_trial(sqlite_database, lease, 0)
+    step = tmp_path / lease.job_id / "0" / "step-00000040"
+    step.mkdir(parents=True)
+    with (step / "rank-00000.safetensors").open("wb") as file:
+        file.truncate(2**28)  # more than is sent before anybody reads it
+    path = f"/v1/jobs/{lease.job_id}/trials/0/checkpoints/{step.name}/rank-00000.safetensors"
+    with (
+        asking(sqlite_database, clock=clock, checkpoint_directory=str(tmp_path)) as asked,
+        asked.client(token) as http,
+        http.stream("GET", path) as answer,
+    ):
+        pieces = answer.iter_raw()
+        next(pieces)
+        with sqlite_database.writing() as session:
+            revoke_token(session, "ada", now=clock.now)
+        clock.advance(3)
+        with pytest.raises(httpx.RemoteProtocolError, match="without sending complete message body"):
+            deque(pieces, maxlen=0)
+        assert http.get(path).status_code == 401
