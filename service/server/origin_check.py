@@ -7,6 +7,10 @@ pointed at the service (DNS rebinding) is of one origin with it for the browser,
 of its requests gives it away. Any page can send a form, or a `fetch`
 of mode `no-cors`, anywhere; it cannot read the answer, but the job would be cancelled all the same. `Origin` and
 `Sec-Fetch-Site` tell such requests, and programs, which are no browsers, send neither.
+
+What is only read, a browser keeps from the scripts of other origins' pages, but it may load it for them, as an image or
+by `no-cors`: whether that succeeds tells them that the service is here and what it has, and the bytes come into their
+process. So each answer says that it is for pages of its own origin alone, and of the type that it names.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from http import HTTPStatus
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.required_scopes import READING
 from service.api.problems import problem_response
@@ -28,6 +32,8 @@ from service.settings import ENV_PREFIX
 SETTING = f"{ENV_PREFIX}ALLOWED_HOSTS"
 OWN_PAGES = ("same-origin", "none")
 """Values of `Sec-Fetch-Site`: the page is one of ours, or there is none, as where a person types an address."""
+FOR_OWN_PAGES = ((b"cross-origin-resource-policy", b"same-origin"), (b"x-content-type-options", b"nosniff"))
+"""Headers of every answer."""
 
 
 class OriginCheck:
@@ -39,7 +45,7 @@ class OriginCheck:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         refusal = self._refusal(scope) if scope["type"] == "http" else None
-        await (refusal or self._app)(scope, receive, send)
+        await (refusal or self._app)(scope, receive, _for_own_pages(send))
 
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
@@ -51,6 +57,17 @@ class OriginCheck:
             return None
         field = _field_of_another_site(headers, asked)
         return _cross_origin(field, headers[field], given[0], instance=scope["path"]) if field else None
+
+
+def _for_own_pages(send: Send) -> Send:
+    """Sends an answer with `FOR_OWN_PAGES`."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *FOR_OWN_PAGES]}
+        await send(message)
+
+    return send_with_headers
 
 
 def _field_of_another_site(headers: Headers, asked: Authority) -> str | None:

@@ -26,7 +26,7 @@ class Moment:
 
     @property
     def headers(self) -> dict[str, str]:
-        return {"ETag": self.tag, "Cache-Control": "private, no-cache", "X-Content-Type-Options": "nosniff"}
+        return {"ETag": self.tag, "Cache-Control": "private, no-cache"}
 
     def unchanged(self) -> Response:
         return Response(status_code=304, headers=self.headers)

@@ -76,5 +76,5 @@ async def export_job(
             yield piece
 
     name = f"{job_id}-{table}.{table_format}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"', "X-Content-Type-Options": "nosniff"}
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(body(), media_type=MEDIA_TYPES[table_format], headers=headers)
