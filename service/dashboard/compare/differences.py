@@ -50,12 +50,15 @@ class ComparedConfig:
 
 def config_rows(configs: Sequence[ComparedConfig]) -> list[Row]:
     """The rows of several configs: one that leaves an argument at its default has that value, not none, and what was
-    not searched is marked."""
+    not searched is marked. From a job that has no config yet, or none at all, those of the others do not differ."""
+    known = [place for place, each in enumerate(configs) if each.settings]
+    compared = known if len(known) > 1 else range(len(configs))
     rows = []
     for row in rows_of([each.settings for each in configs]):
         values = [each.value(row, place) for place, each in enumerate(configs)]
         notes = [each.note(row.name) for each in configs]
-        rows.append(Row(row.name, values, differs=len(set(values)) > 1, notes=notes))
+        differs = len({values[place] for place in compared}) > 1
+        rows.append(Row(row.name, values, differs=differs, notes=notes))
     return rows
 
 

@@ -85,6 +85,19 @@ def test_what_a_search_did_not_vary_has_its_value_and_is_marked_in_the_best_conf
     assert [row.differs for row in alike if row.name == "preconditioner"] == [False]
 
 
+def test_a_job_without_a_config_makes_no_difference_of_what_the_others_have_alike() -> None:
+    one, other, none = (
+        ComparedConfig({"lr": 0.1, "beta": 0.9}),
+        ComparedConfig({"lr": 0.2, "beta": 0.9}),
+        ComparedConfig({}),
+    )
+    assert [(row.values, row.differs) for row in config_rows([one, none, other])] == [
+        (["0.1", "–", "0.2"], True),
+        (["0.9", "–", "0.9"], False),
+    ]
+    assert [row.differs for row in config_rows([one, none])] == [True, True]
+
+
 def _ended(
     phase: Phase, value: float | None, seconds: float, *, state: TrialState = TrialState.COMPLETED
 ) -> TrialSpending:
