@@ -139,6 +139,7 @@ def _cross(last: CurvePoint, x: CurveAxis, *, end: float) -> Figure:
         "text": ["then it diverged"],
         "textposition": "top left" if is_late else "top right",
         "textfont": {"color": DIVERGED_COLOUR},
+        "cliponaxis": False,  # a loss that diverges ends at the top
         "marker": {"symbol": "x", "size": 10, "color": DIVERGED_COLOUR},
         "name": "diverged",
         "showlegend": False,

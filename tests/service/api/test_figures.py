@@ -277,3 +277,4 @@ def test_the_words_beside_the_cross_of_a_diverged_trial_have_room(best_until: in
     curve = TrialCurve(metric="validation_loss", points=own, best_number=1, best_points=best, band=None)
     figure = curve_figure(curve, number=0, phase=Phase.SEARCH, has_diverged=True, x="step", scale="auto")
     assert figure["data"][-1]["textposition"] == f"top {side}"
+    assert figure["data"][-1]["cliponaxis"] is False
