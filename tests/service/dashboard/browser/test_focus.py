@@ -62,3 +62,33 @@ def test_after_a_dialog_that_followed_another_the_keyboard_is_where_the_first_wa
     page.get_by_role("dialog", name="The webhook is made").get_by_role("button", name="I have kept it").press("Enter")
     expect(page.locator("#told")).to_have_text("The webhook is made.")
     expect(page.get_by_role("button", name="New webhook")).to_be_focused()
+
+
+def test_what_the_keyboard_is_on_comes_out_from_behind_the_first_column_of_the_trials(
+    page: Page, running: Story
+) -> None:
+    running.begin(5)
+    page.set_viewport_size({"width": 900, "height": 800})
+    open_page(page, running)
+    region = page.locator("#trials-part > .scroll")
+    region.scroll_into_view_if_needed()
+    stop = page.get_by_role("button", name="Stop trial 5")
+    expect(stop).to_be_visible()
+    stop.evaluate(
+        """(button) => {
+          const region = button.closest(".scroll");
+          region.scrollLeft += button.getBoundingClientRect().left - region.getBoundingClientRect().left - 20;
+        }"""
+    )
+    assert region.evaluate("(element) => element.scrollLeft") > 0
+    page.get_by_role("button", name="Trial 5: highlight its curve").focus()
+    for name in ("5", "Stop trial 5"):
+        page.keyboard.press("Tab")
+        focused = page.locator(":focus")
+        expect(focused).to_have_accessible_name(name)
+        assert focused.evaluate(
+            """(element) => {
+              const { left, right, top, height } = element.getBoundingClientRect();
+              return [left + 1, right - 1].every((x) => document.elementFromPoint(x, top + height / 2) === element);
+            }"""
+        ), name
