@@ -6,6 +6,7 @@ import { tabulate } from "./tables.js";
 
 export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
 export const dark = matchMedia("(prefers-color-scheme: dark)");
+const PAPER_WIDTH = 640; // fits on an upright sheet of A4 or Letter
 
 /** The figure's layout in the page's colours; as long as `id` is the same, zoom is kept over updates. */
 export function themed(figure, id) {
@@ -100,3 +101,11 @@ export function chart(id, url, onPick) {
     },
   };
 }
+
+/** Draws every chart in this width; null: in that of its place. For paper a browser lays out the page, not what is drawn. */
+function redraw(width) {
+  for (const plot of document.querySelectorAll(".js-plotly-plot")) Plotly.relayout(plot, { width, autosize: width === null });
+}
+
+addEventListener("beforeprint", () => redraw(PAPER_WIDTH));
+addEventListener("afterprint", () => redraw(null));

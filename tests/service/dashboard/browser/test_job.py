@@ -26,29 +26,6 @@ from tests.support.service.stories.jobs import Story, submit_digits
 NAME_WITH_SCRIPT = "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 1'>"
 
 
-def test_on_paper_figures_have_their_names_and_no_trial_is_cut_off(page: Page, finished: Story) -> None:
-    open_page(page, finished)
-    page.emulate_media(media="print")
-    table = page.get_by_role("table").filter(has=page.locator('tbody tr[data-number="0"]'))
-    for name in ("validation_loss", "lr"):
-        expect(table.get_by_role("columnheader").get_by_text(name, exact=True)).to_be_visible()
-    expect(page.get_by_role("group", name="Sides shown in the chart").get_by_text("AdamW")).to_be_visible()
-    expect(page.get_by_role("button", name="Archive")).to_be_hidden()
-    region = page.locator("#trials-part > .scroll")
-    assert region.evaluate("(element) => element.scrollHeight - element.clientHeight") <= 1
-    expect(page.locator("#timeline")).to_be_hidden()
-
-
-def test_on_paper_no_page_has_anything_to_press(page: Page, finished: Story) -> None:
-    page.emulate_media(media="print")
-    job = f"/jobs/{finished.job_id}"
-    for address in ("/", f"{job}/trials/0", f"/compare?jobs={finished.job_id}", "/recommendations", "/cluster"):
-        page.goto(address)
-        expect(page.get_by_role("heading", level=1)).to_be_visible()
-        shown = page.locator("nav, :is(button, .button, input):not(.group)").filter(visible=True)
-        assert shown.all_inner_texts() == [], address
-
-
 def test_the_list_shows_every_job_newest_first(page: Page, finished: Story, sqlite_database: Database) -> None:
     submit_digits(sqlite_database, now=finished.now, name="second job")
     page.goto("/")
