@@ -215,6 +215,7 @@ class Allocation:
         Raises:
             ValueError: as `_thaw_saved` and `_pairs_to_copy`.
         """
+        self._pairs_to_copy(keys, saved, state)  # before a frozen parameter gets a state
         self._thaw_saved({param: key for param, key in keys.items() if saved.get(key)}, groups, h_of, state)
         self._copy(self._pairs_to_copy(keys, saved, state))
         replace_beside(state, {key: held for key, held in saved.items() if key not in {*keys.values()}})

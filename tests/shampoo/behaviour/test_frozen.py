@@ -185,6 +185,19 @@ def test_a_checkpoint_without_the_state_of_a_parameter_that_is_trained_here_is_r
         optimizer.load_state_dict(Shampoo(frozen, **member("soap")).state_dict())
 
 
+def test_a_checkpoint_that_is_refused_leaves_frozen_parameters_without_a_state() -> None:
+    trained = parameters(SHAPES)
+    saving = Shampoo(trained, **member("soap"))
+    _train(saving, trained, range(2))
+    saved = saving.state_dict()
+    saved["state"][1]["step"] = -1
+    params = _half_frozen()
+    optimizer = Shampoo(params, **member("soap"))
+    with pytest.raises(ValueError, match="'step' of parameter 1 must be a count"):
+        optimizer.load_state_dict(saved)
+    assert [bool(optimizer.state[param]) for param in params] == [False, True, False, True]
+
+
 def test_a_gradient_that_is_set_by_hand_moves_a_parameter_that_requires_none() -> None:
     # As in torch's own optimizers.
     (param,) = parameters([(6, 7)])
