@@ -287,10 +287,14 @@ class Allocation:
                     "requires a gradient"
                 )
             name = self.plan.part_name(param)
+            parts = sorted(part for part, held in source.items() if isinstance(held, Mapping))
+            if (name is None and parts) or (name is not None and name not in source):
+                is_of_shards = any(part.startswith("shard") for part in (name or "", *parts))
+                advice = "" if is_of_shards else "; that of distributed_state_dict() is for any ranks"
+                raise ValueError(
+                    f"checkpoint lacks {name or 'all'} of parameter {key}, it holds {parts or 'all'}{advice}"
+                )
             if name is not None:
-                if name not in source:
-                    advice = "" if name.startswith("shard") else "; that of distributed_state_dict() is for any ranks"
-                    raise ValueError(f"checkpoint lacks {name} of parameter {key}, it holds {sorted(source)}{advice}")
                 source = take_blocks(source[name], self.plan.blocks(param), parameter=key)
             require_same_layout(source, target, parameter=key)
             pairs.append((source, target))

@@ -282,6 +282,11 @@ def _of_a_checkpoint(state: dict[str, Any]) -> dict[str, Any]:
     return {"model": {}, "optimizer": state}
 
 
+def _part(state: dict[str, Any]) -> dict[str, Any]:
+    state["state"][0] = {"part 1 of 2": state["state"][0]}
+    return state
+
+
 def _broken_count(state: dict[str, Any]) -> dict[str, Any]:
     state["state"][1]["step"] = -1
     return state
@@ -300,6 +305,10 @@ def _broken_count(state: dict[str, Any]) -> dict[str, Any]:
         (_unknown_hyperparameter, "'precond_freq' = 3, did you mean 'precondition_frequency'"),
         (_fewer_parameters, r"groups of \[1\] parameters, the optimizer of \[2\]"),
         (_of_a_checkpoint, r"keys 'state' and 'param_groups', got \['model', 'optimizer'\]"),
+        (
+            _part,
+            r"lacks all of parameter 0, it holds \['part 1 of 2'\]; that of distributed_state_dict\(\) is",
+        ),
         (_broken_count, "'step' of parameter 1 must be a count, got -1"),
     ],
 )
