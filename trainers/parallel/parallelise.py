@@ -79,6 +79,14 @@ def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
         raise InvalidConfig(
             "parallelism.shard_size", f"must divide the world size {context.world_size}, got {shard_size}"
         )
+    tables = (nn.Embedding, nn.EmbeddingBag)
+    sparse = [name for name, module in model.named_modules() if isinstance(module, tables) and module.sparse]
+    if sparse:
+        raise InvalidConfig(
+            "parallelism.mode",
+            f"{mode} averages dense gradients over ranks, and those of {', '.join(sparse)} are sparse: make them with "
+            "sparse=False, or train on one rank",
+        )
     scalars = [name for name, parameter in model.named_parameters() if parameter.ndim == 0]
     if mode in ("fsdp2", "hsdp") and scalars:
         raise InvalidConfig(

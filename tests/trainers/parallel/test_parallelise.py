@@ -192,6 +192,11 @@ def test_impossible_configs_are_refused_by_name(two_ranks: WarmRanks, three_rank
     config = ParallelismConfig("hsdp", shard_size=1)
     assert message(two_ranks, "mlp", parallelism=config) == ""
     assert message(two_ranks, "lstm", "simple_fsdp").startswith("parallelism.mode: simple_fsdp cannot shard 0, which")
+    for mode in ("ddp", "fsdp2", "simple_fsdp"):
+        told = (
+            f"parallelism.mode: {mode} averages dense gradients over ranks, and those of 0 are sparse: make them with "
+        )
+        assert message(two_ranks, "sparse", mode) == told + "sparse=False, or train on one rank"
     compression = CompressionConfig()
     assert message(two_ranks, "scalar", compression=compression).startswith(
         "compression: is not for parameters without"

@@ -124,6 +124,8 @@ def build(name: str) -> nn.Module:
             return LowRank()
         case "lstm":
             return nn.Sequential(nn.LSTM(12, 17))
+        case "sparse":
+            return nn.Sequential(nn.Embedding(12, 17, sparse=True))
         case "partly_used":
             return PartlyUsed()
     raise ValueError(name)
