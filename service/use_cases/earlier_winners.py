@@ -9,7 +9,6 @@ from pydantic import JsonValue
 
 from search_spaces.fitting import fit
 from service.domain import JobState, Phase, Side
-from service.evidence.recommended import evidence_from_json
 from service.evidence.types import Evidence
 from service.specification.identity import ModelOfJob
 from service.specification.job import MAX_PINNED, EarlierWinner, JobSpecification, MovedConfig, Pinned
@@ -69,7 +68,7 @@ def find_winners(
         job = jobs.get(recommendation.job_id)
         if job.state is not JobState.SUCCEEDED or not _has_same_objective(job, plan):
             continue
-        for number, value in _winners_of(evidence_from_json(recommendation.content["evidence"]), space.optimizer):
+        for number, value in _winners_of(recommendation.evidence, space.optimizer):
             trial = trials.get(job.id, number)
             fits = trial.fingerprint == fingerprint and trial.forked_from is None
             arguments = trial.stored_config.arguments

@@ -6,7 +6,7 @@ from search_spaces import Scalar
 from service.domain import JobState, Phase, Side
 from service.evidence.health.cards import HealthCard, SearchedJob, SearchedTrial
 from service.evidence.health.findings import health_of
-from service.evidence.insights import SideInsights, insights_from_json
+from service.evidence.insights import SideInsights
 from service.evidence.types import Evidence
 from service.specification.phases import spaces_of
 from service.store.models import Job
@@ -45,7 +45,7 @@ def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: E
 def _of_search(session: Session, job: Job) -> SideInsights | None:
     """The insights into the job's search, as far as there are any yet."""
     row = InsightsRepository(session).of_job(job.id)
-    sides = [] if row is None else insights_from_json(row.content).sides
+    sides = [] if row is None else row.insights.sides
     return next((own for own in sides if own.side == Phase.SEARCH), None)
 
 

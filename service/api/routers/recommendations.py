@@ -15,7 +15,6 @@ from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
 from service.api.strict_json import refuse_repeated_names
 from service.errors import NoRecommendation
 from service.evidence.formats.written import Format, Written, written
-from service.evidence.recommended import recommendation_from_json
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
 from service.use_cases.found_recommendations import MAX_VERSIONS_ASKED, find_answers, values_elsewhere, version_asked
 from service.use_cases.transferring import configs_for
@@ -165,7 +164,7 @@ def write_recommendation(
     """The recommended config as Python, JSON or YAML, as the command that trains it again, or in the words of another
     optimizer package, with a list of the parts that cannot be said there."""
     found = RecommendationRepository(session).get(recommendation_id, project=caller.sees)
-    return written(recommendation_from_json(found.row.content), form)
+    return written(found.row.recommended, form)
 
 
 @router.get(

@@ -11,7 +11,7 @@ from service.api import examples
 from service.api.schemas.common import ReadModel
 from service.domain import Direction
 from service.evidence.health.cards import HealthCard
-from service.evidence.insights import SideInsights, insights_from_json
+from service.evidence.insights import SideInsights
 
 if TYPE_CHECKING:
     from service.store.models import JobInsightsRow
@@ -35,7 +35,7 @@ class InsightsRead(ReadModel):
 
     @classmethod
     def of(cls, stored: JobInsightsRow) -> InsightsRead:
-        found = insights_from_json(stored.content)
+        found = stored.insights
         return cls(
             job_id=stored.job_id,
             metric=found.metric,

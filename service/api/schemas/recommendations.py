@@ -15,7 +15,7 @@ from service.evidence.formats.snippet import python_snippet
 from service.evidence.formats.torchrun import torchrun_line
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines
-from service.evidence.recommended import RecommendedConfig, recommendation_from_json, weights_links
+from service.evidence.recommended import RecommendedConfig, weights_links
 from service.inert import inert
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class RecommendationRead(RecommendedConfig):
 
     @classmethod
     def of(cls, stored: models.RecommendationRow, *, is_superseded: bool) -> RecommendationRead:
-        recommended = recommendation_from_json(stored.content)
+        recommended = stored.recommended
         return cls(
             id=stored.id,
             job_id=stored.job_id,

@@ -22,7 +22,6 @@ from service.dashboard.rendering import page
 from service.domain import Phase
 from service.errors import InvalidInput, JobNotFound
 from service.evidence.recommend import pasteable
-from service.evidence.recommended import recommendation_from_json
 from service.specification.phases import spaces_of
 from service.store.models import Job, RecommendationRow
 from service.store.repositories import (
@@ -148,7 +147,7 @@ def _compared(
     session: Session, letter: str, job: Job, progress: JobProgress, stored: RecommendationRow | None
 ) -> view.Compared:
     specification = job.specification
-    evidence = None if stored is None else recommendation_from_json(stored.content).evidence
+    evidence = None if stored is None else stored.evidence
     return view.Compared(
         letter=letter,
         job=job,

@@ -21,7 +21,7 @@ from service.evidence.in_words.insight_words import (
     too_few_words,
     trend_words,
 )
-from service.evidence.insights import MIN_TRIALS, ParameterInsight, SideInsights, insights_from_json
+from service.evidence.insights import MIN_TRIALS, ParameterInsight, SideInsights
 from service.evidence.prices import CheaperSetting
 from service.store.models import JobInsightsRow
 
@@ -124,7 +124,7 @@ def insights_section(stored: JobInsightsRow | None, titles: Mapping[str, str], *
     """
     if stored is None and num_ended >= MIN_TRIALS:
         return InsightsSection([], not_computed_words(num_ended))
-    insights = None if stored is None else insights_from_json(stored.content)
+    insights = None if stored is None else stored.insights
     panels = (
         []
         if insights is None

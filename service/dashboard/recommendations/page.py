@@ -19,7 +19,6 @@ from service.errors import UnknownName
 from service.evidence.formats.snippet import FRONT_SHOWN
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines
-from service.evidence.recommended import recommendation_from_json
 from service.store.repositories import (
     JobRepository,
     RecommendationQuery,
@@ -78,7 +77,7 @@ def recommendation_page(
     """One recommendation: its config to copy, its evidence in words, where it came from, what came before and after."""
     repository = RecommendationRepository(session)
     found = repository.get(recommendation_id, project=caller.sees)
-    recommendation = recommendation_from_json(found.row.content)
+    recommendation = found.row.recommended
     evidence = recommendation.evidence
     confirmation = confirmation_of(evidence)
     trials = (

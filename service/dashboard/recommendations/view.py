@@ -14,7 +14,7 @@ from service.evidence.formats.written import Format, Written, written
 from service.evidence.in_words.standing import ConfigStanding, standing_of
 from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.words import Answer, answer_of
-from service.evidence.recommended import RecommendedConfig, recommendation_from_json
+from service.evidence.recommended import RecommendedConfig
 from service.evidence.types import Evidence
 from service.store.models import RecommendationRow
 from service.store.repositories import KnownValues, RecommendationQuery, StoredAnswer
@@ -89,7 +89,7 @@ class Choice:
 
 def listed(found: StoredAnswer, job_name: str) -> Listed:
     """A recommendation that was found, of the job with this name."""
-    return Listed(found.row, recommendation_from_json(found.row.content).evidence, found.is_superseded, job_name)
+    return Listed(found.row, found.row.evidence, found.is_superseded, job_name)
 
 
 def choices(query: RecommendationQuery, known: Sequence[KnownValues]) -> list[Choice]:

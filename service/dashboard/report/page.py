@@ -23,7 +23,6 @@ from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import evidence_lines
-from service.evidence.recommended import recommendation_from_json
 from service.evidence.types import Evidence
 from service.store.models import Job
 from service.store.repositories import (
@@ -53,7 +52,7 @@ def report_page(
     progress = progress_of(session, [job], now=now, memory=memory)[job.id]
     labels = phase_labels(specification)
     stored = RecommendationRepository(session).of_job(job.id) if job.state.is_final else None
-    recommendation = recommendation_from_json(stored.content) if stored else None
+    recommendation = stored.recommended if stored else None
     evidence = recommendation.evidence if recommendation else None
     named = {str(phase): label for phase, label in labels.items()}
     if progress.baseline_optimizer is not None:

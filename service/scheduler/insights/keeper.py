@@ -12,7 +12,7 @@ import time
 
 from service.clock import Clock, utc_now
 from service.errors import LeaseLost, NotFound
-from service.evidence.insights import MIN_TRIALS, insights_from_json
+from service.evidence.insights import MIN_TRIALS
 from service.scheduler.insights.of_job import insights_of, read_ended
 from service.store.repositories import InsightsRepository
 from service.store.session import DATABASE_ERRORS, Database
@@ -82,7 +82,7 @@ class InsightsKeeper:
             repository = InsightsRepository(session)
             if self._num_told is None:
                 stored = repository.of_job(job_id)
-                self._num_told = 0 if stored is None else insights_from_json(stored.content).num_ended
+                self._num_told = 0 if stored is None else stored.insights.num_ended
             num_ended = repository.num_ended(job_id)
             is_enough = num_ended >= max(MIN_TRIALS, GROWTH * self._num_told)
             is_new = num_ended != self._num_told or (is_last and bool(repository.confirmed(job_id)))

@@ -9,7 +9,13 @@ from sqlalchemy import ForeignKey, String
 from sqlalchemy.orm import Mapped, mapped_column
 
 from service.domain import DEFAULT_PROJECT
-from service.evidence.types import EvidenceStatus
+from service.evidence.insights import JobInsights, insights_from_json
+from service.evidence.recommended import (
+    RecommendedConfig,
+    evidence_from_json,
+    recommendation_from_json,
+)
+from service.evidence.types import Evidence, EvidenceStatus
 from service.store.models.base import Base
 
 
@@ -53,6 +59,16 @@ class RecommendationRow(Base):
     """A `service.evidence.recommended.RecommendedConfig` as JSON."""
     created_at: Mapped[datetime]
 
+    @property
+    def recommended(self) -> RecommendedConfig:
+        """`content` as readers have it; read anew each time."""
+        return recommendation_from_json(self.content)
+
+    @property
+    def evidence(self) -> Evidence:
+        """The evidence in `content` alone; read anew each time."""
+        return evidence_from_json(self.content["evidence"])
+
 
 class JobInsightsRow(Base):
     """The insights into a job when its run last looked."""
@@ -63,6 +79,11 @@ class JobInsightsRow(Base):
     content: Mapped[dict[str, Any]]
     """A `service.evidence.insights.JobInsights` as JSON."""
     computed_at: Mapped[datetime]
+
+    @property
+    def insights(self) -> JobInsights:
+        """`content` as readers have it; read anew each time."""
+        return insights_from_json(self.content)
 
 
 class ModelShapeRow(Base):

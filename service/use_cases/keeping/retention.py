@@ -14,7 +14,6 @@ from datetime import datetime
 from itertools import pairwise
 
 from service.domain import Direction, Phase
-from service.evidence.recommended import evidence_from_json
 from service.store.models import Job
 from service.store.repositories import (
     EventRepository,
@@ -91,7 +90,7 @@ def _kept_whole(session: Session, job: Job, trials: Sequence[PlottedTrial]) -> s
     found |= {trial.number for trial in trials if trial.phase is Phase.CONFIRMATION}
     stored = RecommendationRepository(session).of_job(job.id)
     if stored is not None:
-        evidence = evidence_from_json(stored.content["evidence"])
+        evidence = stored.evidence
         winners = [evidence.best, *([evidence.baseline] if evidence.baseline else [])]
         found |= {winner.number for winner in winners}
         found |= {best.number for best in evidence.baselines} | {point.number for point in evidence.front}

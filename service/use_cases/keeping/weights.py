@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 
 from service.domain import Direction, TrialState, WeightsOf
-from service.evidence.recommended import evidence_from_json
 from service.store.models import Job
 from service.store.repositories import RecommendationRepository
 from service.store.repositories.of_trials.trial_relations import TrialRelationRepository
@@ -19,7 +18,7 @@ def winners_of(session: Session, job: Job) -> dict[WeightsOf, int]:
     stored = RecommendationRepository(session).of_job(job.id)
     if stored is None:
         return {}
-    evidence = evidence_from_json(stored.content["evidence"])
+    evidence = stored.evidence
     sign = 1.0 if job.direction is Direction.MINIMIZE else -1.0
     relations = TrialRelationRepository(session)
     found = {}

@@ -14,7 +14,6 @@ from service.evidence.best_values import BestTrial, best_of
 from service.evidence.in_words.standing import ConfigStanding, standing_of
 from service.evidence.in_words.words import Answer, answer_of
 from service.evidence.pareto_front import FrontPoint, front_of
-from service.evidence.recommended import evidence_from_json
 from service.store.models import Job
 from service.store.repositories import (
     CompletedTrial,
@@ -219,7 +218,7 @@ def _take_recommended(session: Session, jobs: Sequence[Job], found: Mapping[str,
     """Has the jobs that have ended with a recommendation have its best values; by one statement."""
     ended = [job.id for job in jobs if job.state.is_final]
     for recommendation in RecommendationRepository(session).of_jobs(ended) if ended else ():
-        evidence = evidence_from_json(recommendation.content["evidence"])
+        evidence = recommendation.evidence
         trials, baseline = found[recommendation.job_id], evidence.baseline
         trials.finding = Finding(answer_of(evidence), standing_of(evidence))
         trials.best = best_of(evidence.confirmation, evidence.best)

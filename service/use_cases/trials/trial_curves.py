@@ -9,7 +9,6 @@ from typing import Any
 
 from service.domain import Phase
 from service.evidence.best_values import BestTrial, best_of
-from service.evidence.recommended import evidence_from_json
 from service.store.models import Job, Trial
 from service.store.repositories import RecommendationRepository, TrialRepository
 from service.store.repositories.of_trials.measurements import CurvePoint
@@ -109,7 +108,7 @@ def _winner(session: Session, job: Job, phase: Phase) -> SideBest | None:
     row = RecommendationRepository(session).of_job(job.id) if job.state.is_final else None
     if row is None:
         return None
-    evidence = evidence_from_json(row.content["evidence"])
+    evidence = row.evidence
     winner = evidence.best if phase is Phase.SEARCH else evidence.baseline
     trial = None if winner is None else TrialRepository(session).find(job.id, winner.number)
     if winner is None or trial is None:

@@ -14,8 +14,7 @@ from service.api.one_thread import OneThreadRoute
 from service.api.schemas.insights import InsightsRead, JobHealth
 from service.domain import FailureReason, Phase, Side, TrialState, side_of
 from service.errors import InvalidInput, NotFound
-from service.evidence.insights import ParameterInsight, SideInsights, insights_from_json
-from service.evidence.recommended import evidence_from_json
+from service.evidence.insights import ParameterInsight, SideInsights
 from service.store.models import Job, JobInsightsRow
 from service.store.repositories import InsightsRepository, JobRepository, RecommendationRepository
 from service.use_cases.health import health_of_job
@@ -91,7 +90,7 @@ def read_job_health(session: ReadSession, now: Now, memory: TrialMemoryDependenc
     job = JobRepository(session).get(job_id)
     progress = progress_of(session, [job], now=now, memory=memory)[job.id]
     stored = RecommendationRepository(session).of_job(job.id)
-    evidence = None if stored is None else evidence_from_json(stored.content["evidence"])
+    evidence = None if stored is None else stored.evidence
     return JobHealth(items=health_of_job(session, job, progress, evidence))
 
 
@@ -103,7 +102,7 @@ def _stored(session: ReadSession, job: Job) -> JobInsightsRow:
 
 
 def _side(stored: JobInsightsRow, side: Side) -> SideInsights:
-    sides = insights_from_json(stored.content).sides
+    sides = stored.insights.sides
     found = next((one for one in sides if one.side == side), None)
     if found is None:
         raise InvalidInput("side", f"{side!r} is none of the job's (there is {', '.join(one.side for one in sides)})")
