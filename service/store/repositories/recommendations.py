@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -143,11 +142,11 @@ class RecommendationRepository:
         superseded = _is_superseded(query)
         statement = select(RecommendationRow, superseded.label("superseded"))
         equal: ColumnElement[int] = literal(0)
-        for field in dataclasses.fields(query):
-            column, wanted = getattr(RecommendationRow, field.name, None), getattr(query, field.name)
-            if column is None or wanted is None:
+        for name in ("project", *NAMES, *FILTERS):
+            column, wanted = getattr(RecommendationRow, name), getattr(query, name)
+            if wanted is None:
                 continue
-            if query.wants_nearest and field.name in WISHES:
+            if query.wants_nearest and name in WISHES:
                 equal += case((column == wanted, 1), else_=0)
             else:
                 statement = statement.where(column == wanted)
