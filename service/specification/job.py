@@ -274,6 +274,11 @@ class JobSpecification(StrictModel):
         """True if the workload or the sampler is a `module:Class`."""
         return is_reference(self.workload.name) or isinstance(self.sampler.name, SamplerReference)
 
+    @property
+    def pinned_of_sides(self) -> list[Pinned]:
+        """The pinned entries of the search, then those of each baseline in their order."""
+        return [self.pinned, *(baseline.pinned for baseline in self.baselines)]
+
     @model_validator(mode="before")
     @classmethod
     def _read_one_baseline(cls, value: Any) -> Any:

@@ -114,9 +114,8 @@ def pinned_of(
     Raises:
         InvalidInput: the space has no such values; names the parameter.
     """
-    given = [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
     fields, found, faults = fields_of(specification), dict[Side, tuple[dict[str, Scalar], ...]](), Faults()
-    for (side, own), pinned in zip(fields.items(), given, strict=True):
+    for (side, own), pinned in zip(fields.items(), specification.pinned_of_sides, strict=True):
         with faults.noted():
             found[side] = _pinned(own.pinned, pinned, spaces[side])
     faults.tell()

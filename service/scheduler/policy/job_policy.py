@@ -121,12 +121,10 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
 
 def _known(plan: JobPlan, side: Side) -> list[KnownConfig]:
     """Configs of models like the job's own, told when it was submitted."""
-    specification, space = plan.specification, plan.spaces[side]
-    asked = [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
-    pinned = next(entries for own, entries in zip(plan.spaces, asked, strict=True) if own == side)
+    space, pinned = plan.spaces[side], dict(zip(plan.spaces, plan.specification.pinned_of_sides, strict=True))
     return [
         KnownConfig(space.check(dict(entry.parameters)), entry.distance)
-        for entry in pinned
+        for entry in pinned[side]
         if isinstance(entry, MovedConfig)
     ]
 

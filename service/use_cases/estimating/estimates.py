@@ -111,10 +111,8 @@ def estimate_job(
 def _winners(
     session: Session, plan: JobPlan, of_model: ModelOfJob | None, project: str
 ) -> dict[Side, list[EarlierWinner]]:
-    asked, resolved = (
-        [specification.pinned, *(baseline.pinned for baseline in specification.baselines)]
-        for specification in (plan.specification, resolve_winners(session, plan, of_model, project=project))
-    )
+    asked = plan.specification.pinned_of_sides
+    resolved = resolve_winners(session, plan, of_model, project=project).pinned_of_sides
     return {
         side: [entry for entry in found if isinstance(entry, EarlierWinner)]
         for side, pinned, found in zip(plan.spaces, asked, resolved, strict=True)
