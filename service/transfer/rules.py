@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from search_spaces.optimizers import ARGUMENTS
+from service.evidence.formats.family import grafting_of
 from service.transfer.situation import Situation
 
 PRECONDITIONERS = "Hyperparameter transfer for matrix preconditioners (arXiv:2512.05620), table 1 and public code"
@@ -93,10 +94,7 @@ def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:
             return StepKind.EIGENBASIS
         if member == "spectral":
             return StepKind.SPECTRAL
-        grafting = arguments.get("grafting") or ("adam" if member == "shampoo" else None)
-        if member == "none":
-            return StepKind.ADAM
-        return {"sgd": StepKind.SGD, "none": StepKind.NONE}.get(str(grafting), StepKind.ADAM)
+        return {"sgd": StepKind.SGD, "none": StepKind.NONE}.get(grafting_of(arguments), StepKind.ADAM)
     return {
         "sgd": StepKind.SGD,
         "muon": StepKind.SPECTRAL,
@@ -260,7 +258,7 @@ class _Mover:
         )
 
     def move_averages(self) -> None:
-        """An average keeps its half-life in examples. Classic momentum stays."""
+        """Keeps the half-life of each average in examples; classic momentum stays."""
         reason = f"1 - beta goes with B, × {self._batch:.3g}"
         betas = self.arguments.get("betas")
         if betas is not None:
@@ -302,7 +300,7 @@ class _Mover:
         self.schedule["warmup_fraction"] = after
 
     def move_epsilon(self) -> None:
-        """A share of the largest eigenvalue stays; an absolute one goes with the square of the gradient's norm."""
+        """Moves an absolute epsilon with the square of the gradient's norm; a share of the largest eigenvalue stays."""
         if self.arguments.get("epsilon_type") != "absolute":
             return
         factor = 1 / (self._depth**2 * self._batch)

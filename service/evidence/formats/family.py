@@ -102,10 +102,16 @@ def family_of(config: Mapping[str, Any]) -> Family:
         period=period,
         start=_or(given["start_preconditioning_step"], first_statistics + (member == "soap")),
         statistics_period=statistics,
-        grafting=_or(given["grafting"], "adam" if member in ("shampoo", "none") else "none"),
+        grafting=grafting_of(config),
         grafting_beta2=_or(given["grafting_beta2"], betas[1]),
         **{name: given[name] for name in kept.split()},
     )
+
+
+def grafting_of(config: Mapping[str, Any]) -> str:
+    """The grafted method of the keyword arguments `config` of `shampoo.Shampoo`: `grafting` or its default."""
+    by_default = "adam" if config.get("preconditioner", "shampoo") in ("shampoo", "none") else "none"
+    return str(_or(config.get("grafting"), by_default))
 
 
 def _or(value: Any, default: Any) -> Any:

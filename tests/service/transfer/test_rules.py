@@ -37,6 +37,8 @@ ADAM, SGD = config(grafting="adam"), config(grafting="sgd", betas=[0.0, 0.99])
         (ADAM, StepKind.ADAM, 1 / 8, 1 / 2, 2),
         (config("adamw"), StepKind.ADAM, 1 / 8, 1 / 2, 2),
         (SGD, StepKind.SGD, 1, 4, 4),
+        (config(preconditioner="none", grafting="sgd"), StepKind.SGD, 1, 4, 4),
+        (config(preconditioner="none"), StepKind.ADAM, 1 / 8, 1 / 2, 2),
         (config(preconditioner="soap", max_preconditioner_dim=512), StepKind.EIGENBASIS, 8**-0.75, 1 / 2, 2),
         (config(preconditioner="soap", max_preconditioner_dim=128), StepKind.EIGENBASIS, 2**0.25 / 8, 1 / 2, 2),
         (config(preconditioner="spectral"), StepKind.SPECTRAL, 8**-0.5, 1 / 2, 2),
