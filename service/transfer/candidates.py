@@ -13,6 +13,7 @@ from typing import Any
 from search_spaces import preset
 from search_spaces.shipped.algoperf import NOT_SAID, POINTS, PublishedPoint
 from service.evidence.parameter_groups import OwnSettings
+from service.evidence.types import EvidenceStatus
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Situation
 from trainers.identity.values import ModelShape
@@ -48,8 +49,8 @@ class Source:
     """With `store`: the recommendation that it is of."""
     job_id: str | None = None
     """With `store`: the job that tuned it."""
-    status: str | None = None
-    """With `store`: `confirmed`, `provisional` or `refuted` by new seeds."""
+    status: EvidenceStatus | None = None
+    """With `store`: what new seeds said of the recommendation."""
     standing: str | None = None
     """The status with what was confirmed, for a person."""
     metric: str | None = None

@@ -8,8 +8,10 @@ from typing import Any
 
 from search_spaces import Scalar, SearchSpace
 from search_spaces.fitting import fit
-from service.transfer.candidates import Source, SourceKind, TransferCandidate
-from service.transfer.ranking import FARTHEST, SHIPPED_APART
+from service.evidence.formats.family import grafting_of
+from service.evidence.types import EvidenceStatus
+from service.transfer.candidates import Source, TransferCandidate
+from service.transfer.ranking import FARTHEST, counted_octaves
 from service.transfer.rules import TunedConfig, moved
 from service.transfer.situation import Situation, distance
 
@@ -35,17 +37,17 @@ def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target
     member of the family, none of them refuted, none farther than `FARTHEST`."""
     found: list[tuple[float, KnownOfSpace]] = []
     for candidate in candidates:
-        if candidate.situation is None or candidate.source.status == "refuted":
+        if candidate.situation is None or candidate.source.status is EvidenceStatus.REFUTED:
             continue
-        apart = distance(candidate.situation, target).total
-        counted = apart + (SHIPPED_APART if candidate.source.kind is SourceKind.SHIPPED else 0.0)
+        apart = distance(candidate.situation, target)
+        counted = counted_octaves(candidate, apart)
         config, _ = moved(candidate.config, candidate.situation, target)
         if counted > FARTHEST or not _is_alike(space, config):
             continue
         given = {name: value for name, value in flat(config).items() if name in _searched(space)}
         fitted = fit(space, given, held=config.arguments)
         if fitted is not None:
-            found.append((counted, KnownOfSpace(*fitted, apart, candidate.source)))
+            found.append((counted, KnownOfSpace(*fitted, apart.total, candidate.source)))
     found.sort(key=lambda entry: entry[0])
     different: list[KnownOfSpace] = []
     for _, known in found:
@@ -85,6 +87,4 @@ def _is_alike(space: SearchSpace, config: TunedConfig) -> bool:
 
 def _member(arguments: Mapping[str, Any]) -> tuple[str, str]:
     """The member of the family and its grafting, with the optimizer's own defaults."""
-    member = str(arguments.get("preconditioner") or "shampoo")
-    default = "adam" if member in ("shampoo", "none") else "none"
-    return member, str(arguments.get("grafting") or default)
+    return str(arguments.get("preconditioner") or "shampoo"), grafting_of(arguments)

@@ -41,7 +41,7 @@ DECAY_SPREAD = (2.0, 0.3)
 """Standard deviations of the logarithm of the weight decay, likewise: short trainings hardly tell what is best."""
 CONFIDENCE = 0.8
 """Confidence of the intervals, by judgement: they are ranges to search in, and rules are rough."""
-_DEVIATIONS = 1.2816
+_DEVIATIONS = statistics.NormalDist().inv_cdf(0.5 + CONFIDENCE / 2)
 """Standard deviations of the normal distribution, to either side, at that confidence."""
 OF_PASSES = 3.0
 """The weight of an octave of examples of a training beside one of width, for the decay alone: with Shampoo, those of
@@ -184,7 +184,7 @@ def _decays_alike(one: Transferred, other: Transferred) -> bool:
     """True if a decay means the same to both, and the other one's model has the target's data and loss."""
     if other.distance is None or other.distance.workload or not decays_weights(other.config):
         return False
-    if other.origin.source.status == EvidenceStatus.REFUTED:
+    if other.origin.source.status is EvidenceStatus.REFUTED:
         return False
     return _kind_of_decay(one.config) == _kind_of_decay(other.config)
 
@@ -210,14 +210,19 @@ def _moved(target: Situation, stored: Sequence[TransferCandidate]) -> Iterator[T
         yield transferred(candidate.config, candidate, target)
 
 
+def counted_octaves(candidate: TransferCandidate, apart: Distance) -> float:
+    """The octaves that a tuned model at a distance counts as: `SHIPPED_APART` more if it is of the shipped table."""
+    return apart.total + (SHIPPED_APART if candidate.source.kind is SourceKind.SHIPPED else 0.0)
+
+
 def _apart(found: Transferred) -> float:
     assert found.distance is not None
-    return found.distance.total + (SHIPPED_APART if found.origin.source.kind is SourceKind.SHIPPED else 0.0)
+    return counted_octaves(found.origin, found.distance)
 
 
 def _place(found: Transferred) -> tuple[int, float]:
     """Refuted configs come last, then the nearest first, of equally near ones the confirmed ones."""
-    status = EvidenceStatus(found.origin.source.status or EvidenceStatus.PROVISIONAL)
+    status = found.origin.source.status or EvidenceStatus.PROVISIONAL
     return int(status is EvidenceStatus.REFUTED), _apart(found) + 0.1 * status.rank
 
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 
 from service.errors import InvalidInput
 from service.evidence.in_words.standing import standing_of
-from service.evidence.recommended import recommendation_from_json
 from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
 from service.store.session import Session
@@ -90,14 +89,14 @@ def _with_situations(
 
 
 def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines: bool) -> Iterator[TransferCandidate]:
-    recommended = recommendation_from_json(row.content)
+    recommended = row.recommended
     evidence = recommended.evidence
     source = Source(
         SourceKind.STORE,
         source_name(row.model or row.workload, recommended.workload_options, situation.batch_size),
         recommendation_id=row.id,
         job_id=row.job_id,
-        status=row.status.value,
+        status=row.status,
         standing=standing_of(evidence).word,
         metric=evidence.metric,
         value=evidence.best.value,

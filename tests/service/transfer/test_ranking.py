@@ -10,6 +10,7 @@ import pytest
 from search_spaces import preset
 from service.evidence.formats.written import Format, written_of
 from service.evidence.parameter_groups import OwnSettings
+from service.evidence.types import EvidenceStatus
 from service.transfer.adapters import LEARNING_RATES
 from service.transfer.candidates import Source, SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.known import known_of
@@ -30,7 +31,9 @@ def situation(
     return Situation.of(ModelShape(parameters), batch_size=64, num_steps=num_steps, workload=workload)
 
 
-def stored(lr: float, status: str = "confirmed", decay: float = 0.0, **where: int) -> TransferCandidate:
+def stored(
+    lr: float, status: EvidenceStatus = EvidenceStatus.CONFIRMED, decay: float = 0.0, **where: int
+) -> TransferCandidate:
     arguments = {"lr": lr, "betas": [0.9, 0.99], "grafting": "adam", **({"weight_decay": decay} if decay else {})}
     config = TunedConfig("shampoo", arguments, {"warmup_fraction": 0.05})
     return TransferCandidate(config, Source(SourceKind.STORE, "mine", status=status), situation(**where))  # type: ignore[arg-type]
@@ -123,7 +126,7 @@ def test_of_two_decays_the_nearer_models_says_more() -> None:
     [
         dataclasses.replace(stored(1e-2, decay=1.0), situation=situation(width=128, workload="other")),
         dataclasses.replace(stored(1e-2, decay=1.0), situation=situation(width=128, workload=None)),
-        stored(1e-2, "refuted", decay=1.0, width=128),
+        stored(1e-2, EvidenceStatus.REFUTED, decay=1.0, width=128),
         dataclasses.replace(
             stored(1e-2, width=128),
             config=TunedConfig("shampoo", {"lr": 1e-2, "weight_decay": 1.0, "weight_decay_type": "independent"}, {}),
@@ -183,7 +186,7 @@ def test_a_config_is_taken_away_with_the_settings_that_some_parameters_had_of_th
 
 
 def test_what_new_seeds_refuted_comes_last() -> None:
-    found = rank(situation(), [stored(1e-2, "refuted"), stored(1e-3, width=512)], num_configs=2)
+    found = rank(situation(), [stored(1e-2, EvidenceStatus.REFUTED), stored(1e-3, width=512)], num_configs=2)
     assert found[0].config.arguments["lr"] == pytest.approx(8e-3)
 
 
