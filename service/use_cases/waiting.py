@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cache
 
@@ -110,63 +110,96 @@ def waiting_of(
         silence_seconds: a worker that was not heard of for so long is taken for gone.
         around: asked for room at most once, if a job is queued or its worker is not heard of.
     """
-    room = cache(around.why_no_room)
+    around = replace(around, why_no_room=cache(around.why_no_room))
 
     @cache
-    def workers(*, names_code: bool) -> Workers:
+    def workers(names_code: bool) -> Workers:
+        """The workers as a job sees them that names code, or that names none."""
         return _workers(session, now=now, silence_seconds=silence_seconds, names_code=names_code)
 
+    running = [job for job in jobs if job.state is JobState.RUNNING]
+    queued = [job for job in jobs if job.state is JobState.QUEUED]
     found: dict[str, Waiting | None] = dict.fromkeys(job.id for job in jobs)
-    for job in jobs:
-        if job.state is not JobState.RUNNING:
-            continue
+    found |= _of_running(running, around, workers, now=now)
+    found |= _overdue(session, running, now=now, silence_seconds=silence_seconds)
+    found |= _without_clients(session, [job for job in running if job.is_external], now=now)
+    starting = [job for job in running if found[job.id] is None and not job.is_external]
+    found |= _without_measurements(session, starting, now=now)
+    found |= _of_queued(session, queued, around, workers, now=now)
+    return found
+
+
+def _of_running(
+    running: Sequence[Job], around: Surroundings, workers: Callable[[bool], Workers], *, now: datetime
+) -> dict[str, Waiting]:
+    """The running jobs that have lost their workers, or of which the run says what it waits for."""
+    found = {}
+    for job in running:
         if has_lost_worker(job, now):
-            no_room = room()
+            no_room = around.why_no_room()
             lost = OWN_WORKER_LOST if around.starts_worker else WORKER_LOST
-            if job.names_code and not workers(names_code=True).num_alive and workers(names_code=False).num_alive:
+            if job.names_code and not workers(True).num_alive and workers(False).num_alive:
                 lost = CODE_WORKER_LOST
             lost = lost if no_room is None else f"{NO_ROOM_FOR_WORKER}: {no_room}"
             found[job.id] = Waiting(job.lease_expires_at or now, lost)
         elif job.waiting_for is not None:
             found[job.id] = Waiting(job.waiting_since or now, job.waiting_for)
-    found |= _overdue(session, jobs, now=now, silence_seconds=silence_seconds)
-    served = [job for job in jobs if job.is_external and job.state is JobState.RUNNING]
-    if served:
-        with_clients = TrialLeaseRepository(session).jobs_with_clients([job.id for job in served])
-        for job in served:
-            if job.id not in with_clients:
-                found[job.id] = Waiting(job.running_since or now, NO_CLIENT)
-    starting = [job for job in jobs if job.state is JobState.RUNNING and found[job.id] is None and not job.is_external]
-    if starting:
-        with_measurements = TrialRepository(session).measured_jobs([job.id for job in starting])
-        for job in starting:
-            if not with_measurements.get(job.id):
-                reason = NEXT_MEASUREMENT if job.id in with_measurements else FIRST_MEASUREMENT
-                found[job.id] = Waiting(job.running_since or now, reason)
-    queued = [job for job in jobs if job.state is JobState.QUEUED]
-    if queued:
-        order = {job_id: index for index, job_id in enumerate(JobRepository(session).queued_ids())}
-        no_room = room()
-        resting: dict[str, str | None] = {}
-        for job in queued:
-            since = job.waiting_since or job.created_at
-            if job.project not in resting:
-                project = ProjectRepository(session).find(job.project)
-                resting[job.project] = None if project is None else why_resting(session, project)
-            if (why := resting[job.project]) is not None:
-                found[job.id] = Waiting(since, why)
-                continue
-            if no_room is not None:  # before all of workers: on a full disk they cannot write that they live
-                found[job.id] = Waiting(since, f"no job is begun until there is room: {no_room}")
-                continue
-            num_before = order.get(job.id, 0)  # not there: it was taken since it was read
-            seen = workers(names_code=job.names_code)
-            if around.why_no_worker is not None and not seen.num_alive and not seen.num_refusing:
-                found[job.id] = Waiting(since, around.why_no_worker() or OWN_WORKER_STARTS)
-                continue
-            why = why_queued(num_before, seen, since=since, not_before=job.not_before, now=now)
-            found[job.id] = Waiting(since, why)
     return found
+
+
+def _without_clients(session: Session, served: Sequence[Job], *, now: datetime) -> dict[str, Waiting]:
+    """The running jobs whose trials clients train, and of which none trains one."""
+    if not served:
+        return {}
+    with_clients = TrialLeaseRepository(session).jobs_with_clients([job.id for job in served])
+    return {job.id: Waiting(job.running_since or now, NO_CLIENT) for job in served if job.id not in with_clients}
+
+
+def _without_measurements(session: Session, starting: Sequence[Job], *, now: datetime) -> dict[str, Waiting]:
+    """The running jobs of which no trial was measured since they last began to run."""
+    if not starting:
+        return {}
+    with_measurements = TrialRepository(session).measured_jobs([job.id for job in starting])
+    found = {}
+    for job in starting:
+        if not with_measurements.get(job.id):
+            reason = NEXT_MEASUREMENT if job.id in with_measurements else FIRST_MEASUREMENT
+            found[job.id] = Waiting(job.running_since or now, reason)
+    return found
+
+
+def _of_queued(
+    session: Session,
+    queued: Sequence[Job],
+    around: Surroundings,
+    workers: Callable[[bool], Workers],
+    *,
+    now: datetime,
+) -> dict[str, Waiting]:
+    """All queued jobs: each for its project's quota, else for room, else for a worker."""
+    if not queued:
+        return {}
+    order = {job_id: index for index, job_id in enumerate(JobRepository(session).queued_ids())}
+    no_room = around.why_no_room()
+    resting = {project: _why_resting(session, project) for project in {job.project for job in queued}}
+    found = {}
+    for job in queued:
+        since, why = job.waiting_since or job.created_at, resting[job.project]
+        if why is None and no_room is not None:  # before all of workers: on a full disk none can write that it lives
+            why = f"no job is begun until there is room: {no_room}"
+        seen = workers(job.names_code)
+        if why is None and around.why_no_worker is not None and not seen.num_alive and not seen.num_refusing:
+            why = around.why_no_worker() or OWN_WORKER_STARTS
+        if why is None:
+            num_before = order.get(job.id, 0)  # not there: it was taken since it was read
+            why = why_queued(num_before, seen, since=since, not_before=job.not_before, now=now)
+        found[job.id] = Waiting(since, why)
+    return found
+
+
+def _why_resting(session: Session, name: str) -> str | None:
+    project = ProjectRepository(session).find(name)
+    return None if project is None else why_resting(session, project)
 
 
 def _workers(session: Session, *, now: datetime, silence_seconds: float, names_code: bool) -> Workers:
@@ -188,7 +221,7 @@ def is_overdue(heard_of: datetime, now: datetime, *, silence_seconds: float) -> 
 
 def _overdue(
     session: Session,
-    jobs: Sequence[Job],
+    running: Sequence[Job],
     *,
     now: datetime,
     silence_seconds: float,
@@ -197,8 +230,8 @@ def _overdue(
     soon = now + timedelta(seconds=silence_seconds / 2)
     suspects = {
         job.id: (job.lease_worker_id, job.lease_expires_at)
-        for job in jobs
-        if job.state is JobState.RUNNING and job.lease_expires_at is not None and now <= job.lease_expires_at < soon
+        for job in running
+        if job.lease_expires_at is not None and now <= job.lease_expires_at < soon
     }
     if not suspects:
         return {}
