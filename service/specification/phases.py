@@ -268,7 +268,7 @@ def _sizes(specification: JobSpecification, of_sides: Sequence[int]) -> Confirma
 def check_workload_options(
     field: str, space: SearchSpace, workload: WorkloadDescription, *, given: Mapping[str, JsonValue]
 ) -> None:
-    """Each option that the space assigns is the workload's, and not one that the job holds fixed.
+    """Refuses a space that assigns an option which the workload lacks or the job holds fixed.
 
     Raises:
         InvalidInput: names every such parameter; `field` is where the space stands.

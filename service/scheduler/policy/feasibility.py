@@ -39,12 +39,12 @@ class MemoryLimit:
         return self.limit_bytes / min(self._out_of_memory.values(), default=self.limit_bytes)
 
     def ran_out(self, number: int, predicted_bytes: int) -> None:
-        """A trial ran out of memory that was predicted to fit."""
+        """Takes in that a trial ran out of memory that was predicted to fit."""
         if predicted_bytes <= self.limit_bytes and self.machine_bytes is None:
             self._out_of_memory[number] = max(1, predicted_bytes)
 
     def fitted(self, number: int) -> None:
-        """A trial measured, and did not run out of memory before."""
+        """Takes in that a trial has been measured, so that it fits after all."""
         self._out_of_memory.pop(number, None)
 
     def why_infeasible(self, predicted_bytes: int) -> str | None:
@@ -105,13 +105,13 @@ class Feasibility:
         self._close()
 
     def ran_out(self, number: int, config: TrialConfig) -> None:
-        """A trial ran out of memory, now or in an earlier run."""
+        """Takes in that a trial ran out of memory, now or in an earlier run."""
         predicted = self._predicted_bytes(number, config)
         if predicted is not None and self._limit is not None:
             self._limit.ran_out(number, predicted)
 
     def fitted(self, number: int) -> None:
-        """A trial ended or paused after a measurement."""
+        """Takes in that a trial ended or paused after a measurement."""
         self._predicted.pop(number, None)
         if self._limit is not None:
             self._limit.fitted(number)

@@ -35,11 +35,11 @@ class SideTimes:
         self._reached[number] = max(seconds, self._reached.get(number, 0.0))
 
     def run(self, number: int) -> None:
-        """A trial goes on."""
+        """Takes in that a trial goes on."""
         self._running.add(number)
 
     def stop(self, number: int) -> None:
-        """A trial runs no more: it has been paused or has ended."""
+        """Takes in that a trial has been paused or has ended."""
         self._running.discard(number)
 
     def share(self, side: Side) -> float:

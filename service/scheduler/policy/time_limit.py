@@ -39,7 +39,7 @@ class Pace:
         self._by_optimizer: dict[str, _Measured] = {}
 
     def measured(self, number: int, done: int, *, optimizer: str) -> None:
-        """A running trial has done so much."""
+        """Takes in how far a running trial is, in steps or training examples as `whole` is."""
         now = self._clock()
         if number in self._last:
             before, then = self._last[number]
@@ -50,7 +50,7 @@ class Pace:
         self._last[number] = done, now
 
     def stopped(self, number: int) -> None:
-        """A trial runs no more: the time until it goes on again is not its own."""
+        """Takes in that a trial runs no more: the time until it goes on again is not its own."""
         self._last.pop(number, None)
 
     @property

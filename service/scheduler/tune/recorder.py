@@ -102,7 +102,7 @@ class Recorder(TuneAdapter, tune.Callback):
                 self._journal.flush()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """A trial gave its last report, or the pruner stopped it."""
+        """Records the end of a trial that gave its last report or that the pruner stopped."""
         order, report = TrialOrder.from_tune(trial.config), TrialReport.from_tune(trial.last_result)
         if report.trace:
             logger.warning("the trial failed:\n%s", report.trace, extra={"trial": order.number})
@@ -113,7 +113,7 @@ class Recorder(TuneAdapter, tune.Callback):
         self._judgement.stop_if_hopeless()
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """The trainable's own process died, or its machine."""
+        """Records that the trainable's own process died, or its machine."""
         number = TrialOrder.from_tune(trial.config).number
         detail = "its process or its machine was lost"
         self._end(number, self._judgement.of_failure(number, FailureReason.LOST, detail))

@@ -81,7 +81,7 @@ class CurveModel:
     """The model of one search; keeps its hyperparameters from fit to fit."""
 
     def __init__(self, encoding: Encoding, known: KnownLengths | None = None) -> None:
-        """A model without observations.
+        """Prepares a model without observations.
 
         Args:
             encoding: of the space.

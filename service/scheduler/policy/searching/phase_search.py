@@ -92,7 +92,7 @@ class PhaseSearch(Protocol):
         """
 
     def begin(self, number: int, parameters: Mapping[str, Scalar], *, fork: Fork | None = None) -> None:
-        """A trial with these checked parameters begins: pinned, or known from an earlier run of the job.
+        """Takes in a trial with these checked parameters that begins: pinned, or known from an earlier run.
 
         Args:
             fork: where it begins, if not from nothing; only of searches that choose so.
@@ -108,10 +108,10 @@ class PhaseSearch(Protocol):
         """
 
     def interrupt(self, number: int) -> None:
-        """A running trial was interrupted; it goes on by itself, before anything is chosen."""
+        """Takes in that a running trial was interrupted; it goes on by itself, before anything is chosen."""
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
-        """A trial that began has ended."""
+        """Takes in how a trial that began has ended."""
 
 
 class Sampler(Protocol):
@@ -121,13 +121,13 @@ class Sampler(Protocol):
         """Parameters for a new trial, which thereby begins; None: everything has been suggested."""
 
     def begin(self, number: int, parameters: Mapping[str, Scalar]) -> None:
-        """A trial with these checked parameters begins: pinned, or known from an earlier run of the job."""
+        """Takes in a trial with these checked parameters that begins: pinned, or known from an earlier run."""
 
     def report(self, number: int, step: int, value: float) -> None:
         """Takes in the first objective of a trial at one step, later than any before; not finite is allowed."""
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
-        """A trial that began has ended; what was not reported of its curve is taken in."""
+        """Takes in how a trial that began has ended, with what was not reported of its curve."""
 
 
 class SampledSearch:

@@ -23,7 +23,7 @@ class Scale:
     """
 
     def __init__(self, values: Array, *, is_minimised: bool) -> None:
-        """The scale of these values; NaN among them counts as worse than all."""
+        """Takes the scale from these values; NaN among them counts as worse than all."""
         self._is_minimised = is_minimised
         self._least = float(np.nanmin(values, initial=np.inf))
         turned = self._turned(values)

@@ -45,7 +45,7 @@ class SearchPrior:
     """The density, and the configs to begin with."""
 
     def __init__(self, known: Sequence[KnownConfig], space: SearchSpace, encoding: Encoding) -> None:
-        """A prior of at least one config; the nearest ones first."""
+        """Takes at least one config; the nearest ones first."""
         self._centres = np.array([encoding.encode(config.parameters) for config in known])
         self._spreads = np.array([_spreads(space, config.distance) for config in known])
         self._is_categorical = encoding.is_categorical
