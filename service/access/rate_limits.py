@@ -18,7 +18,7 @@ class RateLimit:
     """A bucket for each caller, filled steadily; each request takes one unit. Lives in one event loop."""
 
     def __init__(self, requests_per_second: float, clock: Callable[[], float]) -> None:
-        """A limit with full buckets.
+        """Begins with full buckets.
 
         Args:
             requests_per_second: 0: no limit.

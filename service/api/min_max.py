@@ -22,7 +22,7 @@ class MinMax(Generic[Point]):
     """Takes points in order of steps, one after the other; it holds about as many as it gives in the end."""
 
     def __init__(self, *, first_step: int, last_step: int, num_curves: int, max_points: int) -> None:
-        """Nothing is taken yet.
+        """Begins with nothing taken.
 
         Args:
             max_points: at least `fewest_points(num_curves)`.

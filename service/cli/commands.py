@@ -355,7 +355,7 @@ def _say_how_it_ended(client: Client, job: JobRead) -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """Runs the console script."""
     if sys.stdout is None:
         sys.stdout = _closed_output()
     for stream in (sys.stdout, sys.stderr):

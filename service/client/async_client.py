@@ -49,7 +49,7 @@ class AsyncRequests:
         give_up_seconds: float = GIVE_UP_SECONDS,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        """A client; nothing is asked yet. Arguments and errors: those of `Client`."""
+        """Prepares a client; nothing is asked yet. Arguments and errors: those of `Client`."""
         connecting = Connecting.to(base_url, token)
         self.base_url = connecting.base_url
         self._give_up_seconds = give_up_seconds

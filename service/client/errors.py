@@ -48,7 +48,7 @@ def _way_to_start_one(url: str) -> str:
 
 
 class ServiceBusy(ServiceUnreachable):
-    """It took the request, and has not answered in time: it may do yet what it was asked for."""
+    """The service took the request, and has not answered in time: it may do yet what it was asked for."""
 
     def __init__(self, url: str, seconds: float) -> None:
         ServiceError.__init__(

@@ -46,7 +46,7 @@ class Requests:
         give_up_seconds: float = GIVE_UP_SECONDS,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """A client; nothing is asked yet.
+        """Prepares a client; nothing is asked yet.
 
         Args:
             base_url: None: that of the environment, `SHAMPOO_TUNER_URL`, or else of a service that was started without

@@ -88,7 +88,8 @@ async def log_in(
 
 @router.get("/session", status_code=HTTPStatus.NO_CONTENT)
 async def session() -> None:
-    """Nothing, to whoever is let in: open pages ask whether their session lasts. `Guard` answers where it has ended."""
+    """Answers whoever is let in with nothing: open pages ask whether their session lasts. `Guard`
+    answers where it has ended."""
 
 
 @router.post("/logout")

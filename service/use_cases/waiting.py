@@ -72,7 +72,7 @@ class WorkerFault:
     log_place: str
 
     def told(self, *, with_log: bool) -> str:
-        """It in words. `with_log`: with the line of the log, for whoever may see the jobs of all projects."""
+        """The trouble in words. `with_log`: with the line of the log, for whoever may see the jobs of all projects."""
         return f"{self.what}{f': {self.last_line}' if with_log and self.last_line else ''}; {self.log_place}"
 
 

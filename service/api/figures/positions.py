@@ -38,7 +38,7 @@ class Positions:
         return self._parameter.to_unit(value) + shift * SPREAD / len(self._parameter.choices)
 
     def axis(self) -> Figure:
-        """For Plotly."""
+        """The axis as Plotly is told it."""
         ticks = self._ticks()
         return {
             "title": {"text": self.title, "standoff": 10},

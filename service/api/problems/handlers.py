@@ -134,7 +134,7 @@ async def _busy(request: Request, error: Exception) -> Response:
 
 
 async def _gone(request: Request, error: Exception) -> Response:  # noqa: ARG001 # it says no more
-    """For what counts answers: whoever ended the connection within a body reads none."""
+    """An answer for what counts answers: whoever ended the connection within a body reads none."""
     return malformed("ends before it is whole", instance=request.url.path)
 
 

@@ -57,7 +57,7 @@ class SeedTable:
 
     @property
     def has_gaps(self) -> bool:
-        """True if a config was not trained with all of the seeds, or was and takes no part in the comparison."""
+        """True if a config was not trained with one of the seeds."""
         return any(None in row.results for row in self.rows)
 
     @property

@@ -60,7 +60,7 @@ def importance_words(importance: Importance | None) -> str:
 
 
 def trend_words(parameter: ParameterInsight) -> str:
-    """In which direction the parameter is better, or which choice did best."""
+    """The direction in which the parameter is better, or the choice that did best."""
     if parameter.choices:
         return _choice_words(parameter)
     if parameter.trend is Trend.BETWEEN and parameter.turns_at is not None:

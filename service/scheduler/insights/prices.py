@@ -53,7 +53,7 @@ def _again(trial: EndedTrial) -> dict[int, float]:
 
 
 def _values(trial: EndedTrial) -> list[float]:
-    """With new seeds, or what it was found with."""
+    """The values of a config with new seeds, or the one that it was found with."""
     return list(_again(trial).values()) or [value for value in (trial.value,) if value is not None]
 
 

@@ -158,7 +158,7 @@ class Policy(Protocol):
         """
 
     def close(self) -> None:
-        """Start no more trials: what is left of the time is for going on with those there are."""
+        """Starts no more trials: what is left of the time is for going on with those there are."""
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked."""

@@ -20,23 +20,23 @@ class GroupConsumer:
         self._given_up = 0
 
     def begin(self, trial: int) -> None:
-        """The rank begins a trial; serial numbers grow."""
+        """Takes in that the rank begins a trial; serial numbers grow."""
         with self._told:
             self._trial, self._num_given = trial, 0
             self._taken = max(self._taken, (trial, 0))  # tuples compare the trial first
 
     def give(self) -> None:
-        """The rank gives a measurement."""
+        """Takes in that the rank gives a measurement."""
         self._num_given += 1
 
     def take(self, trial: int, num_taken: int) -> None:
-        """So many measurements of a trial have been dealt with, and the next is wanted."""
+        """Takes in how many measurements of a trial have been dealt with; the next is wanted."""
         with self._told:
             self._taken = (trial, num_taken)
             self._told.notify_all()
 
     def give_up(self, trial: int) -> None:
-        """Nothing more is wanted of a trial."""
+        """Takes in that nothing more is wanted of a trial."""
         with self._told:
             self._given_up = trial
             self._told.notify_all()

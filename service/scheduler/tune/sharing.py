@@ -101,7 +101,7 @@ class Sharing(TuneAdapter, tune.Callback):
         return False
 
     def wants_none(self) -> None:
-        """No trial is ready to start: an idle rank group is given back if another job waits for one."""
+        """Takes in that no trial is ready to start: an idle rank group is given back if another job waits for one."""
         self._has_order, self._before = False, None
         if self._groups.has_idle and time.monotonic() >= self._next_ask:
             _, others = self._claims()
@@ -185,7 +185,7 @@ class Sharing(TuneAdapter, tune.Callback):
         return passed.share
 
     def _claims(self) -> tuple[Job, list[Claim]]:
-        """This job, and what the other jobs on the cluster have and want."""
+        """This job, and the claims of the other jobs on the cluster."""
         self._next_ask = time.monotonic() + self._poll_seconds
 
         def read(session: Session) -> tuple[Job, list[Claim]]:

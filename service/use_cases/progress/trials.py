@@ -203,7 +203,7 @@ def _best(leading: LeadingTrial) -> BestTrial:
 
 
 def _add_fronts(repository: TrialRepository, jobs: Sequence[Job], found: Mapping[str, JobTrials]) -> None:
-    """The fronts of the jobs with several objectives, by one statement."""
+    """Adds the fronts of the jobs with several objectives, by one statement."""
     completed: dict[str, list[CompletedTrial]] = {job.id: [] for job in jobs if len(job.stored_objectives) > 1}
     for trial in repository.completed(completed) if completed else ():
         completed[trial.job_id].append(trial)

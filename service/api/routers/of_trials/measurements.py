@@ -105,7 +105,7 @@ def _read(stored: StoredMeasurement, wanted: Collection[str]) -> MeasurementRead
 
 
 def _cut(measurement: MeasurementRead, wanted: Collection[str]) -> MeasurementRead:
-    """With the metrics that are wanted alone; none named: all."""
+    """A measurement with the metrics that are wanted alone; none named: all."""
     if not wanted:
         return measurement
     metrics = {name: value for name, value in measurement.metrics.items() if name in wanted}

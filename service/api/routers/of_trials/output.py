@@ -218,7 +218,7 @@ def _look(wanted: Wanted, after: int, job_id: str, number: int) -> Callable[[Ses
 
 
 def _messages(chunks: list[StoredChunk]) -> bytes:
-    """In one piece: each piece sent to a reader that has gone would be a warning in the log."""
+    """The messages in one piece: each piece sent to a reader that has gone would be a warning in the log."""
     messages = [OutputRead.model_validate(chunk) for chunk in chunks]
     return b"".join(
         format_sse_event(data_str=each.model_dump_json(), event="log", id=str(each.id)) for each in messages

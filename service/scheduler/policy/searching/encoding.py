@@ -116,7 +116,7 @@ class Encoding:
         return np.repeat(np.arange(self.num_dimensions), widths)
 
     def _conditions_of(self, index: int) -> Sequence[Sequence[tuple[int, Array]]]:
-        """For each condition of a parameter, those that it names, by index, and the wanted positions of each."""
+        """The parameters that each condition of a parameter names, by index, with the wanted positions of each."""
         found = []
         for name, allowed in self._parameters[index].when.items():
             parents = []

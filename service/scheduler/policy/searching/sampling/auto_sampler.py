@@ -109,7 +109,7 @@ class JobAutoSampler(AutoSampler):
         self._start: Mapping[str, Scalar] = {}
 
     def choose(self, parameters: Mapping[str, Scalar]) -> None:
-        """The assignment of the trial that is asked for next."""
+        """Takes the assignment of the trial that is asked for next."""
         self._start = parameters
 
     def _chosen(self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]) -> dict[str, Any]:

@@ -57,7 +57,7 @@ class ConditionalGridSampler(WholeSampler):
 
 
 def _points(space: SearchSpace, rng: random.Random) -> Iterator[dict[str, Scalar]]:
-    """In random order; a point of switched-off parameters comes as often as they have values."""
+    """The points in random order; a point of switched-off parameters comes as often as they have values."""
     values = [_grid_values(parameter) for parameter in space.parameters]
     size = math.prod(map(len, values))
     whole = size <= MAX_GRID
