@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import torch
 from torch import nn
@@ -88,12 +89,8 @@ def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
             "sparse=False, or train on one rank",
         )
     scalars = [name for name, parameter in model.named_parameters() if parameter.ndim == 0]
-    if mode in ("fsdp2", "hsdp") and scalars:
-        raise InvalidConfig(
-            "parallelism.mode",
-            f"{mode} cannot shard parameters without dimensions ({', '.join(scalars)}): give them the shape (1,), or "
-            "use simple_fsdp",
-        )
+    if mode in ("fsdp2", "hsdp"):
+        _require_shardable(model, mode)
     if mode == "simple_fsdp":
         recurrent = [name for name, module in model.named_modules() if isinstance(module, nn.RNNBase)]
         if recurrent:
@@ -104,6 +101,32 @@ def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
             )
     if config.compression is not None and scalars:
         raise InvalidConfig("compression", f"is not for parameters without dimensions ({', '.join(scalars)})")
+
+
+_UNSHARDABLE: tuple[tuple[str, Callable[[nn.Parameter], bool], str], ...] = (
+    ("without dimensions", lambda parameter: parameter.ndim == 0, "give them the shape (1,), or use simple_fsdp"),
+    ("without elements", lambda parameter: parameter.numel() == 0, "leave them out of the model, or use ddp"),
+    (
+        "that are not contiguous",
+        lambda parameter: not parameter.is_contiguous(),
+        "lay them out in row-major order, as a transpose or channels_last is not, or use ddp",
+    ),
+)
+"""The parameters that `fully_shard` does not take, in words and as a predicate, and what to do."""
+
+
+def _require_shardable(model: nn.Module, mode: str) -> None:
+    """Checks the parameters of a model for `fully_shard`, whose own errors do not name them.
+
+    Raises:
+        InvalidConfig: it does not take one; the message has the names.
+    """
+    for what, is_wrong, advice in _UNSHARDABLE:
+        names = [name for name, parameter in model.named_parameters() if is_wrong(parameter)]
+        if names:
+            raise InvalidConfig(
+                "parallelism.mode", f"{mode} cannot shard parameters {what} ({', '.join(names)}): {advice}"
+            )
 
 
 def _kind(config: TrialConfig, context: RankContext, mode: str) -> str:

@@ -197,6 +197,11 @@ def test_impossible_configs_are_refused_by_name(two_ranks: WarmRanks, three_rank
             f"parallelism.mode: {mode} averages dense gradients over ranks, and those of 0 are sparse: make them with "
         )
         assert message(two_ranks, "sparse", mode) == told + "sparse=False, or train on one rank"
+    unshardable = "parallelism.mode: fsdp2 cannot shard parameters"
+    told = f"{unshardable} that are not contiguous (0.weight): lay them out in row-major order, as a transpose or"
+    assert message(two_ranks, "strided", "fsdp2").startswith(told)
+    assert message(two_ranks, "empty", "fsdp2").startswith(f"{unshardable} without elements (1.0): leave them out")
+    assert message(two_ranks, "strided") == message(two_ranks, "empty") == ""
     compression = CompressionConfig()
     assert message(two_ranks, "scalar", compression=compression).startswith(
         "compression: is not for parameters without"

@@ -126,6 +126,12 @@ def build(name: str) -> nn.Module:
             return nn.Sequential(nn.LSTM(12, 17))
         case "sparse":
             return nn.Sequential(nn.Embedding(12, 17, sparse=True))
+        case "strided":
+            strided = nn.Linear(12, 17)
+            strided.weight = nn.Parameter(torch.zeros(12, 17).mT)
+            return nn.Sequential(strided)
+        case "empty":
+            return nn.Sequential(nn.Linear(12, 17), nn.ParameterList([nn.Parameter(torch.zeros(0, 3))]))
         case "partly_used":
             return PartlyUsed()
     raise ValueError(name)
