@@ -1,4 +1,4 @@
-"""What the exit status of a process tells of its end. Pure."""
+"""Exit statuses of processes: whose doing the end was, and it in words. Pure."""
 
 from __future__ import annotations
 

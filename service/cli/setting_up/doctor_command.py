@@ -163,7 +163,7 @@ def _database(settings: Settings) -> Iterator[CheckedPart]:
 
 
 def _api(url: str, token: str | None) -> CheckedPart:
-    """Whether the service that other commands ask answers, its version, and whether it knows of workers."""
+    """Asks the service that other commands ask whether it answers, for its version and for its workers."""
     from service.client import ApiError
     from service.errors import ServiceError
     from service.evidence.in_words.wording import counted

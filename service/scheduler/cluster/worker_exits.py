@@ -1,5 +1,5 @@
-"""How the workers of a run's own cluster ended. Their parent alone is told that: their template notes it in a file for
-each, and whoever has lost one reads it. Nothing is known of workers that no template has forked.
+"""Notes on the ends of a run's workers on its own cluster. Their parent alone is told how they ended: their template
+notes it in a file for each, and whoever has lost one reads it. Nothing is known of workers that no template has forked.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ DIRECTORY_NAME = "exits"
 PATIENCE_SECONDS = 2.0
 """Time for a template to be told of an end that Ray tells, too: both hear of it at once."""
 POLL_SECONDS = 0.05
+"""Time between two looks for a note, by judgement: it is there at once, or a moment later."""
 
 
 def directory_beside(address: str) -> Path:

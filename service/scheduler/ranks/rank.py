@@ -50,7 +50,7 @@ class RankFailure:
     field: str = ""
     """The field of the trial's config that is at fault, if one is."""
     exit_status: int | None = None
-    """Of the rank's process, if it died and that is known; negative: the signal that killed it."""
+    """The exit status of the rank's process, if it died and that is known; negative: the signal that killed it."""
     is_mismatch: bool = False
     """True if the trial's own checkpoint does not fit it, as one of another version."""
 

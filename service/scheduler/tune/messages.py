@@ -76,7 +76,7 @@ class TrialReport:
     begins_anew: bool = False
     """True if the trial can go on from nothing, as all that is wrong is that its checkpoint does not fit it."""
     exit_status: int | None = None
-    """Of the process of a rank that died, if it is known; negative: the signal that killed it."""
+    """The exit status of the process of a rank that died, if it is known; negative: the signal that killed it."""
     identity: TrialIdentity | None = None
     """The trial's identity, with the first measurement of each run of it."""
     places: tuple[NodePlace, ...] = ()

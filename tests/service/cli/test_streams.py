@@ -115,7 +115,7 @@ def test_who_interrupts_a_submission_is_told_that_the_service_may_have_the_job(c
 
 
 def on_a_terminal(*arguments: str) -> tuple[str, str]:
-    """What a command writes to a terminal that is its standard output, and to its standard error."""
+    """The text that a command writes to a terminal which is its standard output, and to its standard error."""
     ours, its = pty.openpty()
     with subprocess.Popen(
         [sys.executable, "-m", "service", *arguments],

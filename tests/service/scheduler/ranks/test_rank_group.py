@@ -21,19 +21,16 @@ import psutil
 import pytest
 import ray
 import torch
-from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+from ray.util.placement_group import PlacementGroup
 from torch import nn
 
 from service.domain import FailureReason, OutputStream
 from service.places import NodePlace
-from service.scheduler.cluster import ray_cluster
-from service.scheduler.cluster.group_size import GroupSize
-from service.scheduler.cluster.worker_template import WorkerTemplate
 from service.scheduler.output.files import OutputPlace, directory_of
 from service.scheduler.output.reading import read_output
 from service.scheduler.ranks.rank import JoinedRank, Rank, RankFailure, RankOutcome
 from service.scheduler.ranks.rank_group import RankGroup
-from service.scheduler.run_process import make_directory
+from tests.service.scheduler.ranks.conftest import TWO
 from tests.support.service.service_process import PLUGIN
 from tests.support.trainers.trials import determined
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
@@ -45,24 +42,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-
-TWO = GroupSize(world_size=2, cpus_per_rank=1.0, gpus_per_rank=0)
-
-
-@pytest.fixture(scope="module")
-def bundles() -> Iterator[PlacementGroup]:
-    """Room for two ranks on a cluster of its own."""
-    directory = make_directory()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(PLUGIN))
-        patch.setenv("RAY_AUTH_MODE", "disabled")
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        with WorkerTemplate(directory):
-            ray_cluster.connect(None, directory=directory)
-            group = placement_group([TWO.rank_bundle] * 2)
-            yield group
-            remove_placement_group(group)
-            ray.shutdown()
 
 
 def order(**options: Any) -> TrialConfig:
@@ -201,26 +180,6 @@ def test_a_killed_rank_is_the_guilty_one_and_spoils_the_group(bundles: Placement
     printed = {(piece.source.rank, piece.source.stream): piece.content for piece in pieces}
     assert printed[1, OutputStream.STDOUT] == b"Python's words\nC's words\na child's words\n"
     assert printed[1, OutputStream.STDERR] == b"an error's words\n"
-
-
-@pytest.mark.parametrize(
-    ("trouble", "status", "said"),
-    [
-        ("leave", 7, "it left with exit status 7, as by `os._exit`"),
-        ("crash", -signal.SIGSEGV, "it was killed by signal 11 (SIGSEGV)"),
-    ],
-)
-def test_a_rank_that_ends_its_own_process_is_told_by_how_it_ended(
-    bundles: PlacementGroup, tmp_path: Path, trouble: str, status: int, said: str
-) -> None:
-    group = RankGroup(TWO, bundles)
-    try:
-        [*_, failure] = train(group, order(trouble=trouble), tmp_path)
-    finally:
-        group.close()
-    assert isinstance(failure, RankFailure)
-    assert (failure.reason, failure.exit_status) == (FailureReason.LOST, status)
-    assert failure.detail.endswith(f": {said}")
 
 
 def test_a_rank_that_gets_sigterm_while_it_waits_for_its_group_ends_and_is_told_of(

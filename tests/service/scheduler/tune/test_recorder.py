@@ -20,7 +20,7 @@ from service.scheduler.policy.sides import SidePlan
 from service.scheduler.tune.messages import TrialOrder, TrialReport
 from service.scheduler.tune.run_end import Ending, JobImpossible, RunEnded
 from service.specification.identity import fingerprint_of
-from service.specification.job import Budget, Constraint, JobSpecification, ObjectiveChoice
+from service.specification.job import Budget, Constraint, JobSpecification
 from service.specification.planning import plan_job
 from service.store.session import Database
 from service.use_cases.leases import claim_job, register_worker
@@ -178,32 +178,6 @@ def test_a_population_that_is_measured_at_its_end_alone_stops_with_its_first_tri
     with pytest.raises(JobImpossible, match=r"^training.evaluate_every_epochs: 5 epochs are 50 steps, and 'pbt'"):
         tune.give(first, measured(40, kind="completed"))
     assert [trial.state for trial in tune.stored()] == [TrialState.COMPLETED]
-
-
-def test_a_trial_that_does_not_measure_the_objective_fails(sqlite_database: Database, tmp_path: Path) -> None:
-    tune = Tune(sqlite_database, tmp_path)
-    tune.give(tune.begin(), measured(40, kind="completed", metrics={"train_loss": 1.0}))
-    [stored] = tune.stored()
-    assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.ERROR)
-    assert stored.detail == "the workload did not measure 'validation_loss', only: train_loss"
-
-
-def test_a_trial_that_does_not_measure_a_further_objective_or_a_bounded_metric_fails_and_says_so(
-    sqlite_database: Database, tmp_path: Path
-) -> None:
-    objectives = [ObjectiveChoice(metric="validation_loss"), ObjectiveChoice(metric="tokens_per_second")]
-    several = SPECIFICATION.model_copy(update={"objectives": objectives})
-    tune = Tune(sqlite_database, tmp_path, specification=several)
-    assert tune.give(tune.begin(), measured(10, metrics={"validation_loss": 1.0})) == "STOP"  # at once, not at its end
-    [stored] = tune.stored()
-    assert (stored.state, stored.reason) == (TrialState.FAILED, FailureReason.ERROR)
-    detail = "the workload did not measure 'tokens_per_second', only: validation_loss"
-    assert stored.detail == detail
-    bound = Constraint(metric="tokens_per_second", min=5.0)
-    tune = Tune(sqlite_database, tmp_path, constraints=[bound])
-    tune.give(tune.begin(), measured(10, metrics={"validation_loss": 1.0}))
-    [stored] = tune.stored()
-    assert (stored.state, stored.reason, stored.detail) == (TrialState.FAILED, FailureReason.ERROR, detail)
 
 
 def test_a_trial_that_breaks_a_constraint_is_infeasible(sqlite_database: Database, tmp_path: Path) -> None:
