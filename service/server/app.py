@@ -14,12 +14,13 @@ from starlette.routing import BaseRoute
 from starlette.staticfiles import StaticFiles
 
 from service.access.sessions import COOKIE
-from service.api import events, problems
+from service.api import problems
 from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
 from service.api.dependencies import check_address, refuse_unknown_parameters
+from service.api.events import EventFeed
 from service.api.preparation import Preparations
-from service.api.routers import access, catalogue, code, health, metrics, recommendations, webhooks
+from service.api.routers import access, catalogue, code, events, health, metrics, recommendations, webhooks
 from service.api.routers.of_jobs import export, insights, jobs, kept_jobs, plots, weights
 from service.api.routers.of_trials import checkpoints, external, measurements, output, trial_plots, trials
 from service.api.run_answers import Answers
@@ -138,7 +139,7 @@ def create_app(
     app.state.uploads = code.Uploads()
     app.state.authentication = Authentication(opened, turns, settings)
     app.state.answers = Answers(opened, turns)
-    app.state.feed = events.EventFeed(
+    app.state.feed = EventFeed(
         opened,
         turns,
         observed,

@@ -16,6 +16,7 @@ import pytest
 from sqlalchemy import make_url
 
 from service.api import events
+from service.api.routers import events as routes
 from service.client import sse_messages
 from service.domain import Phase
 from service.store.repositories import EventRepository
@@ -86,7 +87,7 @@ def test_an_id_of_another_database_begins_anew(http: httpx.Client, database: Dat
 @pytest.fixture
 def impatient_http(sqlite_http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> httpx.Client:
     """A client to which a stream that stays silent is an error."""
-    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(routes, "HEARTBEAT_SECONDS", PATIENCE_SECONDS)
     sqlite_http.timeout = 20
     return sqlite_http
 
@@ -206,7 +207,7 @@ def test_many_streams_share_one_look_at_the_database(
 
 
 def test_a_quiet_stream_is_kept_alive_by_comments(sqlite_http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "HEARTBEAT_SECONDS", 0.1)
+    monkeypatch.setattr(routes, "HEARTBEAT_SECONDS", 0.1)
     with sqlite_http.stream("GET", "/v1/events") as response:
         text = b""
         for chunk in response.iter_bytes():

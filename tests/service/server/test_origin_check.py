@@ -16,8 +16,8 @@ from fastapi.routing import APIRoute
 from pydantic import ValidationError
 from starlette.types import Message
 
-from service.api import dependencies, events
-from service.api.routers import access, catalogue, health, recommendations
+from service.api import dependencies
+from service.api.routers import access, catalogue, events, health, recommendations
 from service.api.routers.of_jobs import jobs
 from service.api.routers.of_trials import trials
 from service.dashboard import log_in

@@ -13,8 +13,7 @@ from fastapi.routing import APIRoute
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from service.api import events
-from service.api.routers import access, catalogue, health, recommendations, webhooks
+from service.api.routers import access, catalogue, events, health, recommendations, webhooks
 from service.api.routers.of_jobs import jobs, kept_jobs, plots
 from service.api.routers.of_trials import checkpoints, measurements, output, trial_plots, trials
 from service.dashboard import routes as pages
