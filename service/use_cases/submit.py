@@ -1,4 +1,4 @@
-"""Use cases of those who submit jobs. State changes only here, in `steer`, `leases` and `run`."""
+"""Use cases of those who submit jobs. State changes only here, in `steer`, `steer_trials`, `leases` and `run`."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.standing import standing_of
 from service.evidence.in_words.wording import optimizer_title
 from service.evidence.in_words.words import currency_lines
-from service.evidence.recommended import recommendation_from_json, weights_links
+from service.evidence.recommended import weights_links
 from service.specification.estimate_lines import left_over_words
 from service.specification.phases import num_left_over, spaces_of
 from service.store.models import Job
@@ -43,9 +43,10 @@ from service.store.repositories import (
     TrialColumnsRepository,
 )
 from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
+from service.use_cases.going_on import budget_is_left
 from service.use_cases.health import health_of_job
 from service.use_cases.progress import JobProgress, progress_of
-from service.use_cases.steer import RETRIABLE, budget_is_left
+from service.use_cases.steer_trials import RETRIABLE
 from service.use_cases.waiting import waiting_of
 
 NEWEST_REMARKS = 500
@@ -83,7 +84,7 @@ def job_page(
     progress = progress_of(session, [job], now=now, memory=memory)[job.id]
     labels = phase_labels(specification)
     stored = RecommendationRepository(session).of_job(job.id)
-    recommendation = recommendation_from_json(stored.content) if stored else None
+    recommendation = stored.recommended if stored else None
     evidence = recommendation.evidence if recommendation else None
     confirmation = confirmation_of(evidence)
     best_numbers = best_numbers_of(progress)

@@ -40,7 +40,7 @@ from service.store.repositories import (
 from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.session import Session
 from service.use_cases.progress import JobProgress, progress_of
-from service.use_cases.steer import RETRIABLE
+from service.use_cases.steer_trials import RETRIABLE
 
 router = APIRouter(route_class=OneThreadRoute)
 

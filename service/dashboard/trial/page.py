@@ -33,7 +33,7 @@ from service.store.repositories.of_trials.outputs import OutputRepository
 from service.store.repositories.of_trials.trial_relations import PlaceAmongOthers, TrialRelationRepository
 from service.store.session import Session
 from service.use_cases.keeping.checkpoints import trials_that_go_on
-from service.use_cases.steer import RETRIABLE
+from service.use_cases.steer_trials import RETRIABLE
 from service.use_cases.trials.trial_curves import Origin, best_of_baselines, best_of_side, origin_of, trial_curve
 from service.use_cases.trials.trial_pasting import config_to_paste
 

@@ -10,7 +10,8 @@ import pytest
 from service.domain import FailureReason, JobState, TrialState
 from service.store.repositories import RecommendationRepository
 from service.store.session import Database
-from service.use_cases.steer import cancel_job, pause_job, resume_job, stop_trial
+from service.use_cases.steer import cancel_job, pause_job, resume_job
+from service.use_cases.steer_trials import stop_trial
 from service.use_cases.waiting import NO_CLIENT
 from tests.service.external.worlds import World, world_of
 from tests.support.service.scenarios import submit

@@ -26,7 +26,7 @@ from service.store.packing import pack
 from service.store.repositories import MeasurementRepository
 from service.store.session import Database
 from service.use_cases.leases import release_job
-from service.use_cases.steer import propose_trial, retry_trial
+from service.use_cases.steer_trials import propose_trial, retry_trial
 from tests.support.readmes import README, blocks
 from tests.support.service.scenarios import (
     NOW,

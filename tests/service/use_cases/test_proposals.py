@@ -15,11 +15,11 @@ from service.specification.planning import plan_job, proposed_side
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, JobRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases import steer
+from service.use_cases import steer_trials
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.progress import progress_of
 from service.use_cases.run import finish_job
-from service.use_cases.steer import cancel_job
+from service.use_cases.steer import cancel_job, pause_job
 from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, claimed_job, run_trial, submit
 
 
@@ -33,7 +33,7 @@ def propose(
     **parameters: Any,
 ) -> tuple[Job, Trial, bool]:
     with database.writing() as session:
-        return steer.propose_trial(
+        return steer_trials.propose_trial(
             session,
             job_id,
             phase=phase,
@@ -126,7 +126,7 @@ def test_a_run_that_dies_loses_no_proposal(database: Database) -> None:
 def test_a_paused_job_stays_paused_and_a_finished_one_goes_on(database: Database) -> None:
     job_id = submit(database)
     with database.writing() as session:
-        steer.pause_job(session, job_id, now=NOW)
+        pause_job(session, job_id, now=NOW)
     assert propose(database, job_id, lr=0.01)[0].state is JobState.PAUSED
 
     lease = claimed_job(database)
@@ -146,7 +146,7 @@ def test_a_job_whose_run_ends_of_itself_while_it_is_asked_to_pause_keeps_what_wa
     for number, phase in enumerate([Phase.SEARCH, Phase.BASELINE, Phase.SEARCH, Phase.SEARCH]):
         run_trial(database, lease, number, 0.5, phase)
     with database.writing() as session:
-        steer.pause_job(session, lease.job_id, now=NOW)
+        pause_job(session, lease.job_id, now=NOW)
     propose(database, lease.job_id, lr=0.01)
     assert finish(database, lease) is JobState.PAUSED
     [first] = asks(database, lease.job_id, 1)

@@ -18,7 +18,7 @@ from service.specification.job import Budget
 from service.specification.planning import plan_job
 from service.store.repositories import EventRepository, RecommendationRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases import steer
+from service.use_cases import going_on
 from service.use_cases.run import finish_job
 from service.use_cases.steer import cancel_job
 from service.use_cases.transitions import BUDGET_SPENT, STOPPED
@@ -159,7 +159,7 @@ def test_a_comparison_that_ended_early_leaves_nothing_to_resume(database: Databa
     job = job_of(database, lease.job_id)
     assert job.num_trials == 3
     with database.reading() as session:
-        assert not steer.budget_is_left(session, job, now=NOW)
+        assert not going_on.budget_is_left(session, job, now=NOW)
     with pytest.raises(BudgetSpent, match=r"num_trials first: it ended with 3 trials, and nothing was left to try"):
         resume(database, lease.job_id)
     change(database, lease.job_id, num_trials=3)
@@ -276,7 +276,7 @@ def test_trials_of_both_sides_that_the_time_cut_off_go_on_when_there_is_more_of_
         ended = finish_job(session, lease, failure=None, cut_short=CutShort.BUDGET, now=later(25))
     assert ended is (JobState.SUCCEEDED if has_completed else JobState.FAILED)
     with database.reading() as session:
-        assert not steer.budget_is_left(session, job_of(database, lease.job_id), now=later(26))
+        assert not going_on.budget_is_left(session, job_of(database, lease.job_id), now=later(26))
     change(database, lease.job_id, wall_clock_seconds=100.0)
     job = resume(database, lease.job_id, after=30)  # nothing but these trials is left
     assert (job.state, job.num_trials) == (JobState.QUEUED, 4)

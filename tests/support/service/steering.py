@@ -9,7 +9,7 @@ from service.domain import JobState, Phase, TrialState
 from service.store.models import Job, Trial
 from service.store.repositories import JobRepository, TrialRepository
 from service.store.session import Database
-from service.use_cases import steer
+from service.use_cases import steer, steer_trials
 from service.use_cases.leases import Lease, release_job
 from service.use_cases.progress import progress_of
 from service.use_cases.run import finish_job
@@ -54,12 +54,12 @@ def change(database: Database, job_id: str, **changes: Any) -> Job:
 
 def stop(database: Database, job_id: str, number: int) -> Trial:
     with database.writing() as session:
-        return steer.stop_trial(session, job_id, number, now=NOW)[1]
+        return steer_trials.stop_trial(session, job_id, number, now=NOW)[1]
 
 
 def retry(database: Database, job_id: str, number: int) -> Trial:
     with database.writing() as session:
-        return steer.retry_trial(session, job_id, number, now=NOW)[1]
+        return steer_trials.retry_trial(session, job_id, number, now=NOW)[1]
 
 
 def release(database: Database, lease: Lease, *, after: float = 0.0, crash: str | None = None) -> JobState | None:

@@ -46,7 +46,7 @@ from service.store.repositories import (
     TrialOfList,
     TrialRepository,
 )
-from service.use_cases import steer
+from service.use_cases import steer_trials
 from service.use_cases.keeping import marks
 from service.use_cases.trials.rank_output import last_lines
 from service.use_cases.trials.trial_pasting import config_to_paste
@@ -123,7 +123,7 @@ def propose_trial(
     running job tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A
     paused job tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
     """
-    _, trial, is_new = steer.propose_trial(
+    _, trial, is_new = steer_trials.propose_trial(
         session,
         job_id,
         workload=workload,
@@ -190,7 +190,7 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
     """Cancels one trial; the job goes on. One that trains ends at its next measurement; until then `requested` says
     `stop`. If that measurement is its last, it completes.
     """
-    _, trial = steer.stop_trial(session, job_id, number, now=now)
+    _, trial = steer_trials.stop_trial(session, job_id, number, now=now)
     return TrialRead.of(trial)
 
 
@@ -207,5 +207,5 @@ def retry_trial(
     from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its
     budget leaves. A fork of a population cannot be tried again: the checkpoint that it began from is gone.
     """
-    _, trial = steer.retry_trial(session, job_id, number, checkpoints_kept=settings.checkpoints_kept, now=now)
+    _, trial = steer_trials.retry_trial(session, job_id, number, checkpoints_kept=settings.checkpoints_kept, now=now)
     return TrialRead.of(trial)

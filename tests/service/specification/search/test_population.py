@@ -16,7 +16,8 @@ from service.store.repositories import RecommendationRepository, TrialRepository
 from service.store.session import Database
 from service.use_cases.leases import Lease
 from service.use_cases.run import finish_job
-from service.use_cases.steer import change_budget, retry_trial
+from service.use_cases.steer import change_budget
+from service.use_cases.steer_trials import retry_trial
 from tests.support.service.caveats import sentences_of
 from tests.support.service.scenarios import (
     NOW,
