@@ -66,10 +66,10 @@ from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, TrialState
 from service.scheduler.policy.protocol import Decision, Fork
 from service.scheduler.policy.searching.acquisition import log_expected_improvement, propose
-from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Rows
+from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, ends_of_twins, resolution
-from service.scheduler.policy.searching.modelled import ModelledTrial, ModelView
+from service.scheduler.policy.searching.modelled import ModelledTrial, ModelView, observed_points, rows_of
 from service.scheduler.policy.searching.phase_search import (
     TEACHING_REASONS,
     Choice,
@@ -79,10 +79,8 @@ from service.scheduler.policy.searching.phase_search import (
     TrialOutcome,
 )
 from service.scheduler.policy.searching.rungs import Rungs
-from service.scheduler.policy.searching.scaling import Scale
 from service.scheduler.policy.searching.search_prior import NUM_DESIGN as NUM_DESIGN_WITH_PRIOR
 from service.scheduler.policy.searching.search_prior import KnownConfig, SearchPrior
-from service.scheduler.policy.searching.trends import kept_share, trends
 
 NUM_DESIGN = 8
 """Trials before the model is asked: the defaults, then a Sobol design."""
@@ -158,7 +156,8 @@ class AutoSearch:
         return [self._encoding.encode(self._space.defaults()), *points][:NUM_DESIGN]
 
     def _next_of_design(self) -> Array:
-        """With a prior, its first config that was not tried, then by turns one near them and one of the design."""
+        """The vector to begin with next: with a prior, its first config that was not tried, then by turns one near them
+        and one of the design."""
         place = len(self._trials)
         if self._prior is None:
             return self._design[place]
@@ -330,36 +329,21 @@ class AutoSearch:
         self._forget()
         trials = [trial for trial in self._trials.values() if not trial.forgotten]
         ends, twins = self._known_ends(trials)
-        points: list[tuple[int, float, float]] = []
-        under_way: list[tuple[int, float]] = []
-        for index, trial in enumerate(trials):
-            early = self._rungs.at_first(trial.curve)
-            if early is not None:
-                points.append((index, self._rungs.distance(early[0]), early[1]))
-            if trial.number in ends:
-                points.append((index, 0.0, ends[trial.number]))
-                continue
-            if early is not None and early[0] < trial.reached < self._rungs.end:
-                step, value = trial.curve[-1]
-                points.append((index, self._rungs.distance(step), value))
-            if trial.status is SearchStatus.RUNNING:
-                under_way.append((index, self._rungs.distance(trial.goal)))
+        points = observed_points(trials, ends, self._rungs)
         if len(points) < 2:
             return None
-        table = np.array(points)
-        scale = Scale(table[:, 2], is_minimised=self._is_minimised)
-        config, distance = table[:, 0].astype(np.int64), table[:, 1]
-        targets, trend = scale(table[:, 2]), trends([trial.early for trial in trials], scale)
-        # The row before a trial's end is its first rung.
-        end_rows = np.flatnonzero((distance[1:] == 0.0) & np.isfinite(table[1:, 2]) & (config[1:] == config[:-1])) + 1
-        kept = kept_share(trend[config[end_rows]], targets[end_rows] - targets[end_rows - 1])
-        rows = Rows(config, distance, targets + kept * distance * trend[config])
+        rows = rows_of(trials, points, is_minimised=self._is_minimised)
         vectors = np.array([trial.vector for trial in trials])
         if len(points) >= REFIT_GROWTH * self._num_fitted:
             self._model.fit(vectors, rows)
             self._num_fitted = len(points)
         posterior = self._model.condition(vectors, rows)
-        finished = [row for row, (index, d, _) in enumerate(points) if d == 0.0 and trials[index].final is not None]
+        finished = [row for row, at in enumerate(points) if not at.distance and trials[at.trial].final is not None]
+        under_way = [
+            (index, self._rungs.distance(trial.goal))
+            for index, trial in enumerate(trials)
+            if trial.status is SearchStatus.RUNNING and trial.number not in ends
+        ]
         if under_way:
             indices, distances = np.array([i for i, _ in under_way]), np.array([d for _, d in under_way])
             believed = rows.extended(indices, distances, posterior.believed(indices, distances))

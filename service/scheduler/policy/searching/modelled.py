@@ -1,19 +1,21 @@
-"""The trials of an `auto` search as its model knows them."""
+"""The trials of an `auto` search as its model knows them, and the rows that it is fitted to."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtr
 
 from search_spaces import Scalar
-from service.scheduler.policy.searching.curve_model import Posterior
+from service.scheduler.policy.searching.curve_model import Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array
 from service.scheduler.policy.searching.phase_search import SearchStatus
-from service.scheduler.policy.searching.trends import Points
+from service.scheduler.policy.searching.rungs import Rungs
+from service.scheduler.policy.searching.scaling import Scale
+from service.scheduler.policy.searching.trends import Points, kept_share, trends
 
 
 @dataclass(slots=True)
@@ -74,3 +76,47 @@ class ModelView:
         """(n,), how probably each ends better than the incumbent."""
         found: Array = ndtr((self.mean - self.incumbent) / self.deviation)
         return found
+
+
+class ObservedPoint(NamedTuple):
+    """A point of a curve that the model is shown."""
+
+    trial: int
+    """The index of the trial."""
+    distance: float
+    """The distance from its end, as `curve_model` counts it."""
+    value: float
+    """NaN: its parameters made it fail."""
+
+
+def observed_points(trials: Sequence[ModelledTrial], ends: Mapping[int, float], rungs: Rungs) -> list[ObservedPoint]:
+    """The points of these trials: of each first its first rung, then its end if that is known, else the last
+    measurement beyond the rung.
+
+    Args:
+        ends: known final values by number of the trial.
+        rungs: where the trials pause.
+    """
+    points: list[ObservedPoint] = []
+    for index, trial in enumerate(trials):
+        early = rungs.at_first(trial.curve)
+        if early is not None:
+            points.append(ObservedPoint(index, rungs.distance(early[0]), early[1]))
+        if trial.number in ends:
+            points.append(ObservedPoint(index, 0.0, ends[trial.number]))
+        elif early is not None and early[0] < trial.reached < rungs.end:
+            step, value = trial.curve[-1]
+            points.append(ObservedPoint(index, rungs.distance(step), value))
+    return points
+
+
+def rows_of(trials: Sequence[ModelledTrial], points: Sequence[ObservedPoint], *, is_minimised: bool) -> Rows:
+    """The points on the model's scale, moved along their trends as far as the finished trials kept theirs."""
+    table = np.array(points)
+    config, distance, values = table[:, 0].astype(np.int64), table[:, 1], table[:, 2]
+    scale = Scale(values, is_minimised=is_minimised)
+    targets, trend = scale(values), trends([trial.early for trial in trials], scale)
+    # The row before a trial's end is its first rung.
+    end_rows = np.flatnonzero((distance[1:] == 0.0) & np.isfinite(values[1:]) & (config[1:] == config[:-1])) + 1
+    kept = kept_share(trend[config[end_rows]], targets[end_rows] - targets[end_rows - 1])
+    return Rows(config, distance, targets + kept * distance * trend[config])
