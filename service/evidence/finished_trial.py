@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain import FailureReason, Phase, TrialState
 from trainers.stored_config import StoredConfig
+
+
+def final_value(state: TrialState, value: float | None) -> float | None:
+    """The objective that a trial in this state ended with; None: it did not complete, or the value is not finite."""
+    return value if state is TrialState.COMPLETED and value is not None and math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,11 @@ class FinishedTrial:
     """{parameter name: sampled value}"""
     remarks: str | None = None
     """The remarks of its measurements on its data, if it completed."""
+
+    @property
+    def final_value(self) -> float | None:
+        """The objective that it ended with; None: it did not complete, or the value is not finite."""
+        return final_value(self.state, self.value)
 
     @property
     def seconds(self) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -13,15 +12,14 @@ from service.evidence.branches import Branches
 from service.evidence.break_even import break_even_of
 from service.evidence.caveats import general
 from service.evidence.caveats.setbacks import setback_caveats
+from service.evidence.compared import compare_sides, winner_by_value
 from service.evidence.comparison.alternatives import alternatives_of
-from service.evidence.comparison.confirm import confirm, split_seeds
-from service.evidence.comparison.equal_spending import compare_at_equal_spending
+from service.evidence.comparison.confirm import split_seeds
 from service.evidence.comparison.missed_target import has_no_share, is_open
 from service.evidence.comparison.reached import reached_baseline
-from service.evidence.finished_trial import FinishedTrial, Pair
-from service.evidence.lineage import caveat_of_lineage, lineage_of
+from service.evidence.finished_trial import FinishedTrial
+from service.evidence.lineage import caveat_of_lineage
 from service.evidence.luck.job_branches import branches_of
-from service.evidence.luck.job_luck import sides_of, with_luck
 from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
@@ -31,7 +29,6 @@ from service.evidence.types import (
     EQUAL_WITHIN,
     BaselineBest,
     ConfirmationResult,
-    ConfirmedConfig,
     CurrencyComparison,
     Evidence,
     Verdict,
@@ -100,32 +97,16 @@ def recommend(
         num_baseline_pinned: such pinned trials of each baseline.
         num_ranks: ranks of a trial, each a device that the job took.
     """
+    spaces = spaces or {}
     metric, direction = objectives[0].metric, objectives[0].direction
-    best = _winner(trials, Phase.SEARCH, direction)
-    if best is None:
-        return None
-    baseline = _winner(trials, Phase.BASELINE, direction)
     choosing, comparing = split_seeds(seeds, top_k=top_k, num_baselines=num_baselines)
-    result = confirm(trials, direction, choosing=choosing, comparing=comparing)
-    search_interval = None
-    sides: dict[Phase, SearchedSide] = {}
-    if result is not None:
-        sides = sides_of(result, trials, spaces or {}, metric=metric, top_k=top_k, num_choosing=len(choosing))
-        result, search_interval = with_luck(result, sides, direction)
-    if result is not None and result.candidates:
-        best = _with_seeds(_winner_of(trials, result.candidates[0].number), result.candidates[0])
-    if result is not None and result.baseline is not None:
-        baseline = _with_seeds(_winner_of(trials, result.baseline.number), result.baseline)
-    over_seeds = result if result is not None and _compares(result, best, baseline) else None
-    has_failed = over_seeds is None and _has_failed(result, best, baseline)
-    pairs = [] if baseline is None or has_failed else _pairs(trials, best, baseline, over_seeds)
-    comparisons = compare_at_equal_spending(pairs, metric, direction, currency)
-    if comparisons and not _is_of_whole_trials(comparisons[0], best, baseline):
-        search_interval = None  # it is of the difference of whole trials
-        result = None if result is None else dataclasses.replace(result, is_settled=False)
-    if result is not None and over_seeds is not None and comparisons:
-        low, high = comparisons[0].improvement_low, comparisons[0].improvement_high
-        result = dataclasses.replace(result, improvement_low=low, improvement_high=high)
+    compared = compare_sides(
+        trials, objectives[0], choosing=choosing, comparing=comparing, top_k=top_k, spaces=spaces, currency=currency
+    )
+    if compared is None:
+        return None
+    best, baseline, result = compared.best, compared.baseline, compared.confirmation
+    over_seeds, pairs, comparisons = compared.over_seeds, compared.pairs, compared.comparisons
     verdict, improvement = _verdict(baseline, comparisons)
     found = pasteable(best.stored_config, parameter_groups)
     side_seconds = _side_seconds(trials)
@@ -143,13 +124,13 @@ def recommend(
         seeds=over_seeds.seeds if over_seeds else sorted({w.stored_config.seed for w in (best, baseline) if w}),
         caveats=[
             *([] if is_makeable(found.parameter_groups) else [caveat(found.parameter_groups)]),
-            *([] if over_seeds or has_failed else [general.of_one_seed(baseline)]),
+            *([] if over_seeds or compared.has_failed else [general.of_one_seed(baseline)]),
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
-            *general.of_edges(trials, best, baseline, spaces or {}),
+            *general.of_edges(trials, best, baseline, spaces),
             *general.of_trials(trials, baseline, num_planned, side_seconds),
             *general.of_starts(len(starts), num_baseline_starts),
             *general.of_given(num_pinned, num_imported, num_baseline_pinned),
-            *general.of_options(spaces or {}),
+            *general.of_options(spaces),
             *general.of_data(trials),
             *general.of_currency(currency, comparisons),
             *(general.of_confirmation(result, len(comparing)) if seeds else []),
@@ -163,18 +144,17 @@ def recommend(
         ],
         alternatives=[]
         if over_seeds is None
-        else alternatives_of(over_seeds, trials, direction, space=(spaces or {}).get(Phase.SEARCH)),
-        search_interval=search_interval,
+        else alternatives_of(over_seeds, trials, direction, space=spaces.get(Phase.SEARCH)),
+        search_interval=compared.search_interval,
         currency=comparisons[0].currency if comparisons else currency,
         comparisons=comparisons,
         baselines=_baselines(trials, result, choosing, direction),
         side_seconds=side_seconds,
         transfers=transfer_results(starts, trials, direction),
-        branches=_branches(trials, best, spaces or {}, sides.get(Phase.SEARCH), direction, metric),
+        branches=_branches(trials, best, spaces, compared.searched, direction, metric),
     )
     if baseline is not None and (evidence.has_few_trials or is_open(pairs, metric)):
-        undecided = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in comparisons]
-        evidence = dataclasses.replace(evidence, verdict=Verdict.UNDECIDED, comparisons=undecided)
+        evidence = _undecided(evidence)
     if has_no_share(pairs, metric):
         evidence = _without_share(evidence)
     spent_seconds = sum(trial.seconds for trial in trials)
@@ -230,7 +210,7 @@ def _baselines(
         tried = [trial for trial in own if trial.optimizer == optimizer]
         numbers = {trial.number for trial in tried}
         chosen = next((c for c in rivals if c.number in numbers and c.choosing_mean is not None), None)
-        best = _winner(tried, Phase.BASELINE, direction)
+        best = winner_by_value(tried, Phase.BASELINE, direction)
         num_tried = sum(trial.state in (TrialState.COMPLETED, TrialState.PRUNED) for trial in tried)
         if chosen is not None:
             found.append(BaselineBest(optimizer, chosen.number, chosen.choosing_mean, len(choosing), num_tried))
@@ -263,45 +243,6 @@ def _branches(
     return None if space is None else branches_of(trials, best.number, space, side, direction, metric=metric)
 
 
-def _winner(trials: Sequence[FinishedTrial], phase: Phase, direction: Direction) -> Winner | None:
-    sign = 1.0 if direction is Direction.MINIMIZE else -1.0
-    candidates = [
-        (sign * trial.value, trial.number)
-        for trial in trials
-        if trial.phase is phase
-        and trial.state is TrialState.COMPLETED
-        and trial.value is not None
-        and math.isfinite(trial.value)
-    ]
-    return _winner_of(trials, min(candidates)[1]) if candidates else None
-
-
-def _winner_of(trials: Sequence[FinishedTrial], number: int) -> Winner:
-    trial = next(trial for trial in trials if trial.number == number)
-    assert trial.value is not None
-    step, seconds, metrics = trial.curve[-1] if trial.curve else (trial.config.num_steps, 0.0, {})
-    lineage = lineage_of(trial, trials, last_step=step)
-    return Winner(trial.number, trial.value, dict(trial.config.content), dict(metrics), step, seconds, lineage)
-
-
-def _with_seeds(winner: Winner, config: ConfirmedConfig) -> Winner:
-    return winner if config.mean is None else dataclasses.replace(winner, value=config.mean)
-
-
-def _compares(result: ConfirmationResult, best: Winner, baseline: Winner | None) -> bool:
-    """True if the recommended config, and the baseline if there is one, were compared over seeds."""
-    means = {config.number: config.mean for config in result.configs}
-    return all(means.get(winner.number) is not None for winner in (best, baseline) if winner is not None)
-
-
-def _has_failed(result: ConfirmationResult | None, best: Winner, baseline: Winner | None) -> bool:
-    """True if the two cannot be compared, because one of them failed with a new seed."""
-    if result is None or baseline is None:
-        return False
-    repeated = [config for config in result.configs if config.number in (best.number, baseline.number)]
-    return any(config.has_failed or config.mean is not None for config in repeated)
-
-
 def _verdict(baseline: Winner | None, comparisons: Sequence[CurrencyComparison]) -> tuple[Verdict, float | None]:
     """The verdict and the improvement that it speaks of."""
     if baseline is None:
@@ -309,6 +250,12 @@ def _verdict(baseline: Winner | None, comparisons: Sequence[CurrencyComparison])
     if not comparisons:
         return Verdict.UNDECIDED, None
     return comparisons[0].verdict, comparisons[0].improvement
+
+
+def _undecided(evidence: Evidence) -> Evidence:
+    """The evidence with no verdict, whatever the values say."""
+    comparisons = [dataclasses.replace(each, verdict=Verdict.UNDECIDED) for each in evidence.comparisons]
+    return dataclasses.replace(evidence, verdict=Verdict.UNDECIDED, comparisons=comparisons)
 
 
 def _without_share(evidence: Evidence) -> Evidence:
@@ -324,22 +271,6 @@ def _without_share(evidence: Evidence) -> Evidence:
         ],
         search_interval=None,
     )
-
-
-def _is_of_whole_trials(comparison: CurrencyComparison, best: Winner, baseline: Winner | None) -> bool:
-    """True if both had spent equally much in the end, up to the last batch: then their last values are compared."""
-    return baseline is not None and (comparison.value, comparison.baseline_value) == (best.value, baseline.value)
-
-
-def _pairs(
-    trials: Sequence[FinishedTrial], best: Winner, baseline: Winner, over_seeds: ConfirmationResult | None
-) -> list[Pair]:
-    """The trials of the two with each compared seed, or without any those that found the two configs."""
-    by_key = {(trial.confirms, trial.config.seed): trial for trial in trials if trial.confirms is not None}
-    by_number = {trial.number: trial for trial in trials}
-    if over_seeds is None:
-        return [(by_number[best.number], by_number[baseline.number])]
-    return [(by_key[best.number, seed], by_key[baseline.number, seed]) for seed in over_seeds.seeds]
 
 
 def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:

@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from service.domain import Direction, Phase, TrialState
+from service.domain import Direction, Phase
 from service.evidence.comparison import student_t
 from service.evidence.comparison.finalists import num_choosing, preferred
 from service.evidence.comparison.paired import CONFIDENCE, MIN_SEEDS, Interval, interval_of, is_settled
@@ -169,8 +169,7 @@ def _outcomes(by_source: Mapping[int, Sequence[SeedResult]]) -> dict[int, dict[i
 
 
 def _result(trial: FinishedTrial) -> SeedResult:
-    has_value = trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
-    return SeedResult(trial.config.seed, trial.number, trial.ending, trial.value if has_value else None)
+    return SeedResult(trial.config.seed, trial.number, trial.ending, trial.final_value)
 
 
 def _config(

@@ -12,6 +12,7 @@ from pydantic.dataclasses import dataclass
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, Side, TrialState
+from service.evidence.finished_trial import final_value
 from service.evidence.insights import SideInsights
 from service.evidence.types import Evidence
 
@@ -69,6 +70,11 @@ class SearchedTrial:
     state: TrialState
     reason: FailureReason | None
     value: float | None
+
+    @property
+    def final_value(self) -> float | None:
+        """The objective that it ended with; None: it did not complete, or the value is not finite."""
+        return final_value(self.state, self.value)
 
 
 @plain(frozen=True, slots=True)

@@ -3,7 +3,6 @@ is of, and how probably each would do best by itself."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from search_spaces import Scalar, SearchSpace
@@ -69,11 +68,7 @@ def _best(
     choice: Scalar, trials: Sequence[FinishedTrial], probability: float | None, direction: Direction
 ) -> BranchBest:
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
-    completed = [
-        (sign * trial.value, trial.number)
-        for trial in trials
-        if trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
-    ]
+    completed = [(sign * final, trial.number) for trial in trials if (final := trial.final_value) is not None]
     value, number = min(completed, default=(None, None))
     return BranchBest(
         choice=choice,

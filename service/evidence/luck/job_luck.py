@@ -156,19 +156,18 @@ def _search_interval(
 
 
 def _tried(trial: FinishedTrial, space: SearchSpace, metric: str) -> TriedTrial:
-    is_whole = trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
+    final = trial.final_value
     curve = [
         (step * trial.batch_size, value)
         for step, _, metrics in trial.curve
         if (value := metrics.get(metric)) is not None and math.isfinite(value)
     ]
-    if is_whole and not curve:
-        assert trial.value is not None
-        curve = [(trial.config.num_steps * trial.batch_size, trial.value)]
+    if final is not None and not curve:
+        curve = [(trial.config.num_steps * trial.batch_size, final)]
     return TriedTrial(
         trial.number,
         point_of(space, trial.parameters),
         curve,
-        has_completed=is_whole,
-        has_failed=trial.state is TrialState.FAILED or (trial.state is TrialState.COMPLETED and not is_whole),
+        has_completed=final is not None,
+        has_failed=trial.state is TrialState.FAILED or (trial.state is TrialState.COMPLETED and final is None),
     )
