@@ -21,6 +21,7 @@ from service.evidence.in_words.wording import (
     device_hours,
     device_time,
     duration,
+    joined,
     number,
     optimizer_title,
     time_left,
@@ -232,7 +233,7 @@ def jobs_table(jobs: Sequence[JobRead], *, width: int) -> Table:
         table.add_column(heading, no_wrap=True, overflow="ellipsis", justify=justify, max_width=rooms.get(heading))
     bests = [best for job in jobs for best in (job.progress.best, job.progress.baseline_best) if best is not None]
     if seeds := sorted({best.num_new_seeds for best in bests if best.num_new_seeds}):
-        table.caption = f"* mean of {_listed(seeds)} new seeds; the others: one seed"
+        table.caption = f"* mean of {joined(seeds, 'or')} new seeds; the others: one seed"
         table.caption_justify = "left"
     for row in rows:
         table.add_row(*(cell for heading, cell in zip(headings, row, strict=True) if heading in needed))
@@ -281,12 +282,6 @@ def state_words(job: JobRead) -> str:
 def waiting_words(waiting: WaitingRead) -> str:
     """The reason why a job waits, and since when."""
     return f"{waiting.reason} (waiting since {utc_text(waiting.since)})"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    """`2`, `2 or 4`, `2, 4 or 6`."""
-    *before, last = map(str, numbers)
-    return f"{', '.join(before)} or {last}" if before else last
 
 
 def _whose(job: JobRead) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from service.evidence.in_words.wording import joined
 from service.transfer.candidates import SourceKind, TransferCandidate
 from service.transfer.ranking import CONFIDENCE, Transferred
 
@@ -50,14 +51,14 @@ class UntunedAnswer:
     @property
     def _rests_on(self) -> str:
         if not self.num_stored:
-            return f"No tuned model with a known shape is stored here: this rests on {_listed(self._built_in)}."
+            return f"No tuned model with a known shape is stored here: this rests on {joined(self._built_in)}."
         models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"
         if not self.rests_on_store:
             which = "The one" if self.num_stored == 1 else f"Each of the {self.num_stored}"
-            sources = _listed(self._built_in)
+            sources = joined(self._built_in)
             return f"{which} tuned here lies too far from this model to say anything: this rests on {sources}."
         beside = "it" if self.num_stored == 1 else "them"
-        return f"This rests on {models} of this service, and beside {beside} on {_listed(self._built_in)}."
+        return f"This rests on {models} of this service, and beside {beside} on {joined(self._built_in)}."
 
     @property
     def _built_in(self) -> list[str]:
@@ -84,11 +85,6 @@ def _is_of_job_on_adapters(found: Transferred) -> bool:
     tuned_for = found.origin.situation
     is_stored = found.origin.source.kind is SourceKind.STORE
     return is_stored and tuned_for is not None and tuned_for.features.has_adapters
-
-
-def _listed(sources: list[str]) -> str:
-    *first, last = sources
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def header_of(found: Transferred) -> list[str]:

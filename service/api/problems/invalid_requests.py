@@ -21,6 +21,7 @@ from service.api.problems.written_forms import main_field, meant_form, right_for
 from service.api.request_body import Names, at, field_of, fields_at, join_field, names_of, small, spot_of
 from service.api.schemas.common import FieldError, JsonType
 from service.api.schemas.jobs import JobCreate
+from service.evidence.in_words.wording import joined
 from service.specification.training import SAID_ELSEWHERE
 from trainers.workload.user_workload import REFERENCE_PATTERN
 
@@ -197,8 +198,8 @@ def _merged(faults: Sequence[_Fault]) -> list[str]:
     """The messages on a field, with the values that there are in one list."""
     if sum(1 for fault in faults if fault.choices) < 2:
         return [fault.message for fault in faults]
-    *choices, last = [choice for fault in faults for choice in fault.choices]
-    return [f"must be {', '.join(choices)} or {last}", *(fault.message for fault in faults if not fault.choices)]
+    choices = joined((choice for fault in faults for choice in fault.choices), "or")
+    return [f"must be {choices}", *(fault.message for fault in faults if not fault.choices)]
 
 
 def _unknown_field(kind: Any, path: Sequence[str | int], body: object, place: Names) -> tuple[str, str]:

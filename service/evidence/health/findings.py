@@ -13,7 +13,7 @@ from service.domain import Direction, FailureReason, Phase, Side, TrialState
 from service.evidence.caveats.general import AS_MUCH_TIME
 from service.evidence.caveats.range_edges import options_beyond
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, SearchedTrial, Severity
-from service.evidence.in_words.wording import counted, duration, number, optimizer_title, share, spread
+from service.evidence.in_words.wording import counted, duration, joined, number, optimizer_title, share, spread
 from service.evidence.insights import SideInsights
 from service.evidence.types import MIN_TRIED, ConfirmationResult, ConfirmedConfig
 
@@ -228,10 +228,9 @@ def _still_improving(job: SearchedJob) -> HealthCard | None:
     best = None
     records = []
     for trial in [*before, *late]:
-        if trial.state is not TrialState.COMPLETED or trial.value is None or not math.isfinite(trial.value):
-            continue
-        if best is None or job.direction.is_better(trial.value, than=best):
-            best = trial.value
+        value = trial.final_value
+        if value is not None and (best is None or job.direction.is_better(value, than=best)):
+            best = value
             records += [trial] if trial in late else []
     if not (early_values and records) or best is None:
         return None
@@ -241,7 +240,7 @@ def _still_improving(job: SearchedJob) -> HealthCard | None:
     gain = abs(best - was)
     if gain <= IMPROVING * abs(was) or (noise is not None and gain <= noise):
         return None
-    found = f"trial{'s' if len(records) > 1 else ''} {_listed([str(trial.number) for trial in records])}"
+    found = f"trial{'s' if len(records) > 1 else ''} {joined(trial.number for trial in records)}"
     by = f", by {share(gain / was)}" if was else ""
     return HealthCard(
         HealthKind.STILL_IMPROVING,
@@ -283,12 +282,4 @@ def seed_spread(result: ConfirmationResult) -> float | None:
 
 
 def _completed_values(trials: list[SearchedTrial]) -> list[float]:
-    return [
-        trial.value
-        for trial in trials
-        if trial.state is TrialState.COMPLETED and trial.value is not None and math.isfinite(trial.value)
-    ]
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return [value for trial in trials if (value := trial.final_value) is not None]

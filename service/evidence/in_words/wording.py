@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 DASH = "–"
 FAR_SHARE = 10.0
@@ -40,6 +40,12 @@ def spread(standard_deviation: float) -> str:
 def counted(count: int, thing: str) -> str:
     """A number with what it counts: `1 trial`, `1,200 trials`."""
     return f"{count:,} {thing}{'' if count == 1 else 's'}"
+
+
+def joined(parts: Iterable[object], conjunction: str = "and") -> str:
+    """One part or more in a row, the last one behind a conjunction: `2, 4 and 6`."""
+    *others, last = map(str, parts)
+    return f"{', '.join(others)} {conjunction} {last}" if others else last
 
 
 def share(value: float) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import ray
 import ray.util
 
-from service.evidence.in_words.wording import counted
+from service.evidence.in_words.wording import counted, joined
 from service.scheduler.cluster import process_tree
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import (
@@ -216,8 +216,7 @@ def _machines(nodes: Iterable[Node], names: Iterable[str]) -> str:
 
 def _amounts(resources: Mapping[str, float]) -> str:
     """`2 CPUs, 1 tpu and 8.00 GiB of memory`."""
-    *others, last = (_amount(name, amount) for name, amount in resources.items())
-    return f"{', '.join(others)} and {last}" if others else last
+    return joined(_amount(name, amount) for name, amount in resources.items())
 
 
 def _amount(name: str, amount: float) -> str:

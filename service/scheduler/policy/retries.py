@@ -23,10 +23,10 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from service.domain import FailureReason
+from service.evidence.in_words.wording import joined
 from service.scheduler.exit_statuses import is_own_doing, may_be_of_memory
 from trainers.config import TrialConfig
 
@@ -168,7 +168,7 @@ class Retries:
         """The reason why the job is to stop, for a person; None: it goes on."""
         for details in self._errors.values():
             if len(details) >= MAX_SAME_ERRORS:
-                return f"the same error ended trials {_listed(sorted(details))}: {details[min(details)]}"
+                return f"the same error ended trials {joined(sorted(details))}: {details[min(details)]}"
         return None
 
 
@@ -180,8 +180,3 @@ def same_error(detail: str) -> str:
     text are taken for one. Whoever mends it has the job go on.
     """
     return _NUMBER.sub("#", detail)
-
-
-def _listed(numbers: Iterable[int]) -> str:
-    *first, last = map(str, numbers)
-    return f"{', '.join(first)} and {last}"

@@ -12,6 +12,7 @@ from service.evidence.in_words.wording import (
     device_hours,
     device_time,
     duration,
+    joined,
     measured_words,
     number,
     share,
@@ -19,6 +20,12 @@ from service.evidence.in_words.wording import (
     time_left,
     times,
 )
+
+
+def test_a_row_of_words_has_its_conjunction_before_the_last_one() -> None:
+    assert joined([3]) == "3"
+    assert joined([3, 5]) == "3 and 5"
+    assert joined(iter(["a", "b", "c"]), "or") == "a, b or c"
 
 
 @pytest.mark.parametrize(
