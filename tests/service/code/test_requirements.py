@@ -73,6 +73,7 @@ def test_where_pip_was_asked_torch_can_still_compile(tmp_path: Path, monkeypatch
         "from service.code.requirements import NotInstalled, hold\n"
         "try: hold(['no-such-package'], pathlib.Path(sys.argv[1]), max_bytes=10**9)\n"
         "except NotInstalled: import setuptools\n"  # as the compiler does; Python 3.11 has a distutils of its own
+        "else: sys.exit('pip was not asked')\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path / "packages")], check=True)
 

@@ -100,6 +100,7 @@ def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream_and_a
 
 def test_the_worker_goes_when_the_service_is_killed(service: Service) -> None:
     descendants = service.descendants()
+    assert descendants, "it has started its worker"
     service.process.kill()
     wait_until(lambda: not any(found.is_running() for found in descendants), "the end of what it started")
 

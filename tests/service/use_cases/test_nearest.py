@@ -76,6 +76,8 @@ def test_another_projects_models_are_not_known(database: Database) -> None:
     finished_job(database, identity=SMALL, project="theirs")
     lease = claimed_job(database, pinned=["nearest"], **WIDE)
     assert all(one.recommendation_id is None for one in moved_of(database, lease.job_id))
+    of_theirs = claimed_job(database, pinned=["nearest"], project="theirs", **WIDE)
+    assert any(one.recommendation_id is not None for one in moved_of(database, of_theirs.job_id))
 
 
 def test_the_policy_tries_them_after_the_defaults(sqlite_database: Database) -> None:
