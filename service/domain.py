@@ -164,8 +164,8 @@ class Objective:
 
 
 # A running job goes back to the queue when its worker stops or loses it; a running trial likewise. A finished job goes
-# there when a user wants more of it, a finished trial when it is to be tried again: `service.use_cases.steer` says
-# when. A job that had succeeded, and is cancelled before it has more, goes back to that.
+# there when a user wants more of it, a finished trial when it is to be tried again: `steer` and `steer_trials` of
+# `service.use_cases` say when. A job that had succeeded, and is cancelled before it has more, goes back to that.
 JOB_TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.QUEUED: frozenset(
         {JobState.RUNNING, JobState.PAUSED, JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED}
