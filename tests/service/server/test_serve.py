@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,10 @@ import pytest
 
 from service.client import Client
 from service.server.worker_supervisor import WORKER_STOP_SECONDS
+from service.settings import Settings
+from service.store.migrate import migrate
+from service.store.session import Database
+from service.store.sqlite_file import file_of
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 from trainers.processes.starting import TEMPLATE_MODULE
 
@@ -67,6 +72,11 @@ def service(tmp_path: Path) -> Iterator[Service]:
         yield service
 
 
+def templates(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The process that an API forks for each dry run, where it has started."""
+    return [child for child in psutil.Process(process.pid).children() if TEMPLATE_MODULE in _arguments(child)]
+
+
 def _end_of_worker(service: Service) -> None:
     """Kills the worker, and waits for the next one."""
     (first,) = service.workers()
@@ -75,12 +85,11 @@ def _end_of_worker(service: Service) -> None:
     assert httpx.get(f"{service.url}/healthz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream_and_a_worker_that_was_started_again(
-    service: Service, number: signal.Signals
+    service: Service,
 ) -> None:
-    if number == signal.SIGTERM:
-        _end_of_worker(service)
+    """SIGINT; with SIGTERM, which has the same handler, a test below ends the API."""
+    _end_of_worker(service)
     descendants = service.descendants()
     assert descendants
     with (
@@ -90,7 +99,7 @@ def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream_and_a
         chunks = stream.iter_bytes()
         next(chunks)
         began = time.monotonic()
-        service.process.send_signal(number)
+        service.process.send_signal(signal.SIGINT)
         assert service.process.wait(PATIENCE_SECONDS) == 0
         # Half a second on a quiet machine; a worker that does not stop by itself costs as much as it may.
         assert time.monotonic() - began < WORKER_STOP_SECONDS
@@ -138,33 +147,36 @@ def test_the_api_alone_leaves_the_database_to_migrate_and_says_to_which_hosts_it
             answer = httpx.get(f"{url}/healthz", headers={"Host": host}, trust_env=False, timeout=PATIENCE_SECONDS)
             assert answer.status_code == status
         assert httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 503
-        subprocess.run([sys.executable, "-m", "service", "migrate"], env=environment, check=True, capture_output=True)
+        database = Database(Settings(data_dir=tmp_path).resolved_database_url)
+        migrate(database)
+        database.close()
         ready = httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS)
         assert (ready.status_code, ready.json()["num_workers"]) == (200, 0)
+        assert templates(process) == []  # for which it has an hour
         process.terminate()
         assert process.wait(PATIENCE_SECONDS) == 0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seen", [None, "/jobs/new", "/v1/search-spaces"])
-def test_what_answers_dry_runs_starts_with_the_api_or_when_somebody_looks_at_what_jobs_are_made_of(
-    tmp_path: Path, seen: str | None
+def test_what_answers_dry_runs_starts_with_the_api_and_when_somebody_looks_at_what_jobs_are_made_of(
+    migrated_sqlite_file: Path, tmp_path: Path
 ) -> None:
+    file = file_of(Settings(data_dir=tmp_path).resolved_database_url)
+    assert file is not None
+    shutil.copyfile(migrated_sqlite_file, file)
     environment = {**os.environ, "SHAMPOO_TUNER_DATA_DIR": str(tmp_path), "SHAMPOO_TUNER_PORT": "0"}
-    if seen is None:
-        del environment["SHAMPOO_TUNER_WARM_AFTER_SECONDS"]
-    subprocess.run([sys.executable, "-m", "service", "migrate"], env=environment, check=True, capture_output=True)
+    del environment["SHAMPOO_TUNER_WARM_AFTER_SECONDS"]
     with started([sys.executable, "-m", "service", "api"], env=environment, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         url = process.stdout.readline().split()[3]
-
-        def has_started() -> bool:
-            return any(TEMPLATE_MODULE in _arguments(child) for child in psutil.Process(process.pid).children())
-
-        if seen is not None:
+        wait_until(lambda: templates(process), "what answers dry runs")
+        for seen in ("/jobs/new", "/v1/search-spaces"):
+            for template in templates(process):
+                template.kill()  # it would import torch
+            wait_until(lambda: not templates(process), "its end")
             assert httpx.get(f"{url}/v1/jobs", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
-            assert not has_started()
+            assert templates(process) == []
             assert httpx.get(url + seen, trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
-        wait_until(has_started, "what answers dry runs")
+            wait_until(lambda: templates(process), f"what answers dry runs, after a look at {seen}")
         process.terminate()
         assert process.wait(PATIENCE_SECONDS) == 0
