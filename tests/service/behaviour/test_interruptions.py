@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from sqlalchemy import select
+from sqlalchemy import make_url, select
 
 from service.domain import JobState, TrialState
 from service.store.models import Trial, Worker
@@ -30,6 +30,8 @@ pytestmark = pytest.mark.services
 
 NUM_TRIALS = 6
 STEPS = [10, 20, 30, 40]
+PASSWORD = "tell-nobody"
+"""Of the database, whose server asks for none."""
 
 
 @pytest.fixture(scope="module")
@@ -209,10 +211,19 @@ def test_a_job_goes_on_where_it_was_whatever_interrupts_it(service: ServiceProce
     assert not (service.data_dir / "checkpoints" / job_id).exists()
 
 
+@pytest.fixture
+def database_with_password(migrated_database_url: str) -> Iterator[Database]:
+    """A database whose URL has a password."""
+    database = Database(make_url(migrated_database_url).set(password=PASSWORD).render_as_string(hide_password=False))
+    yield database
+    database.close()
+
+
 @pytest.mark.parametrize("database_kind", ["postgresql"])
-def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray(
-    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray_and_no_log_shows_the_password(
+    database_with_password: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    database = database_with_password
     monkeypatch.syspath_prepend(PLUGIN)
     # Without its head, Ray ends a process after so long; a minute by default.
     headless_seconds = 5.0
@@ -239,6 +250,9 @@ def test_the_end_of_a_job_is_written_once_whatever_becomes_of_its_ray(
         told = [event.kind for event in EventRepository(session).after(0, project=None, job_id=job_id, limit=1000)]
     assert told.count("job.recommendation") == 1
     assert "crashed" not in service.logs()
+    logs = [path.read_text() for path in tmp_path.rglob("*.log")]
+    assert any("runs jobs of postgresql" in log for log in logs)
+    assert not any(PASSWORD in log for log in logs)
 
 
 def heads(service: ServiceProcesses) -> list[psutil.Process]:

@@ -10,13 +10,10 @@ from typing import Any
 
 import psutil
 import pytest
-from sqlalchemy import make_url
 
 from service.domain import FailureReason, JobState, TrialState
 from service.scheduler.policy.time_limit import RESERVE
-from service.store.migrate import migrate
 from service.store.repositories import RecommendationRepository
-from service.store.session import Database
 from tests.support.service.service_process import LAUNCHER, ServiceProcesses
 from tests.support.waiting import PATIENCE_SECONDS, slowness
 
@@ -225,19 +222,6 @@ def test_a_job_whose_run_cannot_be_started_fails_and_says_why_and_the_worker_liv
     assert trials == []
     assert worker.poll() is None
     assert service.directories() == []
-
-
-def test_the_workers_log_shows_no_password(tmp_path: Path, postgresql_url: str) -> None:
-    database = Database(make_url(postgresql_url).set(password="tell-nobody").render_as_string(hide_password=False))
-    service = ServiceProcesses(database, tmp_path)
-    try:
-        migrate(database)
-        service.start_worker()
-        service.wait_for("the worker", lambda: "runs jobs of postgresql" in service.logs())
-    finally:
-        service.close()
-        database.close()
-    assert "tell-nobody" not in service.logs()
 
 
 def test_a_job_that_the_cluster_cannot_hold_fails_at_once_and_says_why(service: ServiceProcesses) -> None:
