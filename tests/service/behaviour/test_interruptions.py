@@ -153,6 +153,7 @@ def test_a_job_that_names_code_waits_for_a_worker_that_may_run_it(
         worker.terminate()
         worker.wait(PATIENCE_SECONDS)
     service.start_worker()
+    refusing = service.workers[-1]
     own = {"workload": {"name": "tests.support.trainers.broken_workloads:Sound"}, "confirmation": None}
     named = service.submit({**specification(num_trials=1), **own}, priority=1)
     ordinary, _ = service.finish(service.submit(specification(num_trials=1)))
@@ -161,6 +162,8 @@ def test_a_job_that_names_code_waits_for_a_worker_that_may_run_it(
     monkeypatch.setenv("SHAMPOO_TUNER_ALLOW_CODE", "true")
     service.start_worker()
     job, [trial] = service.finish(named)
+    refusing.terminate()  # the tests below are about one worker
+    refusing.wait(PATIENCE_SECONDS)
     assert (job.state, job.attempt, trial.state) == (JobState.SUCCEEDED, 1, TrialState.COMPLETED), job.failure
 
 
