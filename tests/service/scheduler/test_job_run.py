@@ -145,10 +145,11 @@ def test_trials_whose_processes_leave_by_themselves_are_told_by_their_exit_statu
     leaving = specification(num_trials=9, options={"trouble": "leave"}, resources={"parallel_trials": 1})
     job, trials = service.finish(service.submit(leaving))
     assert job.state is JobState.FAILED
-    assert [(trial.state, trial.reason, trial.runs, trial.memory_failures) for trial in trials] == [
-        (TrialState.FAILED, FailureReason.ERROR, 2, 0)
+    assert [(trial.state, trial.reason, trial.memory_failures) for trial in trials] == [
+        (TrialState.FAILED, FailureReason.ERROR, 0)
     ] * 3
     for trial in trials:
+        assert trial.runs in (2, 3)  # a third where the first one ended before what it had measured was seen
         assert re.fullmatch(
             r"twice at step 10: rank 0 died: process \d+ on [\d.]+: it left with exit status 7, as by `os\._exit`",
             trial.detail or "",
