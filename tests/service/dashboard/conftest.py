@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +28,8 @@ TIMEOUT_MS = 180_000
 moment ends soon."""
 REBOUND = "rebound.example"
 """A foreign name whose address is this machine, as an attacker's name server would have it."""
+PORTS = range(20_000, 30_000)
+"""Below those that Linux gives to whoever asks for any, and above those of Ray."""
 CHROMIUM_ARGUMENTS = [
     f"--host-resolver-rules=MAP {REBOUND} 127.0.0.1",
     "--no-sandbox",
@@ -41,10 +45,15 @@ CHROMIUM_ARGUMENTS = [
 
 @pytest.fixture(scope="session")
 def port() -> int:
-    """The same for all tests of a process: the browser keeps what it compiled of Plotly, a core-second a page."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        found: int = listener.getsockname()[1]
-    return found
+    """The same for all tests of a process: the browser keeps what it compiled of Plotly, a core-second a page.
+
+    Not one that the system gives to whoever asks for any: between two tests it would give it to others, too.
+    """
+    for number in range(len(PORTS)):
+        port = PORTS[(os.getpid() + number) % len(PORTS)]
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise AssertionError("no port is free")
 
 
 @pytest.fixture
