@@ -19,6 +19,7 @@ import math
 from http import HTTPStatus
 from urllib.parse import quote
 
+from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -30,6 +31,7 @@ from service.access.tokens import read_token_text
 from service.api import problems
 from service.api.authentication import Authentication
 from service.api.dependencies import holder_of_address
+from service.api.media_types import EVENT_STREAM
 from service.api.problems import problem_response
 from service.clock import Clock
 from service.dashboard.error_pages import wants_page
@@ -80,9 +82,14 @@ class Guard:
         caller = getattr(request.state, "caller", None)
         if caller is None:
             return send
+        looks_itself = False
 
         async def send_piece(message: Message) -> None:
-            if message.get("more_body") and not await self._holds(caller):
+            nonlocal looks_itself
+            if message["type"] == "http.response.start":  # a stream of events ends in order
+                kind = Headers(raw=message["headers"]).get("content-type", "")
+                looks_itself = kind.startswith(EVENT_STREAM)
+            if message.get("more_body") and not looks_itself and not await self._holds(caller):
                 raise _LetInNoMore
             await send(message)
 

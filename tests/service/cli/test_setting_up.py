@@ -163,7 +163,7 @@ def test_doctor_asks_the_service_that_other_commands_ask(
     with sqlite_database.writing() as session:
         session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     not_ready = _told_of_api("--url", url)
-    assert not_ready.startswith(f"BROKEN  {answers}; it is not ready: migrations: the database is not migrated")
+    assert not_ready.startswith(f"BROKEN  {answers}; it is not ready: migrations: the database is of a newer version")
 
 
 def test_doctor_names_a_service_that_does_not_answer_where_it_was_said_to_be(
