@@ -90,8 +90,8 @@ def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream_and_a
 ) -> None:
     """SIGINT; with SIGTERM, which has the same handler, a test below ends the API."""
     _end_of_worker(service)
+    wait_until(service.workers, "a worker that stays")
     descendants = service.descendants()
-    assert descendants
     with (
         httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as http,
         http.stream("GET", f"{service.url}/v1/events") as stream,
