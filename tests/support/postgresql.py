@@ -53,7 +53,10 @@ class PostgresqlServer:
         while True:
             try:
                 return self._server.ensure_postgres_running()
-            except subprocess.SubprocessError:
+            except (
+                subprocess.SubprocessError,
+                AssertionError,
+            ):  # not started in ten seconds; or started, not yet ready
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(random.uniform(0.1, 0.3))
