@@ -11,9 +11,10 @@ from service.domain import Phase
 from service.errors import InvalidInput, NotFound
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.live_trackers import LiveTrackers
+from service.scheduler.policy.history import history_of
 from service.scheduler.policy.in_examples import InExamples
-from service.scheduler.policy.job_policy import history_of, make_policy
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.retries import Retries, Setbacks
 from service.scheduler.policy.searching.sampling.user_sampler import SamplerFailed
 from service.scheduler.tune.journal import RUN_OUTAGE_SECONDS

@@ -22,7 +22,7 @@ from service.domain import FailureReason, TrialState
 from service.scheduler.policy.constraints import violation
 from service.scheduler.policy.decisions import Decisions
 from service.scheduler.policy.in_examples import InExamples
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Decision, Resume
 from service.scheduler.policy.retries import Retries
 from service.scheduler.policy.time_limit import Pace

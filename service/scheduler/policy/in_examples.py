@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from search_spaces import Scalar
 from service.domain import FailureReason, Side, TrialState
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Ask, Decision, Resume, Start, TrialHistory
 from service.specification.length import TrialLength
 

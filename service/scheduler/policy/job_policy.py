@@ -1,192 +1,362 @@
-"""The policy of a job made from its plan, and what it is told of the trials that are stored."""
+"""The policy of a job: its sides, interleaved by share, each with its own search."""
 
 from __future__ import annotations
 
-import random
+import math
+from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import partial
-from typing import Any
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from fractions import Fraction
 
 from search_spaces import Scalar
-from service.domain import Direction, Objective, Phase, SamplerName, Side, TrialState, side_of
+from service.domain import Direction, FailureReason, Phase, Side, TrialState
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.in_examples import InExamples
-from service.scheduler.policy.phases import JobPolicy
-from service.scheduler.policy.protocol import Fork, Repeats, TrialHistory
-from service.scheduler.policy.searching.auto import AutoSearch
-from service.scheduler.policy.searching.auto_study import AutoStudySearch
-from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch
-from service.scheduler.policy.searching.population import PopulationSearch
-from service.scheduler.policy.searching.pruners import make_pruner
-from service.scheduler.policy.searching.samplers import adopt_sampler, make_sampler
-from service.scheduler.policy.searching.sampling.user_sampler import import_sampler
-from service.scheduler.policy.searching.search_prior import KnownConfig
-from service.scheduler.policy.searching.study import SearchStudy
-from service.scheduler.policy.sides import SidePlan
-from service.specification.imported import LEARNING_SAMPLERS
-from service.specification.job import MovedConfig, SamplerReference
-from service.specification.length import TrialLength, batch_size_of, compares_whole_trials
-from service.specification.planning import JobPlan
-from service.store.models import Trial
+from service.scheduler.policy.protocol import (
+    Ask,
+    Decision,
+    Done,
+    Fork,
+    GiveUp,
+    Repeats,
+    Resume,
+    Start,
+    TrialHistory,
+    Wait,
+)
+from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, TrialOutcome
+from service.scheduler.policy.side_times import SideTimes
+from service.scheduler.policy.sides import SidePlan, SideRun
 
 
-def make_policy(plan: JobPlan) -> JobPolicy | InExamples:
-    """The policy of a job.
+class _Status(Enum):
+    WAITING = auto()
+    """Interrupted; comes out of `ask` before anything new."""
+    RUNNING = auto()
+    PAUSED = auto()
+    """Paused by the search; comes out of `ask` when that chooses to go on with it, or to be given up at the side's
+    end."""
+    ENDED = auto()
 
-    Raises:
-        InvalidInput: the user's own sampler cannot be imported.
+
+@dataclass(slots=True)
+class _PolicyTrial:
+    side: Side
+    """The side of the trial; of a confirmation trial, that of the config that it repeats."""
+    parameters: Mapping[str, Scalar]
+    status: _Status
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    spared: bool = False
+    """True if nothing but its end stops it."""
+    fork: Fork | None = None
+    repeats: Repeats | None = None
+    """The config that it repeats, in the confirmation phase, and only there."""
+
+
+class JobPolicy:
+    """The policy of a whole job: implements `service.scheduler.policy.protocol.Policy`.
+
+    The next turn is of the side with the smallest share of its trials started or, where the job's time is limited, of
+    its part of the time; ties go to the side named first.
+    Each side first tries the defaults of its space's branches, then its pinned assignments, then what its search
+    chooses: a new trial, or to go on with a paused one, or to give one up. A side is over when it may start no more,
+    nothing of it runs and its search chooses nothing; what is still paused then is given up, except that the best go on
+    as long as the confirmation has too few configs of that side. When all sides are over, the best trials are repeated
+    as the confirmation says.
     """
-    policy = JobPolicy(
-        [
-            SidePlan(
-                side,
-                space,
-                plan.side_allotments[side],
-                search=partial(_make_search, plan, side),
-                pinned=plan.pinned[side],
-                patience=plan.specification.budget.patience,
-                directions=_directions(plan),
-            )
-            for side, space in plan.spaces.items()
-        ],
-        confirmation=_confirmation(plan),
-        by_time=plan.specification.budget.limits_time,
-    )
-    if plan.length.num_examples is None:
-        return policy
-    return InExamples(policy, partial(_length_of, plan))
 
+    def __init__(
+        self, plans: Sequence[SidePlan], *, confirmation: Confirmation | None = None, by_time: bool = False
+    ) -> None:
+        """Prepares a job with these sides, the search first.
 
-def _length_of(plan: JobPlan, side: Side, parameters: Mapping[str, Scalar]) -> TrialLength:
-    found = plan.length.of_trial(batch_size_of(plan.spaces[side], parameters, default=plan.length.batch_size))
-    assert found is not None
-    return found
+        Args:
+            plans: the plan of the search, and of each baseline.
+            confirmation: None: there is none.
+            by_time: whether the sides share training time, as `num_trials` of each to the other, in place of trials. A
+                side that has begun all of its trials leaves the rest to the others.
 
+        Raises:
+            ValueError: a side appears twice or has a negative number of trials.
+            SpaceError: a pinned assignment does not fit its space.
+        """
+        self._sides: dict[Side, SideRun] = {}
+        for plan in plans:
+            if plan.side in self._sides:
+                raise ValueError(f"side {plan.side!r} appears twice")
+            if plan.num_trials < 0:
+                raise ValueError(f"num_trials of side {plan.side!r} must be >= 0, got {plan.num_trials}")
+            pinned: list[dict[str, Scalar]] = []
+            for values in (*plan.space.branch_defaults(), *map(plan.space.check, plan.pinned)):
+                if values not in pinned:
+                    pinned.append(values)
+            self._sides[plan.side] = SideRun(plan, tuple(pinned), plan.search())
+        self._confirmation = confirmation
+        self._times = SideTimes({side: run.plan.num_trials for side, run in self._sides.items()})
+        self._by_time = by_time
+        self._num_confirming = 0
+        self._trials: dict[int, _PolicyTrial] = {}
+        self._waiting: deque[int] = deque()
+        self._next_number = 0
+        self._is_closed = False
 
-def _confirmation(plan: JobPlan) -> Confirmation | None:
-    sizes, seeds = plan.confirmation, plan.confirmation_seeds
-    if sizes is None:
-        return None
-    return Confirmation(
-        top_k=sizes.top_k,
-        choosing=seeds[: sizes.num_choosing],
-        comparing=seeds[sizes.num_choosing :],
-        direction=plan.direction,
-        stops_early=compares_whole_trials(plan.specification, plan.spaces),
-        spaces=plan.spaces,
-    )
+    def close(self) -> None:
+        """Starts no more trials: what is left of the job's time is for going on with those there are."""
+        self._is_closed = True
 
+    @property
+    def is_done(self) -> bool:
+        """True if nothing is left to do, as far as that can be told without asking the searches."""
+        if any(self._may_start(run) or run.num_running or run.paused for run in self._sides.values()):
+            return False
+        return not self._num_confirming and not self._to_confirm()
 
-def _directions(plan: JobPlan) -> tuple[Direction, ...]:
-    return tuple(objective.direction for objective in plan.objectives)
+    @property
+    def num_interrupted(self) -> int:
+        """Trials that come out of `ask` before anything else: they had begun, and are neither paused nor over."""
+        return len(self._waiting)
 
+    def ask(self) -> Ask:
+        """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
+        if self._waiting:
+            return self._resume(self._waiting.popleft())
+        # `sorted` keeps the order of equals.
+        for run in sorted(self._sides.values(), key=self._had):
+            chosen = self._choose(run)
+            if chosen is not None:
+                return chosen
+        over = [run for run in self._sides.values() if not run.num_running]
+        for run in over:
+            if run.paused and self._lacks_candidates(run):
+                return self._finish_best(run)
+            if run.paused:
+                return GiveUp(next(iter(run.paused)))
+        if len(over) < len(self._sides):
+            return Wait()
+        for repeats in self._to_confirm():
+            return self._confirm(repeats)
+        if self._num_confirming:
+            return Wait()
+        return Done(is_early=self._is_closed and any(run.has_trials_left for run in self._sides.values()))
 
-def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
-    sampler, pruner = plan.specification.sampler, plan.specification.pruner
-    space, seed = plan.spaces[side], f"{sampler.seed}/{side}"
-    if plan.sampler == "auto":
-        search = AutoSearch(
-            space,
-            direction=plan.direction,
-            max_steps=plan.length.whole,
-            first_rung=pruner.min_steps,
-            pauses=plan.pruner != "none",
-            seed=random.Random(seed).getrandbits(32),
-            known=_known(plan, side),
-        )
-        return AutoStudySearch(search, space, plan.direction)
-    sampled = _study(plan, side, plan.sampler, seed)
-    if plan.population is not None:
-        return PopulationSearch(
-            sampled,
-            space,
-            direction=plan.direction,
-            population=plan.population.sizes[side],
-            interval=plan.population.interval,
-            max_steps=plan.num_steps,
-            seed=seed,
-        )
-    assert plan.pruner != "auto"
-    return SampledSearch(
-        sampled,
-        make_pruner(
-            plan.pruner,
-            min_steps=plan.first_judged_at,
-            max_steps=plan.length.whole,
-            reduction_factor=pruner.reduction_factor or 3,
-            direction=plan.direction,
-        ),
-    )
+    def report(self, number: int, step: int, value: float, *, seconds: float = 0.0) -> Decision:
+        """Takes in the first objective of a running trial at one step; not finite is allowed.
 
+        Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
 
-def _known(plan: JobPlan, side: Side) -> list[KnownConfig]:
-    """Configs of models like the job's own, told when it was submitted."""
-    space, pinned = plan.spaces[side], dict(zip(plan.spaces, plan.specification.pinned_of_sides, strict=True))
-    return [
-        KnownConfig(space.check(dict(entry.parameters)), entry.distance)
-        for entry in pinned[side]
-        if isinstance(entry, MovedConfig)
-    ]
+        Args:
+            seconds: time that it has trained up to there.
 
+        Raises:
+            ValueError: the trial is not running.
+        """
+        trial = self._unfinished(number)
+        if trial.status is not _Status.RUNNING:
+            raise ValueError(f"trial {number} is {trial.status.name.lower()}, not running: cannot report step {step}")
+        self._times.measured(number, seconds)
+        if trial.curve and step <= trial.curve[-1][0]:
+            return Decision.CONTINUE
+        trial.curve.append((step, value))
+        if trial.repeats is not None:
+            return Decision.CONTINUE
+        search = self._sides[trial.side].search
+        decision = search.report(number, step, value)
+        if trial.spared and decision is not Decision.CONTINUE:
+            search.interrupt(number)  # what the search stopped or paused goes on by itself
+            return Decision.CONTINUE
+        if decision is Decision.PAUSE:
+            self._pause(number, trial)
+        return decision
 
-def _study(plan: JobPlan, side: Side, sampler: SamplerName | SamplerReference, seed: str) -> SearchStudy:
-    space, directions = plan.spaces[side], _directions(plan)
-    if isinstance(sampler, SamplerReference):
-        kind = import_sampler(sampler.root)
-        study = adopt_sampler(kind, plan.specification.sampler.options, space, directions=directions, seed=seed)
-    else:
-        study = make_sampler(sampler, space, directions=directions, num_trials=plan.side_allotments[side], seed=seed)
-    if side == Phase.SEARCH and (isinstance(sampler, SamplerReference) or sampler in LEARNING_SAMPLERS):
-        for point in plan.imported:
-            study.inform(point.parameters, point.value)
-    return study
+    def tell(
+        self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None
+    ) -> None:
+        """Takes in how a trial ended, or with state `queued` that it was interrupted and must be resumed.
 
+        Args:
+            values: the values of the job's objectives, in its order, where the trial completed.
 
-def fork_of(trial: Trial) -> Fork | None:
-    """The checkpoint from which a stored trial begins; None: it begins from nothing."""
-    if trial.forked_from is None:
-        return None
-    assert trial.forked_at_step is not None
-    return Fork(trial.forked_from, trial.forked_at_step)
+        Raises:
+            ValueError: the trial is unknown or has ended before, or the state is `running`.
+        """
+        trial = self._unfinished(number)
+        if state is TrialState.RUNNING:
+            raise ValueError(f"trial {number}: cannot be told as running")
+        run = None if trial.repeats is not None else self._sides[trial.side]  # None: it confirms
+        if run is not None and trial.status is _Status.PAUSED:
+            del run.paused[number]
+            run.num_running += 1
+        elif trial.status is _Status.WAITING:
+            self._waiting.remove(number)
+        self._times.stop(number)
+        if state is TrialState.QUEUED:
+            trial.status = _Status.WAITING
+            self._waiting.append(number)
+            if run is not None:
+                run.search.interrupt(number)
+            return
+        trial.status = _Status.ENDED
+        if run is None:
+            self._num_confirming -= 1
+            assert self._confirmation is not None
+            assert trial.repeats is not None
+            self._confirmation.end(trial.repeats, state, values[0] if values else None)
+            return
+        run.num_running -= 1
+        if state is not TrialState.CANCELLED:
+            run.tried.add(number)
+        if state is TrialState.COMPLETED and values:
+            run.completed(number, tuple(values))
+        run.search.finish(number, TrialOutcome(state, reason, tuple(values), trial.curve))
+        if self._confirmation is not None and state is TrialState.COMPLETED:
+            self._confirmation.add(number, trial.side, trial.parameters, values[0] if values else None)
 
+    def restore(self, history: Sequence[TrialHistory]) -> None:
+        """Takes in everything stored of a job; once, before anything is asked.
 
-def history_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[TrialHistory]:
-    """The stored trials of a job with these objectives as its policy is told of them."""
-    by_number = {trial.number: trial for trial in trials}
+        Ended trials are told; those that had been interrupted, and proposed ones, come out of `ask` first, in the order
+        of their numbers, and paused ones when the search chooses them.
 
-    def value_of(objective: Objective, metrics: dict[str, Any]) -> float:
-        value = metrics.get(objective.metric)
-        return float("nan") if value is None else float(value)  # SQL keeps no NaN
+        Raises:
+            ValueError: trials are known already, a number appears twice, or a side is not among the plans.
+            SpaceError: a trial's parameters do not fit the space of its side.
+        """
+        if self._trials:
+            raise ValueError(f"cannot restore: {len(self._trials)} trials are known already")
+        for past in sorted(history, key=lambda past: past.number):
+            if past.number in self._trials:
+                raise ValueError(f"trial {past.number} appears twice in the history")
+            if past.repeats is not None:
+                self._restore_confirming(past, past.repeats)
+                continue
+            if past.side not in self._sides:
+                raise ValueError(f"trial {past.number} belongs to side {past.side!r}, which the job does not have")
+            run = self._sides[past.side]
+            parameters = run.plan.space.check(past.parameters, beyond_bounds=True)  # a user may have had it tried
+            trial = self._begin(run, past.number, parameters, past.fork)
+            trial.spared = past.spared
+            run.num_proposed += past.proposed
+            for seconds in past.seconds:
+                self._times.measured(past.number, seconds)
+            run.search.begin(past.number, parameters, fork=past.fork)
+            decision = Decision.CONTINUE
+            for step, value in past.curve:
+                if not trial.curve or step > trial.curve[-1][0]:
+                    trial.curve.append((step, value))
+                    decision = run.search.report(past.number, step, value)
+            if past.state.is_final:
+                self.tell(past.number, past.state, past.values, past.reason)
+            elif decision is Decision.PAUSE and not past.spared:
+                self._pause(past.number, trial)
+            else:
+                self.tell(past.number, TrialState.QUEUED)
+        self._next_number = max(self._trials, default=-1) + 1
 
-    def side(trial: Trial) -> Side:
-        found_by = trial if trial.confirms is None else by_number[trial.confirms]
-        return side_of(found_by.phase, found_by.stored_config.optimizer)
+    def _lacks_candidates(self, run: SideRun) -> bool:
+        """True if a side would go into the confirmation with fewer configs than the other may have."""
+        return self._confirmation is not None and self._confirmation.num_lacking(run.plan.side) > 0
 
-    def repeats(trial: Trial) -> Repeats | None:
-        if trial.confirms is None:
-            return None
-        return Repeats(trial.confirms, side(trial), trial.stored_config.seed)
+    def _finish_best(self, run: SideRun) -> Resume:
+        """Goes on to its end with the paused trial that got farthest, the best one of several."""
+        sign = 1.0 if run.plan.directions[0] is Direction.MINIMIZE else -1.0
 
-    return [
-        TrialHistory(
-            number=trial.number,
-            side=side(trial),
-            parameters=trial.parameters,
-            state=trial.state,
-            reason=trial.reason,
-            values=(
-                tuple(value_of(objective, trial.metrics) for objective in objectives)
-                if trial.state is TrialState.COMPLETED
-                else ()
-            ),
-            curve=tuple(
-                (measurement.step, value_of(objectives[0], measurement.metrics)) for measurement in trial.measurements
-            ),
-            repeats=repeats(trial),
-            spared=trial.spared,
-            proposed=trial.proposed,
-            fork=fork_of(trial),
-            seconds=tuple(measurement.seconds for measurement in trial.measurements),
-        )
-        for trial in trials
-    ]
+        def place(number: int) -> tuple[int, float]:
+            step, value = self._trials[number].curve[-1]
+            return -step, sign * value if math.isfinite(value) else math.inf
+
+        number = min(run.paused, key=place)
+        del run.paused[number]
+        run.num_running += 1
+        self._trials[number].spared = True
+        run.search.interrupt(number)
+        return self._resume(number)
+
+    def _to_confirm(self) -> list[Repeats]:
+        return [] if self._confirmation is None else self._confirmation.left()
+
+    def _confirm(self, repeats: Repeats) -> Start:
+        number = self._next_number
+        self._next_number += 1
+        trial = self._begin_confirming(number, repeats)
+        return Start(number, trial.side, dict(trial.parameters), repeats=repeats)
+
+    def _begin_confirming(self, number: int, repeats: Repeats) -> _PolicyTrial:
+        if self._confirmation is None:
+            raise ValueError(f"trial {number} belongs to phase {Phase.CONFIRMATION}, which the job does not have")
+        if repeats.number not in self._trials:
+            raise ValueError(f"trial {number} repeats trial {repeats.number}, which is unknown")
+        self._confirmation.begin(repeats)
+        like = self._trials[repeats.number]
+        trial = self._trials[number] = _PolicyTrial(like.side, like.parameters, _Status.RUNNING, repeats=repeats)
+        self._num_confirming += 1
+        return trial
+
+    def _restore_confirming(self, past: TrialHistory, repeats: Repeats) -> None:
+        trial = self._begin_confirming(past.number, repeats)
+        trial.curve.extend(past.curve)
+        if past.state.is_final:
+            self.tell(past.number, past.state, past.values, past.reason)
+        else:
+            self.tell(past.number, TrialState.QUEUED)
+
+    def _choose(self, run: SideRun) -> Start | Resume | GiveUp | None:
+        number = self._next_number
+        fork: Fork | None = None
+        num_own = run.num_started - run.num_proposed
+        if self._may_start(run) and num_own < len(run.pinned):
+            parameters = run.pinned[num_own]
+            run.search.begin(number, parameters)
+        else:
+            match run.search.choose(number, may_start=self._may_start(run)):
+                case New() as new:
+                    parameters, fork = dict(new.parameters), new.fork
+                case GoOn(number=paused):
+                    del run.paused[paused]
+                    run.num_running += 1
+                    return self._resume(paused)
+                case Drop(number=paused, why=why):
+                    return GiveUp(paused, why)
+                case None:
+                    return None
+        self._next_number += 1
+        self._begin(run, number, parameters, fork)
+        return Start(number, run.plan.side, dict(parameters), run.search.until(number), fork=fork)
+
+    def _had(self, run: SideRun) -> tuple[float | Fraction, Fraction]:
+        """The part of its share that a side has had: the smallest goes first."""
+        return self._times.share(run.plan.side) if self._by_time else run.share, run.share
+
+    def _may_start(self, run: SideRun) -> bool:
+        return run.has_trials_left and not self._is_closed
+
+    def _begin(self, run: SideRun, number: int, parameters: Mapping[str, Scalar], fork: Fork | None) -> _PolicyTrial:
+        trial = self._trials[number] = _PolicyTrial(run.plan.side, parameters, _Status.RUNNING, fork=fork)
+        self._times.begin(number, run.plan.side, is_fork=fork is not None)
+        run.num_started += 1
+        run.num_running += 1
+        return trial
+
+    def _pause(self, number: int, trial: _PolicyTrial) -> None:
+        run = self._sides[trial.side]
+        trial.status = _Status.PAUSED
+        self._times.stop(number)
+        run.paused[number] = None
+        run.tried.add(number)
+        run.num_running -= 1
+
+    def _resume(self, number: int) -> Resume:
+        trial = self._trials[number]
+        trial.status = _Status.RUNNING
+        if trial.repeats is None:
+            self._times.run(number)
+        to_its_end = trial.spared or trial.repeats is not None
+        until = None if to_its_end else self._sides[trial.side].search.until(number)
+        return Resume(number, trial.side, dict(trial.parameters), until, trial.fork)
+
+    def _unfinished(self, number: int) -> _PolicyTrial:
+        if number not in self._trials:
+            raise ValueError(f"unknown trial {number}")
+        trial = self._trials[number]
+        if trial.status is _Status.ENDED:
+            raise ValueError(f"trial {number} has already ended")
+        return trial

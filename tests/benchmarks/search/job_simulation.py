@@ -16,7 +16,7 @@ from service.evidence.luck.job_luck import sides_of
 from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.types import ConfirmationResult
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import PhaseSearch, SampledSearch

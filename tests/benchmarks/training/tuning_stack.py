@@ -14,7 +14,7 @@ from typing import Any
 from ray import tune
 
 from service.scheduler.cluster.group_size import GroupSize
-from service.scheduler.policy.job_policy import make_policy
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.tune.adapters import adapters_of
 from service.scheduler.tune.journal import Journal
 from service.scheduler.tune.open_trials import OpenTrials

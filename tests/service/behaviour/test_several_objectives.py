@@ -7,7 +7,8 @@ import math
 import pytest
 
 from service.domain import Direction, Objective
-from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.history import history_of
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Start
 from service.specification.planning import plan_job
 from service.store.repositories import TrialRepository

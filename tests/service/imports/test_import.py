@@ -19,7 +19,7 @@ from service.cli.commands import app
 from service.domain import Phase
 from service.errors import InvalidInput
 from service.evidence.types import EvidenceStatus
-from service.scheduler.policy.job_policy import make_policy
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Start
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job

@@ -10,7 +10,7 @@ from service.domain import DEFAULT_PROJECT, Direction, Objective
 from service.evidence.recommended import evidence_from_json
 from service.evidence.types import EvidenceStatus
 from service.optuna_storage import JobStorage
-from service.scheduler.policy.job_policy import history_of
+from service.scheduler.policy.history import history_of
 from service.store.migrate import check, is_current, migrate
 from service.store.repositories import (
     ClusterShareRepository,

@@ -10,7 +10,7 @@ from search_spaces import Scalar
 from service.domain import Phase
 from service.evidence.in_words.words import transfer_lines
 from service.evidence.recommended import recommendation_from_json
-from service.scheduler.policy.job_policy import make_policy
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Start
 from service.specification.identity import StoredIdentity
 from service.specification.job import MovedConfig

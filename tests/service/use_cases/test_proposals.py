@@ -9,7 +9,8 @@ import pytest
 
 from service.domain import JobRequest, JobState, Phase, TrialState
 from service.errors import BudgetSpent, IdempotencyKeyReused, InvalidInput, NotFound, RunAskedToEnd
-from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.history import history_of
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Resume, Start
 from service.specification.planning import plan_job, proposed_side
 from service.store.models import Job, Trial

@@ -11,7 +11,8 @@ from service.errors import (
     RunAskedToEnd,
 )
 from service.evidence.types import EvidenceStatus
-from service.scheduler.policy.job_policy import history_of, make_policy
+from service.scheduler.policy.history import history_of
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Resume
 from service.scheduler.stored_job import read_stored
 from service.specification.job import Budget

@@ -9,8 +9,8 @@ import pytest
 from search_spaces.parameters import Scalar
 from service.domain import Phase, TrialState
 from service.scheduler.policy.in_examples import InExamples
-from service.scheduler.policy.job_policy import make_policy
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, TrialHistory, Wait
 from service.specification.length import BATCH_SIZE
 from service.specification.planning import JobPlan, plan_job

@@ -9,7 +9,7 @@ import pytest
 
 from search_spaces import SearchSpace
 from service.domain import Direction, Phase, Side, TrialState
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Done, Start, TrialHistory, Wait
 from service.scheduler.policy.searching.phase_search import SampledSearch
 from service.scheduler.policy.searching.pruners import NoPruner

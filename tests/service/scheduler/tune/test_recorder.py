@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from service.domain import FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Decision, Done, Fork
 from service.scheduler.policy.retries import MAX_LOSSES, Retries, Setbacks
 from service.scheduler.policy.searching.phase_search import Choice, GoOn, TrialOutcome

@@ -11,7 +11,7 @@ import pytest
 
 from service.domain import Phase
 from service.errors import InvalidInput
-from service.scheduler.policy.job_policy import make_policy
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Start
 from service.specification.job import JobSpecification, SamplerReference
 from service.specification.planning import plan_job

@@ -13,7 +13,7 @@ from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, Side, TrialState
 from service.evidence.comparison.confirm import split_seeds
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Decision, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.auto_study import AutoStudySearch

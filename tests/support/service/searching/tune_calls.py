@@ -11,8 +11,8 @@ from typing import Any
 
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.policy.feasibility import Feasibility
-from service.scheduler.policy.job_policy import make_policy
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
+from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.retries import Retries
 from service.scheduler.tune.adapters import adapters_of
 from service.scheduler.tune.journal import Journal

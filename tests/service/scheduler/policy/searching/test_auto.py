@@ -10,7 +10,7 @@ import pytest
 
 from search_spaces import Categorical, Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Decision, Done, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.auto import NUM_DESIGN, AutoSearch
 from service.scheduler.policy.sides import SidePlan

@@ -9,7 +9,7 @@ import pytest
 from search_spaces import Scalar
 from service.domain import Direction, Phase, SamplerName, TrialState
 from service.scheduler.policy.confirmation import Confirmation
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import (
     Decision,
     Done,

@@ -12,7 +12,7 @@ import pytest
 
 from search_spaces import Categorical, Float, Integer, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Decision, Fork, GiveUp, Resume, Start, TrialHistory
 from service.scheduler.policy.searching.phase_search import Drop, GoOn, New, TrialOutcome
 from service.scheduler.policy.searching.population import PopulationSearch

@@ -13,7 +13,7 @@ import pytest
 from search_spaces import Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, SamplerName, TrialState
 from service.evidence.pareto_front import pareto_front
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.protocol import Done, Start, TrialHistory
 from service.scheduler.policy.searching.phase_search import SampledSearch, Sampler, TrialOutcome
 from service.scheduler.policy.searching.pruners import NoPruner

@@ -12,7 +12,7 @@ from optuna.trial import TrialState as OptunaState
 
 from search_spaces import Categorical, Float, Scalar, SearchSpace
 from service.domain import Direction, FailureReason, Phase, TrialState
-from service.scheduler.policy.phases import JobPolicy
+from service.scheduler.policy.job_policy import JobPolicy
 from service.scheduler.policy.searching.auto_study import AutoStudySearch
 from service.scheduler.policy.searching.phase_search import SampledSearch, TrialOutcome
 from service.scheduler.policy.searching.samplers import adopt_sampler, make_sampler
