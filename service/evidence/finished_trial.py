@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from service.domain import FailureReason, Phase, TrialState
+from service.evidence.trial_ending import TrialEnding
 from trainers.stored_config import StoredConfig
 
 
@@ -70,9 +71,9 @@ class FinishedTrial:
         return tokens / examples if tokens and examples else None
 
     @property
-    def ending(self) -> str:
-        """The trial's state, and in brackets why it failed."""
-        return f"{self.state.value} ({self.reason.value})" if self.reason else self.state.value
+    def ending(self) -> TrialEnding:
+        """The trial's state, and why it failed."""
+        return TrialEnding(self.state, self.reason)
 
 
 Pair = tuple[FinishedTrial, FinishedTrial]

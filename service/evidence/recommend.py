@@ -276,5 +276,5 @@ def _without_share(evidence: Evidence) -> Evidence:
 def _num_trials(trials: Sequence[FinishedTrial]) -> dict[str, dict[str, int]]:
     counts: dict[str, Counter[str]] = {}
     for trial in trials:
-        counts.setdefault(trial.phase.value, Counter())[trial.ending] += 1
+        counts.setdefault(trial.phase.value, Counter())[str(trial.ending)] += 1
     return {phase: dict(sorted(endings.items())) for phase, endings in sorted(counts.items())}

@@ -11,6 +11,7 @@ from service.evidence.branches import Branches
 from service.evidence.caveat_kinds import StoredCaveat
 from service.evidence.pareto_front import FrontPoint
 from service.evidence.transfers import TransferResult
+from service.evidence.trial_ending import WrittenEnding
 from trainers.stored_config import StoredConfig
 
 EQUAL_WITHIN = 0.005
@@ -191,7 +192,7 @@ class SeedResult:
     """The new seed."""
     number: int
     """The number of the trial."""
-    ending: str
+    ending: WrittenEnding
     """`completed`, `failed (diverged)`, ..."""
     value: float | None
     """The objective of the trial, if it completed."""
@@ -199,7 +200,8 @@ class SeedResult:
     @property
     def has_failed(self) -> bool:
         """True if it ended badly; one that was cancelled, or whose time was up, has only not been trained."""
-        return self.ending.startswith(TrialState.FAILED) or (self.ending == TrialState.COMPLETED and self.value is None)
+        state = self.ending.state
+        return state is TrialState.FAILED or (state is TrialState.COMPLETED and self.value is None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -252,7 +252,7 @@ def _height(seed: int, seeds: Sequence[int]) -> float:
 
 def _failures(config: ConfirmedConfig) -> list[str]:
     return [
-        f"seed {outcome.seed}: {outcome.ending.replace('_', ' ')}"
+        f"seed {outcome.seed}: {str(outcome.ending).replace('_', ' ')}"
         for outcome in config.results
         if outcome.value is None
     ]

@@ -9,11 +9,12 @@ import pytest
 
 from service.dashboard import times
 from service.dashboard.job import view
-from service.domain import Direction, JobState, Phase, TrialState
+from service.domain import Direction, FailureReason, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.caveat_kinds import Caveat, CaveatKind
 from service.evidence.health.cards import HealthKind
 from service.evidence.in_words.words import Answer
+from service.evidence.trial_ending import TrialEnding
 from service.evidence.types import (
     ConfirmationResult,
     ConfirmedConfig,
@@ -155,8 +156,8 @@ def _evidence(verdict: Verdict, improvement: tuple[float, float] | None) -> Evid
 
     def confirmed(number: int, mean: float | None) -> ConfirmedConfig:
         results = [
-            SeedResult(1, 30 + number, "completed", 0.1),
-            SeedResult(2, 40 + number, "failed (diverged)", None),
+            SeedResult(1, 30 + number, TrialEnding(TrialState.COMPLETED), 0.1),
+            SeedResult(2, 40 + number, TrialEnding(TrialState.FAILED, FailureReason.DIVERGED), None),
         ]
         return ConfirmedConfig(number, 0.09, results if mean is None else results[:1], mean, 0.01)
 
