@@ -3,14 +3,10 @@ them.
 
     python -m trainers.memory.prediction
 
-reads a JSON object from each line of its standard input, `{"config": ..., "world_size": 1, "device_type": "cpu"}`, and
-answers with a line `{"bytes": ..., "weights_bytes": ..., "device_bytes": ..., "num_train_examples": ...}`, or
-`{"problem": ...}` if there is no telling, with the `field` that is at fault where the config is. Predicted are the
-weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and the
-process itself come on top, so that what is said not to fit does not. `weights_bytes` are of the weights alone, whole.
-With `"of": "activations"` in it, the answer is `{"bytes": ...}` of `trainers.memory.activations`, for which a step is
-run; where the workload's code raised in that, the problem has `"of_step": true` beside it, and where its constructor
-raised, `"of_construction": true`. With `data_roots`, paths must lie in them.
+reads a `trainers.memory.messages.Question` from each line of its standard input, and answers with a line. Predicted are
+the weights, their gradients, the optimizer's state and scratch memory, and averaged weights: activations, batches and
+the process itself come on top, so that what is said not to fit does not. Activations are measured in a step
+(`trainers.memory.activations`).
 """
 
 from __future__ import annotations
@@ -33,6 +29,16 @@ from shampoo.hyperparameters import NAMES
 from trainers.config import FOR_ADAPTERS, InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.memory.activations import TooLarge, activation_bytes
+from trainers.memory.messages import (
+    ActivationMemory,
+    Answer,
+    KeptMemory,
+    Problem,
+    ProblemKind,
+    Quantity,
+    Question,
+    answer_to_line,
+)
 from trainers.memory.peak import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.workload.batches import check_has_examples
@@ -202,13 +208,26 @@ def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
     return activation_bytes(config, found.workload, model_bytes=model_bytes, world_size=world_size)
 
 
-def _activations(config: TrialConfig, *, world_size: int) -> dict[str, Any]:
+def _activations(config: TrialConfig, *, world_size: int) -> ActivationMemory | Problem:
     try:
-        return {"bytes": _activation_bytes(config, world_size=world_size)}
+        return ActivationMemory(_activation_bytes(config, world_size=world_size))
     except (InvalidConfig, NotConstructed, TooLarge, MemoryError):
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
-        return {"problem": explain(error), "of_step": True}
+        return Problem(ProblemKind.STEP, explain(error))
+
+
+def _refusal(error: InvalidConfig) -> Problem:
+    match error.section:
+        case "workload":
+            return Problem(ProblemKind.WORKLOAD, error.message)
+        case "workload_options":
+            return Problem(ProblemKind.OPTIONS, error.message, error.below)
+        case "optimizer":
+            kind = ProblemKind.OPTIMIZER if error.below == "name" else ProblemKind.ARGUMENTS
+            return Problem(kind, error.message)
+        case _:
+            return Problem(ProblemKind.UNKNOWN, error.message)
 
 
 def predict_an_example() -> None:
@@ -220,27 +239,26 @@ def predict_an_example() -> None:
         )
 
 
-def _answer(line: str) -> dict[str, Any]:
-    asked = json.loads(line)
+def _answer(asked: Question) -> Answer:
+    config = asked.config
     try:
-        config = TrialConfig.from_json(asked["config"])
-        if (data_roots := asked.get("data_roots")) is not None:
-            _check_roots(config.workload, _options_of(config), DataRoots.from_json(data_roots))
-        if asked.get("of") == "activations":
-            return _activations(config, world_size=asked["world_size"])
-        is_cuda = asked["device_type"] == "cuda" and torch.cuda.is_available()
-        return {
-            "bytes": predicted_bytes(config, world_size=asked["world_size"], device_type=asked["device_type"]),
-            "weights_bytes": _bytes_of_weights(_model_of(config).model),
-            "device_bytes": torch.cuda.get_device_properties(0).total_memory if is_cuda else None,
-            "num_train_examples": _model_of(config).workload.num_train_examples,
-        }
+        if asked.data_roots is not None:
+            _check_roots(config.workload, _options_of(config), asked.data_roots)
+        if asked.quantity is Quantity.ACTIVATIONS:
+            return _activations(config, world_size=asked.world_size)
+        is_cuda = asked.device_type == "cuda" and torch.cuda.is_available()
+        return KeptMemory(
+            predicted_bytes(config, world_size=asked.world_size, device_type=asked.device_type),
+            weights_bytes=_bytes_of_weights(_model_of(config).model),
+            device_bytes=torch.cuda.get_device_properties(0).total_memory if is_cuda else None,
+            num_train_examples=_model_of(config).workload.num_train_examples,
+        )
     except InvalidConfig as error:
-        return {"problem": error.message, "field": error.field}
+        return _refusal(error)
     except NotConstructed as error:
-        return {"problem": str(error), "of_construction": True}
+        return Problem(ProblemKind.CONSTRUCTION, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
-        return {"problem": explain(error)}
+        return Problem(ProblemKind.UNKNOWN, explain(error))
 
 
 def main() -> None:
@@ -250,7 +268,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin:
-        answers.write(json.dumps(_answer(line)) + "\n")
+        answers.write(answer_to_line(_answer(Question.from_line(line))) + "\n")
         answers.flush()
 
 

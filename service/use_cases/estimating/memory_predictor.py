@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
-import json
 import os
 import select
 import tempfile
 import time
 from types import TracebackType
-from typing import Any, Self
+from typing import Self, TypeVar, assert_never
 
 from service.specification.planning import JobPlan
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
+from trainers.memory.messages import (
+    ActivationMemory,
+    Answer,
+    KeptMemory,
+    Problem,
+    ProblemKind,
+    Quantity,
+    Question,
+    answer_from_line,
+)
 from trainers.processes.starting import Streams, start
 from trainers.workloads.describe import environment_of_children
 
@@ -56,6 +64,26 @@ class StepFailed(NotPredictable):
     """The workload's code raised an error in a step with a few examples; the message has it."""
 
 
+Kind = TypeVar("Kind", bound=Answer)
+
+
+def _error_of(problem: Problem) -> NotPredictable:
+    match problem.kind:
+        case ProblemKind.WORKLOAD:
+            return WorkloadRefused(problem.message, None)
+        case ProblemKind.OPTIONS:
+            return WorkloadRefused(problem.message, problem.option)
+        case ProblemKind.OPTIMIZER | ProblemKind.ARGUMENTS:
+            return OptimizerRefused(problem.message, is_of_arguments=problem.kind is ProblemKind.ARGUMENTS)
+        case ProblemKind.CONSTRUCTION:
+            return ConstructionFailed(problem.message)
+        case ProblemKind.STEP:
+            return StepFailed(problem.message)
+        case ProblemKind.UNKNOWN:
+            return NotPredictable(problem.message)
+    assert_never(problem.kind)
+
+
 class MemoryPredictor:
     """A process that predicts trials' memory. Use it as a context manager, or close it; it ends with this one."""
 
@@ -73,7 +101,7 @@ class MemoryPredictor:
         resources = plan.specification.resources
         self._world_size = resources.workers_per_trial
         self._device_type = resources.device
-        self._data_roots = None if data_roots is None else dataclasses.asdict(data_roots)
+        self._data_roots = data_roots
         self._buffer = b""
         self._is_closed = False
         self.device_bytes: int | None = None
@@ -122,10 +150,10 @@ class MemoryPredictor:
             WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
             OptimizerRefused: the optimizer is not for the workload's model, or refuses its arguments.
         """
-        answer = self._ask({"config": config.to_json()}, timeout_seconds=timeout_seconds)
-        self.device_bytes, self.num_train_examples = answer["device_bytes"], answer["num_train_examples"]
-        self.weights_bytes = answer["weights_bytes"]
-        return int(answer["bytes"])
+        kept = self._ask(config, Quantity.KEPT, KeptMemory, timeout_seconds=timeout_seconds)
+        self.device_bytes, self.num_train_examples = kept.device_bytes, kept.num_train_examples
+        self.weights_bytes = kept.weights_bytes
+        return kept.num_bytes
 
     def activations(self, config: TrialConfig, *, timeout_seconds: float) -> int:
         """Bytes of a rank's activations in a step of the trial, its batch included.
@@ -134,33 +162,24 @@ class MemoryPredictor:
             NotPredictable: a step cannot be run here, or not in this time.
             StepFailed: the workload's code raised an error in it.
         """
-        asked = {"config": config.to_json(), "of": "activations"}
-        return int(self._ask(asked, timeout_seconds=timeout_seconds)["bytes"])
+        measured = self._ask(config, Quantity.ACTIVATIONS, ActivationMemory, timeout_seconds=timeout_seconds)
+        return measured.num_bytes
 
-    def _ask(self, asked: dict[str, Any], *, timeout_seconds: float) -> dict[str, Any]:
+    def _ask(self, config: TrialConfig, quantity: Quantity, kind: type[Kind], *, timeout_seconds: float) -> Kind:
         if self._is_closed:
             raise NotPredictable("the process that predicts has ended")
-        asked = {**asked, "world_size": self._world_size, "device_type": self._device_type}
-        if self._data_roots is not None:
-            asked["data_roots"] = self._data_roots
+        question = Question(config, quantity, self._world_size, self._device_type, self._data_roots)
         try:
             deadline = time.monotonic() + timeout_seconds
-            self._send(json.dumps(asked).encode() + b"\n", deadline)
-            answer: dict[str, Any] = json.loads(self._line(deadline))
+            self._send(question.to_line().encode() + b"\n", deadline)
+            answer = answer_from_line(self._line(deadline))
+            if not isinstance(answer, (kind, Problem)):
+                raise ValueError(f"asked for {quantity}, it answered {answer}")
         except (OSError, EOFError, ValueError) as error:
             self.close()  # an answer that comes later would be taken for another one's
             raise NotPredictable(f"the process that predicts failed: {error}") from error
-        if "problem" in answer:
-            section, _, option = str(answer.get("field", "")).partition(".")
-            if section == "workload_options":
-                raise WorkloadRefused(answer["problem"], option)
-            if section == "workload":
-                raise WorkloadRefused(answer["problem"], None)
-            if section == "optimizer":
-                raise OptimizerRefused(answer["problem"], is_of_arguments=option != "name")
-            if answer.get("of_construction"):
-                raise ConstructionFailed(answer["problem"])
-            raise (StepFailed if answer.get("of_step") else NotPredictable)(answer["problem"])
+        if isinstance(answer, Problem):
+            raise _error_of(answer)
         return answer
 
     def _send(self, question: bytes, deadline: float) -> None:

@@ -1,0 +1,134 @@
+"""What the process that predicts memory is asked, and what it answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.trainers import broken_workloads, picky_model
+from trainers.config import OptimizerConfig, TrialConfig
+from trainers.data.roots import DataRoots
+from trainers.memory.messages import (
+    ActivationMemory,
+    Answer,
+    KeptMemory,
+    Problem,
+    ProblemKind,
+    Quantity,
+    Question,
+    answer_from_line,
+    answer_to_line,
+)
+from trainers.memory.prediction import predicted_bytes
+from trainers.workloads.describe import environment_of_children
+
+
+def config_of(workload: str = "digits-mlp", optimizer: OptimizerConfig | None = None, **options: Any) -> TrialConfig:
+    return TrialConfig(
+        workload=workload,
+        workload_options=options,
+        optimizer=optimizer or OptimizerConfig("adamw"),
+        num_steps=4,
+        batch_size=8,
+        evaluate_every=2,
+    )
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question(config_of(hidden_sizes=[8]), Quantity.KEPT),
+        Question(config_of(), Quantity.ACTIVATIONS, 4, "cuda", DataRoots(("/data",), ("/data/private",), "SETTING")),
+    ],
+)
+def test_a_question_is_read_as_it_was_written(question: Question) -> None:
+    line = question.to_line()
+    assert "\n" not in line
+    assert Question.from_line(line.encode()) == question
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        KeptMemory(100, 40, None, 50),
+        KeptMemory(100, 40, 2**40, 50),
+        ActivationMemory(7),
+        *(Problem(kind, "no\nway", "paths[0]") for kind in ProblemKind),
+    ],
+)
+def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
+    line = answer_to_line(answer)
+    assert "\n" not in line
+    found = answer_from_line(line.encode())
+    assert found == answer
+    assert not isinstance(found, Problem) or isinstance(found.kind, ProblemKind)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"hello",
+        b"1",
+        b"[]",
+        b'["KeptMemory",{}]',
+        b'["Other",{}]',
+        b'["Problem",{"message":""}]',
+        b'["Problem",1]',
+    ],
+)
+def test_what_is_no_answer_is_refused(line: bytes) -> None:
+    with pytest.raises(ValueError, match=r"is no answer|Expecting value|not enough values"):
+        answer_from_line(line)
+
+
+def asked(*questions: Question) -> list[Answer]:
+    done = subprocess.run(
+        [sys.executable, "-m", "trainers.memory.prediction"],
+        input="".join(f"{question.to_line()}\n" for question in questions),
+        env=environment_of_children(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [answer_from_line(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.processes
+def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> None:
+    lora, unknown = OptimizerConfig("lora-rite"), OptimizerConfig("adamw", {"beta": 0.9})
+    picky, finds_no_data = f"{picky_model.__name__}:Picky", f"{picky_model.__name__}:FindsNoData"
+    raises = f"{broken_workloads.__name__}:Raises"
+    roots = DataRoots((str(tmp_path),))
+    wanted = [
+        (Question(config_of("no-such"), Quantity.KEPT), ProblemKind.WORKLOAD, "", "no-such"),
+        (Question(config_of(dropout=2), Quantity.KEPT), ProblemKind.OPTIONS, "dropout", "got 2"),
+        (Question(config_of(dropout=2), Quantity.ACTIVATIONS), ProblemKind.OPTIONS, "dropout", "got 2"),
+        (Question(config_of(picky, width=3), Quantity.KEPT), ProblemKind.OPTIONS, "", "must be even, got 3"),
+        (
+            Question(config_of("text-lm", path="/srv/x"), Quantity.KEPT, data_roots=roots),
+            ProblemKind.OPTIONS,
+            "path",
+            "in none of the directories that jobs may read",
+        ),
+        (Question(config_of(optimizer=lora), Quantity.KEPT), ProblemKind.OPTIMIZER, "", "low-rank adapters"),
+        (Question(config_of(optimizer=unknown), Quantity.KEPT), ProblemKind.ARGUMENTS, "", "got 0.9"),
+        (Question(config_of(finds_no_data), Quantity.KEPT), ProblemKind.CONSTRUCTION, "", "/nowhere/data.csv"),
+        (Question(config_of(raises), Quantity.ACTIVATIONS), ProblemKind.STEP, "", "KeyError"),
+    ]
+    sound = config_of()
+    *told, kept, activations = asked(
+        *(question for question, *_ in wanted), Question(sound, Quantity.KEPT), Question(sound, Quantity.ACTIVATIONS)
+    )
+    for problem, (question, kind, option, words) in zip(told, wanted, strict=True):
+        assert isinstance(problem, Problem), question
+        assert (problem.kind, problem.option) == (kind, option), problem
+        assert words in problem.message
+    assert isinstance(kept, KeptMemory)
+    assert (kept.num_bytes, kept.device_bytes) == (predicted_bytes(sound), None)
+    assert isinstance(activations, ActivationMemory)
+    assert activations.num_bytes > 0

@@ -1,0 +1,122 @@
+"""The questions to the process that predicts memory, and its answers: a line of JSON each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Self, TypeAlias
+
+from trainers.config import TrialConfig
+from trainers.data.roots import DataRoots
+
+
+class Quantity(StrEnum):
+    """The memory that is asked for."""
+
+    KEPT = "kept"
+    """Weights, gradients, averaged weights, and the optimizer's state and scratch memory."""
+    ACTIVATIONS = "activations"
+    """Those of a step, for which one is run, and the batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question about a rank of a trial."""
+
+    config: TrialConfig
+    quantity: Quantity
+    world_size: int = 1
+    device_type: str = "cpu"
+    data_roots: DataRoots | None = None
+    """The directories that the workload may read; None: all that the process may."""
+
+    def to_line(self) -> str:
+        """The question as `from_line` reads it."""
+        roots = None if self.data_roots is None else asdict(self.data_roots)
+        return json.dumps(
+            [self.config.to_json(), self.quantity, self.world_size, self.device_type, roots], separators=(",", ":")
+        )
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Self:
+        """The question that `to_line` wrote."""
+        config, quantity, world_size, device_type, roots = json.loads(line)
+        return cls(
+            TrialConfig.from_json(config),
+            Quantity(quantity),
+            world_size,
+            device_type,
+            None if roots is None else DataRoots.from_json(roots),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KeptMemory:
+    """The answer about what a rank keeps."""
+
+    num_bytes: int
+    weights_bytes: int
+    """Parameters and buffers of the model alone, whole."""
+    device_bytes: int | None
+    """Memory of the process's first GPU, if the trial's ranks have GPUs; None: it has none."""
+    num_train_examples: int
+    """Of the workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActivationMemory:
+    """The answer about a step."""
+
+    num_bytes: int
+
+
+class ProblemKind(StrEnum):
+    """What is at fault where there is no telling."""
+
+    WORKLOAD = "workload"
+    """There is no such workload, or it is none."""
+    OPTIONS = "options"
+    """The workload refuses its options."""
+    OPTIMIZER = "optimizer"
+    """The optimizer is not for the workload's model."""
+    ARGUMENTS = "arguments"
+    """The optimizer refuses its arguments."""
+    CONSTRUCTION = "construction"
+    """The workload's constructor raised an error that is no refusal of its options."""
+    STEP = "step"
+    """The workload's code raised an error in a step."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The answer that there is no telling."""
+
+    kind: ProblemKind
+    message: str
+    option: str = ""
+    """The option of the workload that is at fault, or an element of it; empty: none, or which one is not known."""
+
+
+Answer: TypeAlias = KeptMemory | ActivationMemory | Problem
+
+
+def answer_to_line(answer: Answer) -> str:
+    """An answer as `answer_from_line` reads it."""
+    return json.dumps([type(answer).__name__, asdict(answer)], separators=(",", ":"))
+
+
+def answer_from_line(line: str | bytes) -> Answer:
+    """The answer that `answer_to_line` wrote.
+
+    Raises:
+        ValueError: the line is none.
+    """
+    try:
+        name, fields = json.loads(line)
+        if name == Problem.__name__:
+            return Problem(ProblemKind(fields.pop("kind")), **fields)
+        return {kind.__name__: kind for kind in (KeptMemory, ActivationMemory)}[name](**fields)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ValueError(f"{line[:80]!r} is no answer") from error
