@@ -45,8 +45,9 @@ from service.specification.price import Price, price_of
 from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import CodeRepository, JobRepository
 from service.use_cases.budgets import check_cost
-from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory, is_known_to_build
+from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
 from service.use_cases.estimating.model_fingerprint import field_with_winners, model_for_winners
+from service.use_cases.estimating.refused_values import is_known_to_build
 from service.use_cases.keeping.code import unknown_code
 from trainers.processes.starting import warm_up
 from trainers.workload.description import WorkloadDescription

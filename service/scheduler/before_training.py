@@ -14,8 +14,8 @@ from service.scheduler.stored_job import Stored
 from service.scheduler.tune.run_end import JobImpossible
 from service.specification.planning import JobPlan, check_population_is_measured
 from service.use_cases.estimating.machine_memory import machine_limit_bytes, memory_of_this_machine
-from service.use_cases.estimating.memory_estimates import is_known_to_build
 from service.use_cases.estimating.memory_predictor import MemoryPredictor, NotPredictable, WorkloadRefused
+from service.use_cases.estimating.refused_values import is_known_to_build
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
 
