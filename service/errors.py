@@ -92,6 +92,13 @@ class InvalidInput(ServiceError):
         self.message = message
 
 
+class TooFewTrials(InvalidInput):
+    """The budget has fewer trials than the job needs whatever else it asks for."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("budget.num_trials", message)
+
+
 class UnknownParameter(InvalidInput):
     """The query of the request has a parameter that its route has not; `field` is the name."""
 

@@ -14,7 +14,7 @@ from search_spaces.errors import all_of
 from search_spaces.nearest import did_you_mean
 from search_spaces.parameters import sectioned
 from service.domain import Phase, Side
-from service.errors import InvalidInput
+from service.errors import InvalidInput, TooFewTrials
 from service.evidence.comparison.finalists import num_choosing
 from service.evidence.types import MIN_TRIED
 from service.faults import Faults, one_of
@@ -190,7 +190,8 @@ def _allotted(num_trials: int, given: tuple[float | None, ...]) -> tuple[int, ..
         given: the share of each baseline; None: an even one.
 
     Raises:
-        InvalidInput: there are too few, or the baselines' shares leave the search none.
+        TooFewTrials: there is not one for each side.
+        InvalidInput: the baselines' shares leave the search none.
     """
     left = 1 - sum(
         (Fraction(share).limit_denominator(_FINEST_SHARE) for share in given if share is not None), Fraction()
@@ -203,9 +204,7 @@ def _allotted(num_trials: int, given: tuple[float | None, ...]) -> tuple[int, ..
         )
     if num_trials < 1 + len(given):
         of = "a baseline" if len(given) == 1 else f"{len(given)} baselines"
-        raise InvalidInput(
-            "budget.num_trials", f"a job with {of} needs at least {1 + len(given)} trials, got {num_trials}"
-        )
+        raise TooFewTrials(f"a job with {of} needs at least {1 + len(given)} trials, got {num_trials}")
     even = left / (1 + given.count(None))
     shares = [even if share is None else Fraction(share).limit_denominator(_FINEST_SHARE) for share in given]
     return _divided(num_trials, (1 - sum(shares, Fraction()), *shares))

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from service.domain import CancelCause, JobRequest, JobState, Phase, TrialState
-from service.errors import InvalidInput, JobAlreadyFinished
+from service.errors import InvalidInput, JobAlreadyFinished, TooFewTrials
 from service.specification.job import Budget, JobSpecification
 from service.specification.phases import allot, allot_sides
 from service.specification.search.population import population_sizes
@@ -103,7 +103,8 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
 
     Raises:
         NotFound: no such job.
-        InvalidInput: fewer trials than have begun, or too few for the job's phases, or a cost without a price.
+        TooFewTrials: fewer than have begun, or too few for the job's phases.
+        InvalidInput: a cost without a price.
     """
     job = JobRepository(session).get_locked(job_id)
     specification = job.specification
@@ -118,7 +119,7 @@ def change_budget(session: Session, job_id: str, changes: Mapping[str, Any], *, 
         # sides had equally many may have begun one more than it is allotted today.
         if phase is not Phase.CONFIRMATION and begun > allotted[phase] and allotted[phase] < before[phase]:
             message = f"{budget.num_trials} would leave {allotted[phase]} for the {phase}, which has begun {begun}"
-            raise InvalidInput("budget.num_trials", message)
+            raise TooFewTrials(message)
     job.specification = changed
     job.num_trials = sum(allotted.values())
     restart_run(job)
@@ -165,10 +166,10 @@ def _allot(specification: JobSpecification) -> dict[Phase, int]:
         if specification.pruner.name == "pbt":
             population_sizes(specification.pruner.population, allot_sides(specification))
         return allot(specification)
-    except InvalidInput as error:
-        if error.field.startswith("budget."):
-            raise
-        raise InvalidInput("budget.num_trials", f"{specification.budget.num_trials} is too few: {error}") from error
+    except TooFewTrials:
+        raise
+    except InvalidInput as error:  # another field's bound, of which the budget alone has changed
+        raise TooFewTrials(f"{specification.budget.num_trials} is too few: {error}") from error
 
 
 def _completed_since(trial: Trial, moment: datetime | None) -> bool:

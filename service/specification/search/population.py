@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from search_spaces import SearchSpace, may_change_in_flight
 from service.domain import Phase, Side
-from service.errors import InvalidInput
+from service.errors import InvalidInput, TooFewTrials
 from service.specification.job import JobSpecification
 from service.specification.phases import fields_of
 
@@ -98,7 +98,8 @@ def population_sizes(given: int | None, allotments: Mapping[Side, int]) -> dict[
     """The number of trials of each side that train at once.
 
     Raises:
-        InvalidInput: the search has too few trials for `given`, or at all.
+        TooFewTrials: the search has too few for any population.
+        InvalidInput: it has too few for `given`.
     """
     num_search = allotments[Phase.SEARCH]
     if given is not None and given >= num_search:
@@ -106,7 +107,7 @@ def population_sizes(given: int | None, allotments: Mapping[Side, int]) -> dict[
             "pruner.population", f"{given} leaves none of the search's {num_search} trials for forks of the best"
         )
     if num_search < 3:
-        raise InvalidInput("budget.num_trials", f"'pbt' needs at least 3 trials of the search, which has {num_search}")
+        raise TooFewTrials(f"'pbt' needs at least 3 trials of the search, which has {num_search}")
     of_search = given or min(DEFAULT_POPULATION, max(2, num_search // 2))
     return {
         side: of_search if side == Phase.SEARCH else min(of_search, max(2, num // 2))

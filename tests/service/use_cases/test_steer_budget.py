@@ -9,6 +9,7 @@ from service.errors import (
     BudgetSpent,
     InvalidInput,
     RunAskedToEnd,
+    TooFewTrials,
 )
 from service.evidence.types import EvidenceStatus
 from service.scheduler.policy.history import history_of
@@ -90,7 +91,9 @@ def test_the_budget_cannot_fall_below_what_has_begun_in_any_phase(database: Data
     with pytest.raises(InvalidInput, match="5 would leave 4 for the search, which has begun 5") as refused:
         change(database, lease.job_id, num_trials=5)
     assert refused.value.field == "budget.num_trials"
-    with pytest.raises(InvalidInput, match="a job with a baseline needs at least 2 trials, got 1"):
+    with pytest.raises(
+        TooFewTrials, match=r"^budget.num_trials: a job with a baseline needs at least 2 trials, got 1$"
+    ):
         change(database, lease.job_id, num_trials=1)
     assert job_of(database, lease.job_id).num_trials == 12
     assert change(database, lease.job_id, num_trials=7).num_trials == 7

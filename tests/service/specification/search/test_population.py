@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.domain import Phase, TrialState
-from service.errors import ForkNotRetriable, InvalidInput, NotFound
+from service.errors import ForkNotRetriable, InvalidInput, NotFound, TooFewTrials
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.recommended import recommendation_from_json
 from service.specification.planning import plan_job
@@ -159,3 +159,6 @@ def test_a_budget_below_the_population_is_refused(database: Database) -> None:
     with database.writing() as session, pytest.raises(InvalidInput, match=r"budget.num_trials: 4 is too few") as error:
         change_budget(session, lease.job_id, {"num_trials": 4}, now=NOW)
     assert error.value.field == "budget.num_trials"
+    lease = claimed_job(database, **PBT)
+    with database.writing() as session, pytest.raises(TooFewTrials, match=r"^budget.num_trials: 'pbt' needs"):
+        change_budget(session, lease.job_id, {"num_trials": 2}, now=NOW)
