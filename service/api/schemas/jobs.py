@@ -22,6 +22,7 @@ from service.domain import (
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
 from service.inert import one_line
+from service.shown_text import SEEN
 from service.specification.estimate import Estimate
 from service.specification.estimate_lines import estimate_lines
 from service.specification.job import Budget, JobSpecification
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 MAX_TAGS = 50
 """Limit of one job, by judgement: far more than tell jobs apart."""
-TagName = Annotated[str, StringConstraints(min_length=1, max_length=64)]
-TagValue = Annotated[str, StringConstraints(max_length=256)]
+TagName = Annotated[str, StringConstraints(min_length=1, max_length=64), SEEN]
+TagValue = Annotated[str, StringConstraints(max_length=256), SEEN]
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
@@ -42,13 +43,13 @@ def _without_defaults(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
-ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), SEEN]
+ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), SEEN]
 Tags = Annotated[dict[TagName, TagValue], Field(max_length=MAX_TAGS)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 MAX_NOTES = 20_000
 """Characters, by judgement: some ten pages."""
-Notes = Annotated[str, StringConstraints(max_length=MAX_NOTES)]
+Notes = Annotated[str, StringConstraints(max_length=MAX_NOTES), SEEN]
 
 
 class JobCreate(RequestModel, JobSpecification):

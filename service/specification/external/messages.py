@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, model_validator
 
 from service.described_model import StrictModel
 from service.domain import Phase
+from service.shown_text import SEEN
 from service.specification.external.trials import MAX_METRICS, MetricName
 from trainers.config import MAX_COUNT, Measurement
 
@@ -41,7 +42,7 @@ class ExternalDecision(StrEnum):
 class Suggest(StrictModel):
     """A client's wish for a trial."""
 
-    client: str | None = Field(default=None, max_length=200, examples=["node17/4711_3"])
+    client: Annotated[str, SEEN] | None = Field(default=None, max_length=200, examples=["node17/4711_3"])
     """The name of the client that asks, for people: a host, or the task of a SLURM array."""
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, StringConstraints
 
 from service.described_model import StrictModel
+from service.shown_text import SEEN
 from trainers.workload.description import MAX_METRIC_NAME, Direction, WorkloadDescription, WorkloadOption
 
 EXTERNAL = "external"
@@ -16,7 +17,7 @@ MAX_METRICS = 100
 """Names that are measured, by judgement: far more than a training has, and each is kept in every measurement."""
 
 MetricName: TypeAlias = Annotated[
-    str, StringConstraints(min_length=1, max_length=MAX_METRIC_NAME, pattern=r"^[^\x00-\x1f]+$")
+    str, StringConstraints(min_length=1, max_length=MAX_METRIC_NAME, pattern=r"^[^\x00-\x1f]+$"), SEEN
 ]
 
 

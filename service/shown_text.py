@@ -1,0 +1,35 @@
+"""Text that is there to be seen: characters alone that show nothing are none."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from pydantic import AfterValidator
+
+_UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
+"""Controls, formats such as the zero-width space and the joiner, spaces, and separators of lines and paragraphs."""
+_UNSEEN_CHARACTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
+    chr(code)
+    for first, last in ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+    for code in range(first, last + 1)
+)
+"""Of other categories: fillers, the blank of Braille, and variation selectors."""
+_SHOWN = 40
+"""Characters of it that a refusal shows."""
+
+
+def is_unseen(text: str) -> bool:
+    """True if no character of a text shows anything, as of an empty one."""
+    return all(
+        unicodedata.category(character) in _UNSEEN_CATEGORIES or character in _UNSEEN_CHARACTERS for character in text
+    )
+
+
+def _checked(text: str) -> str:
+    if text and is_unseen(text):
+        raise ValueError(f"must have a character that can be seen, got {text[:_SHOWN]!a}")
+    return text
+
+
+SEEN = AfterValidator(_checked)
+"""Refuses text that is not empty and shows nothing."""
