@@ -6,6 +6,7 @@ import difflib
 import functools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -340,7 +341,9 @@ def require_state_of_an_optimizer(state_dict: Mapping[str, Any]) -> None:
 def saved_groups(
     state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
 ) -> list[dict[str, Any]]:
-    """The completed groups of a `state_dict()` for an optimizer's groups, of whose state `structures` says the shape.
+    """Completed copies of a `state_dict()`'s groups for an optimizer's, of whose state `structures` says the shape.
+
+    They share no value with it, as a list under a key of the user's own would be, whoever changes it later.
 
     Raises:
         ValueError: it is no optimizer's, as where that stands in a checkpoint beside the model's, or another's; or its
@@ -348,7 +351,7 @@ def saved_groups(
             shapes the state. Which ranks step a parameter may differ.
     """
     require_state_of_an_optimizer(state_dict)
-    saved = [completed(group) for group in state_dict["param_groups"]]
+    saved = [completed(group) for group in deepcopy(state_dict["param_groups"])]
     for group in saved:
         if "preconditioner" not in group:
             whose = next((name for key, name in _OTHER_OPTIMIZERS.items() if key in group), "another optimizer")

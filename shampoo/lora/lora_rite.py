@@ -6,6 +6,7 @@ The arithmetic of a factor, and its source, are in `factor_step`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any, Never, TypeVar, overload
 
 import torch
@@ -164,7 +165,8 @@ class LoraRite(Optimizer):
         """
         state_dict = torch_internals.before_loading(self, state_dict)
         require_state_of_an_optimizer(state_dict)
-        saved_groups: list[dict[str, Any]] = state_dict["param_groups"]
+        # Copies, as lists may stand under keys of the user's own.
+        saved_groups: list[dict[str, Any]] = deepcopy(state_dict["param_groups"])
         require_saved_groups(saved_groups, self.param_groups)
         found: dict[Tensor, dict[str, Any]] = {}
         for group, saved in zip(self.param_groups, saved_groups, strict=True):
