@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from service.access.caller import Scope
 
-OPEN_PATHS = frozenset({"/healthz", "/readyz", "/login", "/logout"})
+PROBES = ("/healthz", "/readyz")
+OPEN_PATHS = frozenset({*PROBES, "/login", "/logout"})
 """Paths that anybody may ask for: probes, and the way in and out."""
 OPEN_BELOW = ("/static/", "/vendor/")
 """The files of the pages, which tell nothing of jobs; the log-in page needs some."""

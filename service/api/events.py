@@ -22,6 +22,7 @@ from service.access.caller import Caller
 from service.api import problems
 from service.api.authentication import Authentication
 from service.api.capacity import Turns
+from service.api.database_version import DatabaseVersion
 from service.api.dependencies import AuthenticationDependency, CallerDependency, holder_of_address
 from service.api.paging import LARGEST_BIGINT
 from service.api.recent_events import RecentEvents
@@ -203,23 +204,27 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class StreamReader:
-    """The reader of a stream, for as long as the token holds."""
+    """The reader of a stream, for as long as it goes on."""
 
     feed: EventFeed
     authentication: Authentication
     caller: Caller
     clock: Clock
+    version: DatabaseVersion
 
     @property
     def project(self) -> str | None:
         return self.caller.sees
 
-    async def is_let_in(self) -> bool:
-        return await self.authentication.holds(self.caller, self.clock())
+    async def goes_on(self) -> bool:
+        """True if whoever reads would be let in again, and answered from tables of this version."""
+        now = self.clock()
+        return await self.version.why_not(now) is None and await self.authentication.holds(self.caller, now)
 
 
 async def _reader(request: Request, authentication: AuthenticationDependency, caller: CallerDependency) -> StreamReader:
-    return StreamReader(request.app.state.feed, authentication, caller, request.app.state.clock)
+    state = request.app.state
+    return StreamReader(state.feed, authentication, caller, state.clock, state.database_version)
 
 
 Reader = Annotated[StreamReader, Depends(_reader)]

@@ -17,6 +17,7 @@ from service.access.sessions import COOKIE
 from service.api import problems
 from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
+from service.api.database_version import DatabaseVersion
 from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.events import EventFeed
 from service.api.preparation import Preparations
@@ -35,6 +36,7 @@ from service.server.body_limit import BODY_SECONDS, LARGER_BODIES, BodyLimit, Li
 from service.server.guard import Guard
 from service.server.head import Head
 from service.server.origin_check import OriginCheck
+from service.server.version_gate import VersionGate
 from service.settings import Settings
 from service.store.session import Database
 from service.use_cases.progress import TrialMemory
@@ -108,6 +110,7 @@ def create_app(
         yield
         app.state.feed.close()
         await app.state.authentication.finish()
+        await app.state.database_version.finish()
         probe.close()
         observed.close()
         if database is None:
@@ -138,6 +141,7 @@ def create_app(
     app.state.downloads = checkpoints.RunningDownloads()
     app.state.uploads = code.Uploads()
     app.state.authentication = Authentication(opened, turns, settings)
+    app.state.database_version = DatabaseVersion(opened, turns)
     app.state.answers = Answers(opened, turns)
     app.state.feed = EventFeed(
         opened,
@@ -152,6 +156,7 @@ def create_app(
     # holds one. Streams of events are passed on as they are, and thereby at once.
     app.add_middleware(GZipMiddleware, compresslevel=6)
     app.add_middleware(Guard, authentication=app.state.authentication, clock=clock)
+    app.add_middleware(VersionGate, version=app.state.database_version, clock=clock)
     app.add_middleware(Head)
     app.add_middleware(OriginCheck, allowed_hosts=settings.answered_hosts)
     app.add_middleware(AnswerTimes, metrics=observed)

@@ -25,7 +25,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.access.caller import Caller
-from service.access.required_scopes import OPEN_BELOW, READING, needed_scope
+from service.access.required_scopes import OPEN_BELOW, PROBES, READING, needed_scope
 from service.access.sessions import cookie_name
 from service.access.tokens import read_token_text
 from service.api import problems
@@ -39,7 +39,6 @@ from service.errors import ScopeMissing, ServiceError
 from service.store.session import DATABASE_ERRORS
 
 LOG_IN = "/login"
-PROBES = ("/healthz", "/readyz")
 UNKNOWN = "unknown"
 """The address of those who have none."""
 OF_BROWSERS = ("origin", "sec-fetch-site")

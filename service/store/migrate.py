@@ -26,7 +26,10 @@ class DatabaseIsNewer(ServiceError):
     """The database is of a newer version of shampoo-tuner than this."""
 
     def __init__(self, revision: str) -> None:
-        super().__init__(f"the database is of a newer version of shampoo-tuner: revision {revision}")
+        super().__init__(
+            f"the database is of a newer version of shampoo-tuner: revision {revision}, and this one knows those up to "
+            f"{_newest_revision()}. Install that version, and start it in place of this one"
+        )
 
 
 class DatabaseOfAnotherVersion(ServiceError):
@@ -105,7 +108,12 @@ def why_not_of_this_version(revision: str | None) -> str | None:
         return None
     if revision is not None and revision not in known_revisions():
         return str(DatabaseIsNewer(revision))
-    return "the database is not migrated to this version: run `shampoo-tuner migrate`"
+    found = (
+        "has no tables yet"
+        if revision is None
+        else f"is at revision {revision}, before {_newest_revision()} of this version"
+    )
+    return f"the database {found}: run `shampoo-tuner migrate`"
 
 
 def check_version(session: Session) -> None:

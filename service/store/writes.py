@@ -55,6 +55,11 @@ def why_it_fails(error: Exception) -> str:
     return why_not or "the database is unavailable"
 
 
+def is_unexplained(error: BaseException) -> bool:
+    """True if the database answered with an error that does not tell of its disk or its server."""
+    return isinstance(error, DBAPIError) and why_not_written(error) is None
+
+
 def is_damaged(error: BaseException) -> bool:
     """True if what is in the database's files is not what it wrote."""
     return isinstance(error, DBAPIError) and why_not_written(error) == _DAMAGED

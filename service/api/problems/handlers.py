@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from http import HTTPStatus
+from typing import cast
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -12,6 +13,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
+from service.api.database_version import DatabaseVersion
 from service.api.problems.documents import (
     busy,
     malformed,
@@ -23,10 +25,11 @@ from service.api.problems.documents import (
 )
 from service.api.problems.invalid_requests import invalid_request
 from service.api.problems.situations import response_to
+from service.clock import Clock
 from service.errors import CheckpointsOutOfReach, NotDoneYet, ServiceBusy, ServiceError, WorkloadNotDescribed
 from service.monitoring.request_ids import HEADER, request_id_of
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
-from service.store.writes import is_damaged, why_it_fails
+from service.store.writes import is_damaged, is_unexplained, why_it_fails
 
 METHODS = ("DELETE", "GET", "PATCH", "POST")
 """Methods of all routes, beside HEAD, which is answered as GET is."""
@@ -148,12 +151,27 @@ async def _database_error(request: Request, error: Exception) -> Response:
         return await _busy(request, error)
     if not (is_unavailable(error) or is_damaged(error)):
         return await _unexpected(request, error)
+    # SQLite says of a column that is not there no more than that something is wrong.
+    if is_unexplained(error) and (refusal := await _of_another_version(request, error)) is not None:
+        return refusal
     why = why_it_fails(error)
     logger.error("%s: %s", why, error)
     return unavailable(why, instance=request.url.path)
 
 
+async def _of_another_version(request: Request, error: Exception) -> Response | None:
+    """The answer where an error is that the database is of another version; None: it is not."""
+    state = request.app.state
+    why_not = await cast("DatabaseVersion", state.database_version).why_not_any_more(cast("Clock", state.clock)())
+    if why_not is None:
+        return None
+    logger.error("%s %s failed, as %s: %s", request.method, request.url.path, why_not, error)
+    return unavailable(why_not, instance=request.url.path)
+
+
 async def _unexpected(request: Request, error: Exception) -> Response:
+    if (refusal := await _of_another_version(request, error)) is not None:
+        return refusal
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return problem_response(
         HTTPStatus.INTERNAL_SERVER_ERROR,

@@ -64,7 +64,7 @@ async def _stream(
             try:
                 if went_back and job_id is not None and not await feed.read(partial(_is_there, job_id)):
                     return  # an older database does not have the job: its reader asks again, and is answered 404
-                if not await reader.is_let_in():
+                if not await reader.goes_on():
                     return
                 project = reader.project if job_id is None else None
                 stretch = await recent.after(after, newest, job_id=job_id, project=project)

@@ -85,8 +85,10 @@ def test_a_database_of_a_newer_version_is_not_ready_and_is_not_to_be_migrated(sq
         session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     with running(sqlite_database) as url:
         problem = _get(f"{url}/readyz").json()
-    why = "the database is of a newer version of shampoo-tuner: revision 9999"
-    assert [(error["field"], error["message"]) for error in problem["errors"]] == [("migrations", why)]
+    (error,) = problem["errors"]
+    assert error["field"] == "migrations"
+    assert error["message"].startswith("the database is of a newer version of shampoo-tuner: revision 9999, and this")
+    assert error["message"].endswith("Install that version, and start it in place of this one")
 
 
 def test_an_unreachable_database_is_unavailable_not_an_internal_error() -> None:

@@ -153,7 +153,8 @@ def test_a_database_of_a_newer_version_is_left_alone_and_said_to_be_one(database
         result = run(command, "--database-url", database.url)
         assert (result.exit_code, result.stderr) == (
             1,
-            "shampoo-tuner: the database is of a newer version of shampoo-tuner: revision 9999\n",
+            "shampoo-tuner: the database is of a newer version of shampoo-tuner: revision 9999, and this one knows "
+            f"those up to {newest}. Install that version, and start it in place of this one\n",
         )
     with database.writing() as session:  # which is then taken down as one of this version
         session.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '{newest}'"))

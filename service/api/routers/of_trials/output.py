@@ -185,7 +185,7 @@ async def _stream(
             if newest < earlier:
                 after = min(after, newest)
             try:
-                if not await reader.is_let_in():
+                if not await reader.goes_on():
                     return
                 chunks, is_final = await feed.read(_look(wanted, after, job_id, number))
             except NotFound:  # it was deleted
