@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from itertools import chain
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from trainers.config import InvalidConfig, TrialConfig
 from trainers.parallel.ddp import BUCKET_BYTES, ReplicatedModel
@@ -88,6 +89,14 @@ def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
             f"{mode} averages dense gradients over ranks, and those of {', '.join(sparse)} are sparse: make them with "
             "sparse=False, or train on one rank",
         )
+    expanded = [name for name, x in chain(model.named_parameters(), model.named_buffers()) if _is_expanded(x)]
+    if expanded:
+        raise InvalidConfig(
+            "parallelism.mode",
+            f"{mode} writes the first rank's parameters and buffers into those of all ranks, and elements of "
+            f"{', '.join(expanded)} share memory, as in an expanded view: make them with contiguous(), or train on one "
+            "rank",
+        )
     scalars = [name for name, parameter in model.named_parameters() if parameter.ndim == 0]
     if mode in ("fsdp2", "hsdp"):
         _require_shardable(model, mode)
@@ -101,6 +110,10 @@ def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
             )
     if config.compression is not None and scalars:
         raise InvalidConfig("compression", f"is not for parameters without dimensions ({', '.join(scalars)})")
+
+
+def _is_expanded(x: Tensor) -> bool:
+    return x.layout is torch.strided and any(n > 1 and s == 0 for n, s in zip(x.shape, x.stride(), strict=True))
 
 
 _UNSHARDABLE: tuple[tuple[str, Callable[[nn.Parameter], bool], str], ...] = (

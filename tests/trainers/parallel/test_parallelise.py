@@ -197,6 +197,12 @@ def test_impossible_configs_are_refused_by_name(two_ranks: WarmRanks, three_rank
             f"parallelism.mode: {mode} averages dense gradients over ranks, and those of 0 are sparse: make them with "
         )
         assert message(two_ranks, "sparse", mode) == told + "sparse=False, or train on one rank"
+        told = (
+            f"parallelism.mode: {mode} writes the first rank's parameters and buffers into those of all ranks, and "
+            "elements of 0.mask share memory, as in an expanded view: make them with contiguous(), or train on one rank"
+        )
+        assert message(two_ranks, "expanded", mode) == told
+        assert message(two_ranks, "expanded_once", mode) == ""
     unshardable = "parallelism.mode: fsdp2 cannot shard parameters"
     told = f"{unshardable} that are not contiguous (0.weight): lay them out in row-major order, as a transpose or"
     assert message(two_ranks, "strided", "fsdp2").startswith(told)
