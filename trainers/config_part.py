@@ -33,16 +33,6 @@ class InvalidConfig(ValueError):
         self.field = field
         self.message = message
 
-    @property
-    def section(self) -> str:
-        """The first name of the path: the part of the config that the field is in, or itself one of its own fields."""
-        return self.field.partition(".")[0]
-
-    @property
-    def below(self) -> str:
-        """The path below the section; empty: it ends there."""
-        return self.field.partition(".")[2]
-
     def __reduce__(self) -> tuple[type[InvalidConfig], tuple[str, str]]:
         return type(self), (self.field, self.message)
 

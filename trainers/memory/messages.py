@@ -9,6 +9,7 @@ from typing import Self, TypeAlias
 
 from trainers.config import TrialConfig
 from trainers.data.roots import DataRoots
+from trainers.refusal import Refusal, RefusedPart
 
 
 class Quantity(StrEnum):
@@ -72,16 +73,8 @@ class ActivationMemory:
 
 
 class ProblemKind(StrEnum):
-    """What is at fault where there is no telling."""
+    """The kind of an error that is no refusal of the config."""
 
-    WORKLOAD = "workload"
-    """There is no such workload, or it is none."""
-    OPTIONS = "options"
-    """The workload refuses its options."""
-    OPTIMIZER = "optimizer"
-    """The optimizer is not for the workload's model."""
-    ARGUMENTS = "arguments"
-    """The optimizer refuses its arguments."""
     CONSTRUCTION = "construction"
     """The workload's constructor raised an error that is no refusal of its options."""
     STEP = "step"
@@ -91,15 +84,13 @@ class ProblemKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The answer that there is no telling."""
+    """The answer that there is no telling, for another reason than a `Refusal`."""
 
     kind: ProblemKind
     message: str
-    option: str = ""
-    """The option of the workload that is at fault, or an element of it; empty: none, or which one is not known."""
 
 
-Answer: TypeAlias = KeptMemory | ActivationMemory | Problem
+Answer: TypeAlias = KeptMemory | ActivationMemory | Refusal | Problem
 
 
 def answer_to_line(answer: Answer) -> str:
@@ -117,6 +108,8 @@ def answer_from_line(line: str | bytes) -> Answer:
         name, fields = json.loads(line)
         if name == Problem.__name__:
             return Problem(ProblemKind(fields.pop("kind")), **fields)
+        if name == Refusal.__name__:
+            return Refusal(RefusedPart(fields.pop("part")), **fields)
         return {kind.__name__: kind for kind in (KeptMemory, ActivationMemory)}[name](**fields)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{line[:80]!r} is no answer") from error

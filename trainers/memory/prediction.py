@@ -41,6 +41,7 @@ from trainers.memory.messages import (
 )
 from trainers.memory.peak import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
+from trainers.refusal import Refusal
 from trainers.workload.batches import check_has_examples
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import explain
@@ -217,19 +218,6 @@ def _activations(config: TrialConfig, *, world_size: int) -> ActivationMemory | 
         return Problem(ProblemKind.STEP, explain(error))
 
 
-def _refusal(error: InvalidConfig) -> Problem:
-    match error.section:
-        case "workload":
-            return Problem(ProblemKind.WORKLOAD, error.message)
-        case "workload_options":
-            return Problem(ProblemKind.OPTIONS, error.message, error.below)
-        case "optimizer":
-            kind = ProblemKind.OPTIMIZER if error.below == "name" else ProblemKind.ARGUMENTS
-            return Problem(kind, error.message)
-        case _:
-            return Problem(ProblemKind.UNKNOWN, error.message)
-
-
 def predict_an_example() -> None:
     """Predicts for one small trial: torch imports for half a second when it makes its first model without data."""
     for name in ("shampoo", "adamw"):
@@ -254,7 +242,7 @@ def _answer(asked: Question) -> Answer:
             num_train_examples=_model_of(config).workload.num_train_examples,
         )
     except InvalidConfig as error:
-        return _refusal(error)
+        return Refusal.of(error)
     except NotConstructed as error:
         return Problem(ProblemKind.CONSTRUCTION, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code

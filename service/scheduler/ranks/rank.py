@@ -25,6 +25,7 @@ from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import GivenUp
+from trainers.refusal import Refusal
 from trainers.storage import Place
 from trainers.workload.user_workload import place_of, text_of
 
@@ -47,8 +48,8 @@ class RankFailure:
     """True if all ranks stopped at the same place, so that the group can train the next trial."""
     is_of_survivor: bool = False
     """True if a rank only noticed that another one was gone, and knows no cause."""
-    field: str = ""
-    """The field of the trial's config that is at fault, if one is."""
+    refusal: Refusal | None = None
+    """The refusal of the trial's config; None: it was none."""
     exit_status: int | None = None
     """The exit status of the rank's process, if it died and that is known; negative: the signal that killed it."""
     is_mismatch: bool = False
@@ -257,7 +258,7 @@ def describe_failure(error: BaseException) -> RankFailure:
     if isinstance(error, Diverged):
         return RankFailure(FailureReason.DIVERGED, text, group_is_usable=True)
     if isinstance(error, InvalidConfig):
-        return RankFailure(FailureReason.ERROR, text, trace, group_is_usable=True, field=error.field)
+        return RankFailure(FailureReason.ERROR, text, trace, group_is_usable=True, refusal=Refusal.of(error))
     if isinstance(error, CheckpointMismatch):
         return RankFailure(FailureReason.ERROR, detail, trace, is_mismatch=True)
     # The CPU allocator reports exhaustion as a plain RuntimeError.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import assert_never
 
 from search_spaces.parameters import sectioned
 from service.domain import FailureReason, TrialState
@@ -18,6 +19,7 @@ from service.scheduler.tune.run_end import JobImpossible
 from service.specification.external.messages import MAX_DETAIL_LENGTH
 from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import Diverged
+from trainers.refusal import Refusal, RefusedPart
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ class Judgement:
                 return TrialEnd(TrialState.COMPLETED, values=self._decisions.last_values(number))
             case "failed":
                 assert report.reason is not None
-                if self._no_other_could_be_built(report.field):
+                if report.refusal is not None and self._no_other_could_be_built(report.refusal):
                     told = (report.detail or "").replace("workload_options", "workload.options", 1)  # the job's name
                     self._hopeless = f"no trial can be built: {told}"
                 return self.of_failure(
@@ -126,21 +128,25 @@ class Judgement:
         except InvalidInput as error:
             self._hopeless = str(error)
 
-    def _no_other_could_be_built(self, field: str) -> bool:
-        """True if the field of a trial's config that is at fault belongs to the workload or is its side's optimizer,
-        and all trials have it alike."""
-        section, _, option = field.partition(".")
-        if section == "workload":
-            return True
+    def _no_other_could_be_built(self, refusal: Refusal) -> bool:
+        """True if what is at fault in a trial's config belongs to the workload or is its side's optimizer, and all
+        trials have it alike."""
         varied = {
             name
             for space in self._plan.spaces.values()
             for of, name in (sectioned(parameter.name) for parameter in space.parameters)
             if of == "workload"
         }
-        if field == "optimizer.name":  # the model has nothing that it steps
-            return not varied
-        return section == "workload_options" and (option not in varied if option else not varied)
+        match refusal.part:
+            case RefusedPart.WORKLOAD:
+                return True
+            case RefusedPart.OPTIONS if refusal.option:
+                return refusal.option not in varied
+            case RefusedPart.OPTIONS | RefusedPart.OPTIMIZER:  # the model has nothing that it steps
+                return not varied
+            case RefusedPart.ARGUMENTS | RefusedPart.OTHER:
+                return False
+        assert_never(refusal.part)
 
     def stop_if_hopeless(self) -> None:
         """Raises: JobImpossible: the same error ended too many trials, or would end all of them."""

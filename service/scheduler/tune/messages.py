@@ -12,6 +12,7 @@ from service.scheduler.output.files import OutputPlace
 from trainers.config import Measurement, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
+from trainers.refusal import Refusal
 
 
 class TuneAdapter:
@@ -71,8 +72,8 @@ class TrialReport:
     reason: FailureReason | None = None
     detail: str | None = None
     trace: str = ""
-    field: str = ""
-    """The field of the trial's config that is at fault, if one is."""
+    refusal: Refusal | None = None
+    """The refusal of the trial's config, for which it failed; None: it was none."""
     begins_anew: bool = False
     """True if the trial can go on from nothing, as all that is wrong is that its checkpoint does not fit it."""
     exit_status: int | None = None

@@ -49,7 +49,7 @@ class WarmTrainable(tune.Trainable):
                     reason=outcome.reason,
                     detail=outcome.detail,
                     trace=outcome.trace,
-                    field=outcome.field,
+                    refusal=outcome.refusal,
                     begins_anew=outcome.is_mismatch and not self._is_fork,
                     exit_status=outcome.exit_status,
                     places=places,

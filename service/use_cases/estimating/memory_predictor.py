@@ -24,6 +24,7 @@ from trainers.memory.messages import (
     answer_from_line,
 )
 from trainers.processes.starting import Streams, start
+from trainers.refusal import Refusal, RefusedPart
 from trainers.workloads.describe import environment_of_children
 
 
@@ -67,14 +68,21 @@ class StepFailed(NotPredictable):
 Kind = TypeVar("Kind", bound=Answer)
 
 
-def _error_of(problem: Problem) -> NotPredictable:
+def _refused(refusal: Refusal) -> NotPredictable:
+    match refusal.part:
+        case RefusedPart.WORKLOAD:
+            return WorkloadRefused(refusal.message, None)
+        case RefusedPart.OPTIONS:
+            return WorkloadRefused(refusal.message, refusal.option)
+        case RefusedPart.OPTIMIZER | RefusedPart.ARGUMENTS:
+            return OptimizerRefused(refusal.message, is_of_arguments=refusal.part is RefusedPart.ARGUMENTS)
+        case RefusedPart.OTHER:
+            return NotPredictable(refusal.message)
+    assert_never(refusal.part)
+
+
+def _failed(problem: Problem) -> NotPredictable:
     match problem.kind:
-        case ProblemKind.WORKLOAD:
-            return WorkloadRefused(problem.message, None)
-        case ProblemKind.OPTIONS:
-            return WorkloadRefused(problem.message, problem.option)
-        case ProblemKind.OPTIMIZER | ProblemKind.ARGUMENTS:
-            return OptimizerRefused(problem.message, is_of_arguments=problem.kind is ProblemKind.ARGUMENTS)
         case ProblemKind.CONSTRUCTION:
             return ConstructionFailed(problem.message)
         case ProblemKind.STEP:
@@ -173,13 +181,15 @@ class MemoryPredictor:
             deadline = time.monotonic() + timeout_seconds
             self._send(question.to_line().encode() + b"\n", deadline)
             answer = answer_from_line(self._line(deadline))
-            if not isinstance(answer, (kind, Problem)):
+            if not isinstance(answer, (kind, Refusal, Problem)):
                 raise ValueError(f"asked for {quantity}, it answered {answer}")
         except (OSError, EOFError, ValueError) as error:
             self.close()  # an answer that comes later would be taken for another one's
             raise NotPredictable(f"the process that predicts failed: {error}") from error
+        if isinstance(answer, Refusal):
+            raise _refused(answer)
         if isinstance(answer, Problem):
-            raise _error_of(answer)
+            raise _failed(answer)
         return answer
 
     def _send(self, question: bytes, deadline: float) -> None:

@@ -24,6 +24,7 @@ from trainers.memory.messages import (
     answer_to_line,
 )
 from trainers.memory.prediction import predicted_bytes
+from trainers.refusal import Refusal, RefusedPart
 from trainers.workloads.describe import environment_of_children
 
 
@@ -57,7 +58,8 @@ def test_a_question_is_read_as_it_was_written(question: Question) -> None:
         KeptMemory(100, 40, None, 50),
         KeptMemory(100, 40, 2**40, 50),
         ActivationMemory(7),
-        *(Problem(kind, "no\nway", "paths[0]") for kind in ProblemKind),
+        *(Problem(kind, "no\nway") for kind in ProblemKind),
+        *(Refusal(part, "no\nway", "paths[0]") for part in RefusedPart),
     ],
 )
 def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
@@ -66,6 +68,7 @@ def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
     found = answer_from_line(line.encode())
     assert found == answer
     assert not isinstance(found, Problem) or isinstance(found.kind, ProblemKind)
+    assert not isinstance(found, Refusal) or isinstance(found.part, RefusedPart)
 
 
 @pytest.mark.parametrize(
@@ -105,28 +108,36 @@ def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> N
     raises = f"{broken_workloads.__name__}:Raises"
     roots = DataRoots((str(tmp_path),))
     wanted = [
-        (Question(config_of("no-such"), Quantity.KEPT), ProblemKind.WORKLOAD, "", "no-such"),
-        (Question(config_of(dropout=2), Quantity.KEPT), ProblemKind.OPTIONS, "dropout", "got 2"),
-        (Question(config_of(dropout=2), Quantity.ACTIVATIONS), ProblemKind.OPTIONS, "dropout", "got 2"),
-        (Question(config_of(picky, width=3), Quantity.KEPT), ProblemKind.OPTIONS, "", "must be even, got 3"),
+        (Question(config_of("no-such"), Quantity.KEPT), RefusedPart.WORKLOAD, "", "no-such"),
+        (Question(config_of(dropout=2), Quantity.KEPT), RefusedPart.OPTIONS, "dropout", "got 2"),
+        (Question(config_of(dropout=2), Quantity.ACTIVATIONS), RefusedPart.OPTIONS, "dropout", "got 2"),
+        (Question(config_of(picky, width=3), Quantity.KEPT), RefusedPart.OPTIONS, "", "must be even, got 3"),
         (
             Question(config_of("text-lm", path="/srv/x"), Quantity.KEPT, data_roots=roots),
-            ProblemKind.OPTIONS,
+            RefusedPart.OPTIONS,
             "path",
             "in none of the directories that jobs may read",
         ),
-        (Question(config_of(optimizer=lora), Quantity.KEPT), ProblemKind.OPTIMIZER, "", "low-rank adapters"),
-        (Question(config_of(optimizer=unknown), Quantity.KEPT), ProblemKind.ARGUMENTS, "", "got 0.9"),
-        (Question(config_of(finds_no_data), Quantity.KEPT), ProblemKind.CONSTRUCTION, "", "/nowhere/data.csv"),
-        (Question(config_of(raises), Quantity.ACTIVATIONS), ProblemKind.STEP, "", "KeyError"),
+        (Question(config_of(optimizer=lora), Quantity.KEPT), RefusedPart.OPTIMIZER, "", "low-rank adapters"),
+        (Question(config_of(optimizer=unknown), Quantity.KEPT), RefusedPart.ARGUMENTS, "", "got 0.9"),
+    ]
+    failing = [
+        (Question(config_of(finds_no_data), Quantity.KEPT), ProblemKind.CONSTRUCTION, "/nowhere/data.csv"),
+        (Question(config_of(raises), Quantity.ACTIVATIONS), ProblemKind.STEP, "KeyError"),
     ]
     sound = config_of()
     *told, kept, activations = asked(
-        *(question for question, *_ in wanted), Question(sound, Quantity.KEPT), Question(sound, Quantity.ACTIVATIONS)
+        *(question for question, *_ in (*wanted, *failing)),
+        Question(sound, Quantity.KEPT),
+        Question(sound, Quantity.ACTIVATIONS),
     )
-    for problem, (question, kind, option, words) in zip(told, wanted, strict=True):
+    for refusal, (question, part, option, words) in zip(told[: len(wanted)], wanted, strict=True):
+        assert isinstance(refusal, Refusal), question
+        assert (refusal.part, refusal.option) == (part, option), refusal
+        assert words in refusal.message
+    for problem, (question, kind, words) in zip(told[len(wanted) :], failing, strict=True):
         assert isinstance(problem, Problem), question
-        assert (problem.kind, problem.option) == (kind, option), problem
+        assert problem.kind is kind
         assert words in problem.message
     assert isinstance(kept, KeptMemory)
     assert (kept.num_bytes, kept.device_bytes) == (predicted_bytes(sound), None)

@@ -26,7 +26,9 @@ from service.store.session import Database
 from service.use_cases.leases import claim_job, register_worker
 from service.use_cases.steer import cancel_job, change_budget
 from tests.support.service.searching.tune_calls import SPECIFICATION, Tune, measured
+from trainers.config import InvalidConfig
 from trainers.identity.values import Environment, TrialIdentity
+from trainers.refusal import Refusal
 
 
 def test_a_completed_trial_is_stored_with_all_its_measurements_and_its_checkpoints_go(
@@ -122,9 +124,9 @@ def test_the_same_error_in_three_trials_stops_the_job(sqlite_database: Database,
     assert [trial.state for trial in tune.stored()] == [TrialState.FAILED] * 4
 
 
-def refused(option: str) -> TrialReport:
-    detail = f"{option}: refused by digits-mlp: path '/nowhere' does not exist"
-    return TrialReport("failed", reason=FailureReason.ERROR, detail=detail, field=option)
+def refused(field: str, message: str = "refused by digits-mlp: path '/nowhere' does not exist") -> TrialReport:
+    error = InvalidConfig(field, message)
+    return TrialReport("failed", reason=FailureReason.ERROR, detail=str(error), refusal=Refusal.of(error))
 
 
 def test_what_the_workload_says_of_options_that_all_trials_have_stops_the_job_at_once(
@@ -152,9 +154,7 @@ def test_what_it_says_of_options_that_trials_vary_stops_that_trial(sqlite_databa
     )
     tune = Tune(sqlite_database, tmp_path, specification=specification)
     tune.give(tune.begin(), refused("workload_options.dropout"))
-    tune.give(
-        tune.begin(), TrialReport("failed", reason=FailureReason.ERROR, detail="batch_size: no", field="batch_size")
-    )
+    tune.give(tune.begin(), refused("batch_size", "no"))
     assert [trial.state for trial in tune.stored()] == [TrialState.FAILED] * 2
     last = tune.begin()
     with pytest.raises(JobImpossible, match=r"^no trial can be built: workload\.options\.path: refused"):
