@@ -108,9 +108,10 @@ def blocks(f: Family, theirs: str) -> list[str]:
     ]
 
 
-def low_precision(f: Family) -> list[str]:
-    """Sentences about packages with float32 alone, and one norm of matrices."""
-    of_precision = ("state_dtype", "product_dtype", "low_precision_weights")
+def low_precision(f: Family, *, of_products: bool = True) -> list[str]:
+    """Sentences about packages with float32 alone, and one norm of matrices; not `of_products`: those have a precision
+    of their own there."""
+    of_precision = ("state_dtype", *(("product_dtype",) if of_products else ()), "low_precision_weights")
     return f.without_word(*of_precision, "standardize_rows", "matrix_norm", "rank", "rest_scale")
 
 

@@ -37,7 +37,7 @@ def torch_muon(f: Family) -> Constructor | str:
         "adjust_lr_fn": f.adjust_lr_fn,
     }
     lines = [*_TWO_SIDES, *several([("Muon", "matrices", muon), ("AdamW", "vectors", adamw_of(f))])]
-    precision = [one for one in low_precision(f) if not one.startswith("product_dtype")]
+    precision = low_precision(f, of_products=False)
     return Constructor(
         imports=_IMPORTS, lines=lines, makes_several=True, cannot_say=[*found, *look_ahead(f), *of_adamw(f), *precision]
     )

@@ -142,7 +142,7 @@ def _muon(f: Family) -> Constructor:
     found = [f"sides longer than {f.max_preconditioner_dim}: here they are cut, there they stay whole"]
     if f.product_dtype == "float32":
         found.append("product_dtype='float32': there the polynomial is always in bfloat16")
-    precision = [one for one in low_precision(f) if not one.startswith("product_dtype")]
+    precision = low_precision(f, of_products=False)
     return Constructor(
         imports=["from pytorch_optimizer import Muon"],
         lines=call("optimizer = Muon", groups.text, arguments),
