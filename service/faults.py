@@ -7,13 +7,18 @@ from contextlib import contextmanager
 
 from service.errors import CodeForbidden, InvalidInput
 
+MAX_LOOKED_AT = 200
+"""Faults of one request that are looked at: a body may have as many wrong names as it has room for, and a value that is
+none of several kinds has one for each of them."""
+
 
 class InvalidInputs(InvalidInput):
-    """Several fields are impossible; `field` and `message` are those of the first."""
+    """Several fields are impossible, of which the first `MAX_LOOKED_AT` count; `field` and `message` are those of the
+    first."""
 
     def __init__(self, found: Sequence[InvalidInput]) -> None:
         super().__init__(found[0].field, found[0].message)
-        self.found = tuple(found)
+        self.found = tuple(found[:MAX_LOOKED_AT])
 
     def __str__(self) -> str:
         return "; ".join(self.faults)

@@ -27,6 +27,9 @@ QUOTED = 80
 LARGEST_VALUE = 200
 """Characters of JSON up to which a value is given back with its error."""
 
+_NAME_END = re.compile(r"[.\[]")
+LONGEST_NAME = 2000
+"""Characters of a name up to which its place in a path is looked for: an answer has no room for longer ones."""
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\['([^']*)'\]")
 _FIRST = "baselines[0]"
 MAX_FAULTS = 20
@@ -188,8 +191,7 @@ def spot_of(body: object, field: str) -> Spot:
     rest, pointer = field, ""
     is_there = True
     while rest:
-        known = [name for name in node if _begins(rest, name)] if isinstance(node, Mapping) else []
-        name: str | int | None = max(known, key=len, default=None)
+        name: str | int | None = _name_at_start(rest, node) if isinstance(node, Mapping) else None
         if name is not None:
             taken = len(str(name))
         else:
@@ -224,15 +226,20 @@ def at(body: object, place: Names) -> Any:
     return body
 
 
+def _name_at_start(path: str, node: Mapping[str, Any]) -> str | None:
+    """The longest name in an object with which a path begins, whole; None: with none.
+
+    Each end that a name can have is looked up. To look at each name would take seconds where a body has many, as each
+    of many faults asks.
+    """
+    ends = [len(path), *(match.start() for match in reversed([*_NAME_END.finditer(path, 1, LONGEST_NAME)]))]
+    return next((path[:end] for end in ends if path[:end] in node), None)
+
+
 def _unquoted(quoted: str, node: object) -> str:
     """The name in an object that a path writes with escapes, as `join_field` does; itself, where there is none."""
     names = node if isinstance(node, Mapping) else ()
     return next((name for name in names if ascii(name[:QUOTED])[1:-1] == quoted), quoted)
-
-
-def _begins(path: str, name: object) -> bool:
-    """True if a path begins with a name, whole."""
-    return isinstance(name, str) and name != "" and path.startswith(name) and path[len(name) :][:1] in ("", ".", "[")
 
 
 def small(value: object) -> JsonValue:

@@ -22,11 +22,10 @@ from service.api.request_body import Names, at, field_of, fields_at, join_field,
 from service.api.schemas.common import FieldError, JsonType
 from service.api.schemas.jobs import JobCreate
 from service.evidence.in_words.wording import joined
+from service.faults import MAX_LOOKED_AT
 from service.specification.training import SAID_ELSEWHERE
 from trainers.workload.user_workload import REFERENCE_PATTERN
 
-MAX_ERRORS_LOOKED_AT = 200
-"""A value that is none of several kinds has an error for each of them."""
 UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 """The names that pydantic gives to a field that is none, of a model and of a dataclass."""
 ONE_OF_SOME = ("literal_error", "enum")
@@ -62,7 +61,7 @@ class InvalidClone(RequestValidationError):
 async def invalid_request(request: Request, error: Exception) -> Response:
     """The problem of a request that FastAPI found invalid."""
     assert isinstance(error, RequestValidationError)
-    found = error.errors()[:MAX_ERRORS_LOOKED_AT]
+    found = error.errors()[:MAX_LOOKED_AT]
     if found and found[0]["type"] == "json_invalid":
         message = _position(str(error.body), found[0]["loc"][-1], found[0]["ctx"]["error"])
         return malformed(message, instance=request.url.path)

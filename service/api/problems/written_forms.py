@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -177,17 +178,23 @@ def _candidates(annotation: Any, value: object) -> Iterator[object]:
             yield from ([one] for one in _candidates(element, value))
         elif member is bool or (member in _NUMBERS and not isinstance(value, bool)):
             try:
-                yield TypeAdapter(member).validate_python(value)
+                yield _adapter(member).validate_python(value)
             except ValidationError:
                 continue
 
 
 def _fits(annotation: Any, value: object) -> bool:
     try:
-        TypeAdapter(annotation).validate_json(json.dumps(value), strict=True)
+        _adapter(annotation).validate_json(json.dumps(value), strict=True)
     except (ValueError, RecursionError, InvalidInput):
         return False
     return True
+
+
+@functools.cache
+def _adapter(annotation: Any) -> TypeAdapter[Any]:
+    """What tells whether a value fits an annotation. It takes milliseconds to make, and hundreds of faults may ask."""
+    return TypeAdapter(annotation)
 
 
 def _example(place: _Place) -> str:

@@ -6,11 +6,12 @@ Every check raises `InvalidInput`, which names the field.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import islice
 
 from pydantic import JsonValue
 
 from service.errors import InvalidInput
-from service.faults import one_of
+from service.faults import MAX_LOOKED_AT, one_of
 from service.specification.external.trials import EXTERNAL
 from service.specification.job import JobSpecification
 from service.specification.phases import pinned_of, spaces_of
@@ -69,10 +70,10 @@ def check_shards(specification: JobSpecification) -> None:
 
 
 def check_options(workload: WorkloadDescription, options: Mapping[str, JsonValue]) -> None:
-    """Checks the options that are given to a workload; all that it refuses are named."""
+    """Checks the options that are given to a workload; those that it refuses are named."""
     refused = [
         InvalidInput(error.field.replace("workload_options", "workload.options"), error.message)
-        for error in registry.refused_options(workload, options)
+        for error in islice(registry.refused_options(workload, options), MAX_LOOKED_AT)
     ]
     if refused:
         raise one_of(refused)

@@ -126,6 +126,7 @@ def test_a_large_body_that_is_all_wrong_is_answered_in_few_words(sqlite_http: ht
         {"workload": {"name": long}},
         {"workload": {"name": "digits-mlp", "options": {long: 1}}},
         {"workload": {"name": "digits-mlp"}, **{f"field{index}": 1 for index in range(40_000)}},
+        {"workload": {"name": "digits-mlp", "options": {f"option{index}": 1 for index in range(40_000)}}},
     ]
     for body in bodies:
         answer = sqlite_http.post("/v1/jobs", json=body)

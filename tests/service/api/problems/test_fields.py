@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from pydantic import TypeAdapter
 
+from service.api.problems import written_forms
 from service.api.request_body import Spot, spot_of
 from tests.support.service.impossible_jobs import WORKLOAD, only_error
 
@@ -327,3 +330,33 @@ def test_the_kind_of_value_that_is_wanted_and_what_was_given_are_told(
 )
 def test_a_path_leads_to_a_place_in_the_body(body: object, field: str, pointer: str, value: Any) -> None:
     assert spot_of(body, field) == Spot(pointer, value)
+
+
+class _LargeObject(dict[str, Any]):
+    """An object of so many names that nobody may go through them for each of many faults."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise AssertionError("went through all names of a large object")
+
+
+@pytest.mark.parametrize("name", ["width", "schedule.warmup", "betas[0]", "no such name", "a" * 3000])
+def test_the_place_of_a_path_is_looked_up_without_going_through_all_names(name: str) -> None:
+    options = _LargeObject({"width": 1, "schedule.warmup": 2, "betas[0]": 3, "schedule": 4, "betas": 5, "a" * 3000: 6})
+    expected = dict.get(options, name)
+    assert spot_of({"options": options}, f"options.{name}") == Spot(f"/options/{name}", expected)
+
+
+def test_what_tells_whether_values_fit_is_made_once_for_each_kind(
+    sqlite_http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list[object]()
+
+    class Counted(TypeAdapter[Any]):
+        def __init__(self, kind: Any) -> None:
+            made.append(kind)
+            super().__init__(kind)
+
+    monkeypatch.setattr(written_forms, "TypeAdapter", Counted)
+    body = {**WORKLOAD, "training": {f"field{index}": 1 for index in range(300)}}
+    assert sqlite_http.post("/v1/jobs", json=body).status_code == 422
+    assert len(made) == len(set(made))
