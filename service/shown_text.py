@@ -1,4 +1,4 @@
-"""Text that is there to be seen: characters alone that show nothing are none."""
+"""Text that is there to be seen: of one line where it names something, and more than characters that show nothing."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pydantic import AfterValidator
 
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 """Controls, formats such as the zero-width space and the joiner, spaces, and separators of lines and paragraphs."""
+_LINE_ENDING_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
 _UNSEEN_CHARACTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
     chr(code)
     for first, last in ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
@@ -25,11 +26,24 @@ def is_unseen(text: str) -> bool:
     )
 
 
+def is_one_line(text: str) -> bool:
+    """True if a text has no control characters, nor any other that begins a line."""
+    return not any(unicodedata.category(character) in _LINE_ENDING_CATEGORIES for character in text)
+
+
 def _checked(text: str) -> str:
     if text and is_unseen(text):
         raise ValueError(f"must have a character that can be seen, got {text[:_SHOWN]!a}")
     return text
 
 
+def _checked_line(text: str) -> str:
+    if not is_one_line(text):
+        raise ValueError(f"must be one line without control characters, got {text[:_SHOWN]!a}")
+    return text
+
+
+LINE = AfterValidator(_checked_line)
+"""Refuses text of several lines, and control characters."""
 SEEN = AfterValidator(_checked)
 """Refuses text that is not empty and shows nothing."""

@@ -22,7 +22,7 @@ from service.domain import (
 from service.evidence.best_values import BestTrial
 from service.evidence.pareto_front import FrontPoint
 from service.inert import one_line
-from service.shown_text import SEEN
+from service.shown_text import LINE, SEEN
 from service.specification.estimate import Estimate
 from service.specification.estimate_lines import estimate_lines
 from service.specification.job import Budget, JobSpecification
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 MAX_TAGS = 50
 """Limit of one job, by judgement: far more than tell jobs apart."""
-TagName = Annotated[str, StringConstraints(min_length=1, max_length=64), SEEN]
-TagValue = Annotated[str, StringConstraints(max_length=256), SEEN]
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
@@ -43,8 +41,10 @@ def _without_defaults(schema: dict[str, Any]) -> None:
         field.pop("default", None)
 
 
-JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), SEEN]
-ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), SEEN]
+TagName = Annotated[str, StringConstraints(min_length=1, max_length=64), LINE, SEEN]
+TagValue = Annotated[str, StringConstraints(max_length=256), LINE, SEEN]
+JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), LINE, SEEN]
+ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), LINE, SEEN]
 Tags = Annotated[dict[TagName, TagValue], Field(max_length=MAX_TAGS)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 MAX_NOTES = 20_000
