@@ -273,7 +273,8 @@ def _bytes_moved(func: Any, args: Any, kwargs: Any, outputs: Iterable[object]) -
     for argument, value in given:
         sizes = {id(x): _extent(x) for x in tree_iter(value) if isinstance(x, Tensor)}
         is_written = argument.alias_info is not None and argument.alias_info.is_write
-        if is_written:
+        # torch's fused kernels write to gradients only to unscale them.
+        if is_written and not (argument.name == "grads" and kwargs.get("grad_scale") is None):
             written |= sizes
         if not (is_written and (argument.is_out or func._schema.name.removeprefix("aten::") in _WRITES)):
             read |= sizes
