@@ -37,14 +37,14 @@ _READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 
 # Kernels that an accelerator launches, as counted with float32 state: in an ordinary step for a group, for a bucket
 # without a matrix, for one with (and for each side that has one); in a refresh for each such side.
-_GROUP_KERNELS, _PLAIN_KERNELS = 8, 14
+_GROUP_KERNELS, _PLAIN_KERNELS = 12, 10
 _STEP_KERNELS: Mapping[str, tuple[int, int]] = {
-    "shampoo": (21, 2),
-    "soap": (14, 3),
-    "kl": (10, 25),
-    "spectral": (39, 0),
+    "shampoo": (16, 2),
+    "soap": (8, 3),
+    "kl": (4, 24),
+    "spectral": (34, 0),
 }
-_ROWS_KERNELS, _STANDARDIZING_KERNELS, _LEADING_KERNELS = 19, 10, 65
+_ROWS_KERNELS, _STANDARDIZING_KERNELS, _LEADING_KERNELS = 11, 10, 70
 _REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
 _SCALE_KERNELS = 42
 """Kernels with which kl's factors follow the gradient's scale, of a bucket with matrices, where a period begins."""
@@ -76,8 +76,9 @@ class Cost:
     """Batched matrix products of a step with statistics, each of them one kernel where chunks are whole buckets."""
     step_kernels: int
     """Kernels that a step without a refresh launches on an accelerator, where chunks are whole buckets: within 20% of
-    what is counted with float32 state. Blocks of columns, which are strided, add three for each parameter, and each
-    plain parameter of a million elements or more has one of its own."""
+    what is counted with float32 state and few parameters to a bucket. Of more, each adds three if they have a million
+    elements or more or are cut into blocks of columns, which are strided; and each plain parameter of a million
+    elements or more has one of its own."""
     refresh_kernels: int
     """Kernels that refreshing all units at once adds; coupled Newton with as many iterations as epsilon=1e-6 allows."""
 

@@ -37,8 +37,11 @@ parameters took 0.96 of the time in chunks of 180 to 270 million, and 1.1 in suc
 READABLE_DEVICES = frozenset({"cpu"})
 """Types of device of which the host reads a number without waiting for a queue of work."""
 LARGE_ELEMENTS = 1 << 20
-"""Parameters without a preconditioner of so many elements have buckets apart from others: where each takes a kernel of
-its own, one takes less time to launch than the passes over the elements that it saves. By judgement."""
+"""Elements of which a few passes take longer than launching the kernels that save them; by judgement. Parameters
+without a preconditioner of so many have buckets apart from others."""
+FEW_PIECES = 3
+"""So many pieces take no more kernels one by one than together, where they are also brought into one tensor and
+back."""
 _CACHE_LINE_ELEMENTS = 16
 """Elements of float32 in a cache line; of float64 they fill two lines."""
 
@@ -80,6 +83,17 @@ class Chunk:
     @property
     def stop(self) -> int:
         return self.pieces[-1].stop
+
+    @property
+    def goes_by_piece(self) -> bool:
+        """True if it takes less time to work on each piece where it lies than on all of them brought together, on a
+        device whose kernels take time to launch."""
+        elements = sum(math.prod(piece.region.grid + piece.region.block) for piece in self.pieces)
+        return elements >= (len(self.pieces) - FEW_PIECES) * LARGE_ELEMENTS
+
+    def regions(self, tensors: Mapping[Tensor, Tensor]) -> list[Tensor]:
+        """The pieces' regions of contiguous tensors, given by parameter: views of shape grid + block."""
+        return [piece.region.view(tensors[piece.param]) for piece in self.pieces]
 
     def parts(self, X: Tensor) -> list[Tensor]:
         """X, (K, d_1, ..., d_k) over the chunk's rows, as the pieces' regions: views of shape grid + block."""

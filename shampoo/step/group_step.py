@@ -16,8 +16,7 @@ from shampoo.step.block_step import Scratch, Solved, block_direction, update_gra
 from shampoo.step.chunk_schedule import ChunkStep, chunk_steps, step_chunks
 from shampoo.step.failures import RefreshFailures
 from shampoo.step.grafting import is_adamw
-from shampoo.step.weights import Weights, finite_gradients, per_row
-from shampoo.torch_internals import foreach_add_, foreach_copy_
+from shampoo.step.weights import Flag, Weights, finite_gradients
 
 
 class GroupStep:
@@ -45,7 +44,7 @@ class GroupStep:
         is applied as soon as it is computed, while it is in the cache.
         """
         present = [param for param in params if param.grad is not None and param.numel() > 0]
-        finite = finite_gradients(present, [state[param]["num_skipped"] for param in present], norms)
+        finite = finite_gradients(present, [state[param]["num_skipped"] for param in present], norms, kept=kept)
         steps: dict[Tensor, int] = {}
         for param in finite.taking_part:
             state[param]["step"] += 1
@@ -54,18 +53,17 @@ class GroupStep:
         work = chunk_steps(buckets, steps, h)
 
         def update(item: ChunkStep) -> None:
-            with self._gradient(item, weights, finite.rows(item.chunk.pieces), h) as scratch:
+            with self._gradient(item, weights, finite.of_pieces(item.chunk.pieces), h) as scratch:
                 update_gram_factors(scratch[0], item.chunk.state, item.at)
 
         def step(item: ChunkStep, solved: Solved | None) -> None:
             bucket, chunk = item.bucket, item.chunk
             flags = finite.of_pieces(chunk.pieces)
-            is_whole = bucket.is_large and is_adamw(h, bucket.like.device.type) and weights.are_as_state(chunk)
-            if flags is not None and is_whole:
-                weights.adamw_where_finite(chunk, h, step=item.step, kept=kept, is_finite=flags)
+            is_adamws = bucket.is_large and is_adamw(h, bucket.like.device.type)
+            if flags is not None and is_adamws and weights.are_in(chunk, bucket.like.dtype):
+                weights.adamw_where_finite(chunk, h, step=item.step, kept=kept, flags=flags)
                 return
-            is_finite = finite.rows(chunk.pieces)
-            with self._gradient(item, weights, is_finite, h) as scratch:
+            with self._gradient(item, weights, flags, h) as scratch:
                 P = block_direction(
                     scratch,
                     chunk.state,
@@ -77,10 +75,10 @@ class GroupStep:
                     solved=solved,
                 )
                 spare = next(x for x in scratch if x is not P.tensor)
-                if is_finite is None:
+                if flags is None:
                     weights.move(chunk, P, h.lr, kept=kept, spare=spare)
                 else:
-                    weights.move_where_finite(chunk, P, h.lr, kept=kept, is_finite=is_finite, spare=spare)
+                    weights.move_where_finite(chunk, P, h.lr, kept=kept, flags=flags, spare=spare)
 
         with own_precision(bucket.like for bucket in buckets):
             step_chunks(work, h, update, step)
@@ -90,19 +88,14 @@ class GroupStep:
 
     @contextlib.contextmanager
     def _gradient(
-        self, item: ChunkStep, weights: Weights, is_finite: Tensor | None, h: Hyperparameters
+        self, item: ChunkStep, weights: Weights, flags: Sequence[Flag] | None, h: Hyperparameters
     ) -> Iterator[Scratch]:
         """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included, and 0 in rows
         where the device alone knows that it is not finite."""
         chunk = item.chunk
         with self._scratch_of(item.bucket.like, (chunk.stop - chunk.start, *item.bucket.block)) as scratch:
-            for G, gradients in chunk.aligned(scratch[0], weights.gradients):
-                foreach_copy_(G, gradients)
-            if h.weight_decay > 0 and h.weight_decay_type == "l2":
-                for G, decayed in chunk.aligned(scratch[0], weights.of):
-                    foreach_add_(G, decayed, alpha=h.weight_decay)
-            if is_finite is not None:
-                scratch[0].masked_fill_(~per_row(is_finite, scratch[0]), 0.0)
+            l2 = h.weight_decay if h.weight_decay_type == "l2" else 0.0
+            weights.write_gradient(chunk, scratch[0], flags, l2=l2)
             yield scratch
 
     def _note_refreshes(self, item: ChunkStep, h: Hyperparameters) -> None:

@@ -22,38 +22,45 @@ from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_mul_, f
 
 
 @dataclass(frozen=True, slots=True)
+class Flag:
+    """Scalars on the device, which alone knows whether the gradient of a parameter is finite."""
+
+    is_skipped: Tensor
+    """True if the gradient is not finite."""
+    found_inf: Tensor
+    """1 if the gradient is not finite, else 0; float32, as torch's fused kernels are told."""
+    takes_part: Tensor
+    """0 if the gradient is not finite, else 1; in the precision of the state."""
+    kept: Tensor
+    """The factor that weight decay multiplies the weights by: 1 if the gradient is not finite."""
+
+
+@dataclass(frozen=True, slots=True)
 class FiniteGradients:
     """The parameters that take a step, and, where only the device knows, whether their gradients are finite."""
 
     taking_part: Sequence[Tensor]
-    flags: Mapping[Tensor, Tensor]
-    """Scalars on the device; empty where the host knows, and then those that are not finite do not take part."""
+    flags: Mapping[Tensor, Flag]
+    """Empty where the host knows, and then those that are not finite do not take part."""
 
-    def rows(self, pieces: Sequence[BucketPiece]) -> Tensor | None:
-        """The flag of each row of consecutive pieces, (K,); None where the host knows."""
-        flags = self.of_pieces(pieces)
-        if flags is None:
-            return None
-        return torch.cat([flag.expand(piece.stop - piece.start) for flag, piece in zip(flags, pieces, strict=True)])
-
-    def of_pieces(self, pieces: Sequence[BucketPiece]) -> list[Tensor] | None:
+    def of_pieces(self, pieces: Sequence[BucketPiece]) -> list[Flag] | None:
         """The flag of each piece; None where the host knows."""
         return [self.flags[piece.param] for piece in pieces] if pieces[0].param in self.flags else None
 
 
 def finite_gradients(
-    params: Sequence[Tensor], num_skipped: Sequence[Tensor], norms: Mapping[Tensor, Tensor]
+    params: Sequence[Tensor], num_skipped: Sequence[Tensor], norms: Mapping[Tensor, Tensor], *, kept: float
 ) -> FiniteGradients:
     """Sorts out gradients that are not finite, and counts them in `num_skipped`, in place.
 
     A norm that overflows is not finite either: neither would the entries of G Gᵀ be. `norms` has the norms that are
-    known: for a part of a parameter, that of the whole one.
+    known: for a part of a parameter, that of the whole one. `kept` is what weight decay leaves of weights.
     """
     by_dtype: dict[tuple[torch.device, torch.dtype], list[int]] = {}
     for index, param in enumerate(params):
         by_dtype.setdefault((param.device, state_dtype(param.dtype)), []).append(index)
     knows: dict[int, bool] = {}
-    flags: dict[Tensor, Tensor] = {}
+    flags: dict[Tensor, Flag] = {}
     for (device, dtype), indices in by_dtype.items():
         norm_of = dict(norms)
         gradients = {params[index]: params[index].grad for index in indices if params[index] not in norms}
@@ -65,8 +72,11 @@ def finite_gradients(
             knows.update(zip(indices, finite.tolist(), strict=True))
         else:
             knows.update(dict.fromkeys(indices, True))
-            flags.update(zip((params[index] for index in indices), finite.unbind(), strict=True))
-            foreach_add_([num_skipped[index] for index in indices], list((~finite).unbind()))
+            is_skipped, takes_part = ~finite, finite.to(dtype)
+            of_each = (is_skipped, is_skipped.float(), takes_part, takes_part.mul(kept - 1).add_(1))
+            of_params = (Flag(*values) for values in zip(*(x.unbind() for x in of_each), strict=True))
+            flags.update(zip((params[index] for index in indices), of_params, strict=True))
+            foreach_add_([num_skipped[index] for index in indices], list(is_skipped.unbind()))
     for index, is_finite in knows.items():
         if not is_finite:
             num_skipped[index].add_(1)
@@ -102,6 +112,22 @@ class Weights:
             else:
                 self.of[param] = param if param.is_contiguous() else param.contiguous()
 
+    def write_gradient(self, chunk: Chunk, G: Tensor, flags: Sequence[Flag] | None, *, l2: float) -> None:
+        """Writes the gradient of a chunk, plus `l2` times the weights, into G, and 0 for pieces whose gradient is not
+        finite."""
+        if flags is not None and l2 == 0 and self._go_by_piece(chunk, G.dtype):
+            zero = torch.zeros((), dtype=G.dtype, device=G.device)
+            for part, gradient, flag in zip(chunk.parts(G), chunk.regions(self.gradients), flags, strict=True):
+                torch.where(flag.is_skipped, zero, gradient, out=part)
+            return
+        for parts, gradients in chunk.aligned(G, self.gradients):
+            foreach_copy_(parts, gradients)
+        if l2 > 0:
+            for parts, weights in chunk.aligned(G, self.of):
+                foreach_add_(parts, weights, alpha=l2)
+        if flags is not None:
+            G.masked_fill_(_by_row([flag.is_skipped for flag in flags], chunk, G), 0.0)
+
     def move(self, chunk: Chunk, P: BlockDirection, lr: float, *, kept: float, spare: Tensor) -> None:
         """W ← kept·W − lr·P for a chunk.
 
@@ -118,31 +144,48 @@ class Weights:
             foreach_add_(weights, directions, alpha=-lr * factor)
 
     def move_where_finite(
-        self, chunk: Chunk, P: BlockDirection, lr: float, *, kept: float, is_finite: Tensor, spare: Tensor
+        self, chunk: Chunk, P: BlockDirection, lr: float, *, kept: float, flags: Sequence[Flag], spare: Tensor
     ) -> None:
-        """W ← kept·W − lr·P for the rows (K,) whose gradient was finite, and nothing for others: the device decides."""
-        takes_part = per_row(is_finite, spare).to(spare.dtype)
-        by_row, factor = (takes_part * P.factor, 1.0) if isinstance(P.factor, Tensor) else (takes_part, P.factor)
+        """W ← kept·W − lr·P for the pieces whose gradient is finite, and nothing for others: the device decides."""
+        takes_part = [flag.takes_part for flag in flags]
+        if isinstance(P.factor, Tensor):
+            by_row, value = _by_row(takes_part, chunk, spare) * P.factor, -lr
+        else:
+            by_row, value = None, -lr * P.factor
+        # The decay in an operation of its own. Not W + (kept − 1)·W: a weight may be infinite.
+        if self._go_by_piece(chunk, spare.dtype):
+            factors = takes_part if by_row is None else chunk.parts(by_row)
+            for weights, part, factor, flag in zip(
+                chunk.regions(self.of), chunk.parts(P.tensor), factors, flags, strict=True
+            ):
+                if kept != 1:
+                    weights.mul_(flag.kept)
+                weights.addcmul_(part, factor, value=value)
+            return
+        by_row = _by_row(takes_part, chunk, spare) if by_row is None else by_row
         pairs = chunk.aligned(spare, self.of)
         if kept == 1:
             torch.mul(P.tensor, by_row, out=spare)
-            for directions, weights in pairs:
-                foreach_add_(weights, directions, alpha=-lr * factor)
+            for directions, of_pieces in pairs:
+                foreach_add_(of_pieces, directions, alpha=value)
             return
-        for copies, weights in pairs:
-            foreach_copy_(copies, weights)
-        # Not W + (kept − 1)·W: a weight may be infinite.
-        spare.mul_(takes_part.mul(kept - 1).add_(1)).addcmul_(P.tensor, by_row, value=-lr * factor)
-        for copies, weights in pairs:
-            foreach_copy_(weights, copies)
+        for copies, of_pieces in pairs:
+            foreach_copy_(copies, of_pieces)
+        spare.mul_(_by_row([flag.kept for flag in flags], chunk, spare)).addcmul_(P.tensor, by_row, value=value)
+        for copies, of_pieces in pairs:
+            foreach_copy_(of_pieces, copies)
 
-    def are_as_state(self, chunk: Chunk) -> bool:
-        """True if weights, gradients and moments of a chunk of plain steps have one dtype."""
+    def _go_by_piece(self, chunk: Chunk, dtype: torch.dtype) -> bool:
+        """True where only the device knows and each piece is stepped where it lies: in the precision of the state."""
+        return chunk.goes_by_piece and self.are_in(chunk, dtype)
+
+    def are_in(self, chunk: Chunk, dtype: torch.dtype) -> bool:
+        """True if the weights and gradients of a chunk have this dtype."""
         dtypes = {tensors[piece.param].dtype for tensors in (self.of, self.gradients) for piece in chunk.pieces}
-        return chunk.state.first_moment is not None and dtypes == {chunk.state.first_moment.dtype}
+        return dtypes == {dtype}
 
     def adamw_where_finite(
-        self, chunk: Chunk, h: Hyperparameters, *, step: int, kept: float, is_finite: Sequence[Tensor]
+        self, chunk: Chunk, h: Hyperparameters, *, step: int, kept: float, flags: Sequence[Flag]
     ) -> None:
         """AdamW's step of a chunk of plain steps, and nothing for pieces whose gradient was not finite: one pass over
         weights, gradient and moments of each."""
@@ -150,8 +193,7 @@ class Weights:
         assert M is not None
         assert V is not None
         t = torch.full((), float(step), dtype=torch.float32, device=M.device)
-        is_skipped = torch.stack(list(is_finite)).logical_not().float().unbind()
-        for piece, skipped in zip(chunk.pieces, is_skipped, strict=True):
+        for piece, flag in zip(chunk.pieces, flags, strict=True):
             rows = slice(piece.start - chunk.start, piece.stop - chunk.start)
             fused_adamw_(
                 [piece.region.flat(self.of[piece.param])],
@@ -167,7 +209,7 @@ class Weights:
                 eps=h.grafting_epsilon,
                 amsgrad=False,
                 maximize=False,
-                found_inf=skipped,
+                found_inf=flag.found_inf,
             )
 
     def write_back(self) -> None:
@@ -189,6 +231,12 @@ class Weights:
 
     def _rounds(self, param: Tensor) -> bool:
         return self._stochastic and param.dtype in (torch.bfloat16, torch.float16)
+
+
+def _by_row(values: Sequence[Tensor], chunk: Chunk, like: Tensor) -> Tensor:
+    """A scalar of each piece as one for each row of the chunk, (K, 1, ..., 1)."""
+    rows = [value.expand(piece.stop - piece.start) for value, piece in zip(values, chunk.pieces, strict=True)]
+    return per_row(rows[0] if len(rows) == 1 else torch.cat(rows), like)
 
 
 def per_row(flags: Tensor, like: Tensor) -> Tensor:

@@ -22,10 +22,12 @@ NUM_STEPS = 8  # two refresh periods
 KEPT = ("weights", "first_moment.0", "second_moment.0")
 
 
-@pytest.fixture
-def host_cannot_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps as where reading a number would stop a queue of work, as on a GPU."""
+@pytest.fixture(params=["by piece", "together"])
+def host_cannot_read(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps as where reading a number would stop a queue of work, as on a GPU, and each piece where it lies or all
+    brought together."""
     monkeypatch.setattr(shampoo.state.buckets, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.state.buckets, "FEW_PIECES", {"by piece": len(SHAPES), "together": 0}[request.param])
 
 
 def _num_skipped(optimizer: Shampoo, params: list[nn.Parameter]) -> list[int]:
@@ -114,13 +116,16 @@ def _assert_alike(one: dict[str, Any], other: dict[str, Any]) -> None:
             assert value == other[key], key
 
 
+@pytest.mark.parametrize("few_pieces", [0, len(SHAPES)])
+@pytest.mark.parametrize("changes", [{"weight_decay": 0.1}, {}, {"weight_decay": 0.1, "weight_decay_type": "l2"}])
 @in_one_test("name", OF_EACH_TIMING)
 def test_finite_gradients_are_stepped_the_same_wherever_the_host_can_read(
-    name: str, monkeypatch: pytest.MonkeyPatch
+    name: str, changes: dict[str, Any], few_pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = member(name, weight_decay=0.1)
+    config = member(name, **changes)
     expected = _outcome(config, spoilt={})
     monkeypatch.setattr(shampoo.state.buckets, "READABLE_DEVICES", frozenset())
+    monkeypatch.setattr(shampoo.state.buckets, "FEW_PIECES", few_pieces)
     _assert_alike(_outcome(config, spoilt={}), expected)
 
 
