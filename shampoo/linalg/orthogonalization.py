@@ -47,18 +47,28 @@ def orthogonalize(
             X's own.
     """
     # First by the largest entry, whose square may be beyond the dtype's range.
-    largest = X.abs().amax(dim=(-2, -1), keepdim=True)
-    Y = X / torch.where(largest == 0, 1, largest)
-    norm = torch.linalg.vector_norm(Y, dim=(-2, -1), keepdim=True)
-    Y = (Y / torch.where(norm == 0, 1, norm)).to(dtype or X.dtype)
+    Y = X / _or_one(largest_entries(X))
+    norm = _or_one(torch.linalg.vector_norm(Y, dim=(-2, -1), keepdim=True))
+    Y = torch.div(Y, norm, out=Y if dtype in (None, X.dtype) else torch.empty_like(Y, dtype=dtype))
     is_tall = X.shape[-2] > X.shape[-1]
-    if is_tall:
-        Y = Y.mT.contiguous()
     for step in range(steps):
         a, b, c = _coefficients(polynomials, step)
-        gram = torch.bmm(Y, Y.mT)
-        Y = torch.baddbmm(Y, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), Y, beta=a)
-    return (Y.mT if is_tall else Y).to(X.dtype).contiguous()
+        # Of the shorter side: (Y Yᵀ) Y = Y (Yᵀ Y).
+        A = torch.bmm(Y.mT, Y) if is_tall else torch.bmm(Y, Y.mT)
+        A = torch.baddbmm(A, A, A, beta=b, alpha=c)
+        Y = torch.baddbmm(Y, Y, A, beta=a) if is_tall else torch.baddbmm(Y, A, Y, beta=a)
+    return Y.to(X.dtype)
+
+
+def largest_entries(X: Tensor) -> Tensor:
+    """The absolute value of the largest entry of each matrix, (K, 1, 1)."""
+    # The norm for this, and absolute values in a tensor of their own, take longer.
+    largest, least = (of(X, dim=(-2, -1), keepdim=True) for of in (torch.amax, torch.amin))
+    return torch.maximum(largest, least.neg_())
+
+
+def _or_one(x: Tensor) -> Tensor:
+    return torch.where(x == 0, 1, x)
 
 
 def _coefficients(polynomials: PolynomialName, step: int) -> tuple[float, float, float]:

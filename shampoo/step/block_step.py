@@ -67,7 +67,7 @@ class BlockDirection:
     """P of W ← W − lr·P, as a tensor and what it is still to be multiplied by, which saves a pass over it."""
 
     tensor: Tensor
-    """(K, d_1, ..., d_k): scratch memory, or a part of the state, and not to be written to."""
+    """(K, d_1, ..., d_k): scratch memory, a new tensor, or a part of the state and then not to be written to."""
     factor: float | Tensor
     """One number, or one for each block, (K, 1, ..., 1)."""
 
@@ -286,19 +286,25 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepS
     X, P, matches_adamw = F.view(K, m, n), scratch[2].view(K, m, n), h.adjust_lr_fn == "match_rms_adamw"
     # 0.2: the root mean square of AdamW's updates (Liu et al., arXiv 2502.16982), as `torch.optim.Muon` has it.
     if h.matrix_norm == "rows":
-        _divide(X, X.square().mean(dim=-1, keepdim=True).sqrt(), out=P)
+        _divide(X, _root_mean_squares(X), out=P)
         return scratch[2], 0.2 if matches_adamw else 1.0
     if state.leading is not None:
         P.copy_(direction_by_parts(scratch[0].view(K, m, n), X, state.leading, h, at))
         return scratch[2], 0.2 if matches_adamw else 1.0
     if h.standardize_rows:
         centred = X - X.mean(dim=-1, keepdim=True)
-        deviation = centred.square().mean(dim=-1, keepdim=True).sqrt()
+        deviation = _root_mean_squares(centred)
         # Of a row of one value nothing is left but the rounding of its mean.
         rounding = _MEAN_ROUNDINGS * torch.finfo(X.dtype).eps * torch.linalg.vector_norm(X, math.inf, -1, keepdim=True)
         X = _divide(centred, deviation, above=rounding, out=P)
-    P.copy_(orthogonalize(X, dtype=h.product_precision))
-    return scratch[2], 0.2 * math.sqrt(max(m, n)) if matches_adamw else math.sqrt(max(1.0, m / n))
+    scale = 0.2 * math.sqrt(max(m, n)) if matches_adamw else math.sqrt(max(1.0, m / n))
+    return orthogonalize(X, dtype=h.product_precision).view_as(F), scale
+
+
+def _root_mean_squares(X: Tensor) -> Tensor:
+    """The root mean square of each row of X (K, m, n), as (K, m, 1)."""
+    norms: Tensor = torch.linalg.vector_norm(X, dim=-1, keepdim=True)
+    return norms.div_(math.sqrt(X.shape[-1]))
 
 
 def _divide(X: Tensor, by: Tensor, *, above: Tensor | float = 0.0, out: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import Hyperparameters
-from shampoo.linalg.orthogonalization import orthogonalize
+from shampoo.linalg.orthogonalization import largest_entries, orthogonalize
 from shampoo.linalg.per_matrix import per_matrix
 from shampoo.state.block_state import LeadingSubspace
 from shampoo.state.timing import StepScalars
@@ -63,8 +63,8 @@ def direction_by_parts(G: Tensor, F: Tensor, leading: LeadingSubspace, h: Hyperp
     )
     N = torch.where(has_gradient, N, 0.0).mul_(root / at.first_moment_correction)
     rest = torch.baddbmm(F, Y, Q.mT, alpha=-1)
-    least = _ROUNDINGS * torch.finfo(F.dtype).eps * _largest(F)
-    rest = torch.where(_largest(rest) > least, rest, 0.0)
+    least = _ROUNDINGS * torch.finfo(F.dtype).eps * largest_entries(F)
+    rest = torch.where(largest_entries(rest) > least, rest, 0.0)
     B = _scaled(orthogonalize(rest, dtype=h.product_precision), to=h.rest_scale)
     return _scaled(torch.baddbmm(B, N, Q.mT), to=1.0)
 
@@ -74,7 +74,7 @@ def _follow(G: Tensor, leading: LeadingSubspace, *, beta2: float) -> tuple[Tenso
     Q, S = leading.basis, leading.covariance
     C = torch.baddbmm(torch.bmm(Q, S), G.mT, torch.bmm(G, Q), beta=beta2, alpha=1 - beta2)
     least = (_ROUNDINGS * torch.finfo(G.dtype).eps) ** 2
-    largest = _largest(C)
+    largest = largest_entries(C)
     # A little of Q, so that a column without a gradient stays instead of following rounding.
     C = (C / torch.where(largest > 0, largest, 1.0)).add_(Q, alpha=least)
     (following,) = per_matrix(_orthonormal, C)
@@ -91,14 +91,9 @@ def _orthonormal(C: Tensor) -> tuple[Tensor]:
     return (torch.linalg.qr(C).Q,)
 
 
-def _largest(X: Tensor) -> Tensor:
-    """The absolute value of the largest entry of each matrix, (K, 1, 1)."""
-    return X.abs().amax(dim=(-2, -1), keepdim=True)
-
-
 def _scaled(X: Tensor, *, to: float) -> Tensor:
     """X, in place, with this root mean square; 0 stays 0."""
-    largest = _largest(X)
+    largest = largest_entries(X)
     X.div_(torch.where(largest > 0, largest, 1.0))  # first, because squares may be beyond the dtype's range
     length = torch.linalg.vector_norm(X, dim=(-2, -1), keepdim=True)
     return X.mul_(torch.where(length > 0, to * math.sqrt(X.shape[-2] * X.shape[-1]) / length, 0.0))

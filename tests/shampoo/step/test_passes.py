@@ -18,10 +18,17 @@ from tests.benchmarks.steps.counts import Scratch, count_step, take_step
 COMMON = 1 + 2 + 5
 # Adam's kernel reads gradient, moments and a tensor of zeros, and writes moments and step.
 ADAM = 1 + 7
+AVERAGE = 3
 PASSES: dict[str, tuple[float, str, dict[str, Any]]] = {
     # The norms of the step and of Adam's.
     "shampoo": (COMMON + ADAM + 2, "shampoo", {}),
     "soap": (COMMON + ADAM, "soap", {}),
+    # The gradient whitened for each side, along both with a norm for each, and the direction scaled along both.
+    "kl": (COMMON + AVERAGE + 2 * 2 + (2 * 2 + 2) + 2 * 2, "kl", {}),
+    # The largest entry, divided by it, the norm, divided by it.
+    "spectral": (COMMON + AVERAGE + 2 + 2 + 1 + 2, "spectral", {}),
+    # Before that the mean of a row, the difference, its norm, divided by it, and the row's largest entry.
+    "standardized": (COMMON + AVERAGE + 7 + 1 + 2 + 1 + 2 + 1, "spectral", {"standardize_rows": True}),
     "without decay": (COMMON + ADAM + 2 - 2, "shampoo", {"weight_decay": 0.0}),
 }
 
