@@ -114,3 +114,26 @@ def test_names_of_jobs_run_in_the_direction_of_their_language(page: Page, sqlite
     assert page.locator("#jobs a.name").evaluate(end_of) > 0
     page.goto(f"/jobs/{submitted}")
     assert page.get_by_role("heading", level=1).evaluate(end_of) > 0
+
+
+def test_a_mark_of_direction_in_a_models_name_turns_no_words_round_beside_it(
+    page: Page, sqlite_database: Database
+) -> None:
+    submit_digits(sqlite_database, now=datetime.now(UTC), name="marked", model="a\u202eb")
+    page.set_viewport_size({"width": 1600, "height": 900})
+    page.goto("/")
+    words = page.locator("#jobs .sub", has_text="validation_loss")
+    arrow, id_of_job = words.locator(".arrow").bounding_box(), words.locator(".id").bounding_box()
+    assert arrow is not None
+    assert id_of_job is not None
+    assert (arrow["y"], arrow["x"]) < (id_of_job["y"], id_of_job["x"])
+
+
+def test_long_names_of_compared_jobs_fit_a_phone(page: Page, sqlite_database: Database) -> None:
+    name, model = "a_job_without_a_space_" * 9, "m" * 200
+    jobs = [submit_digits(sqlite_database, now=datetime.now(UTC), name=name, model=model) for _ in range(3)]
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.goto(f"/compare?jobs={jobs[0]},{jobs[1]}")
+    page.locator("summary", has_text="Add a job").click()
+    expect(page.get_by_role("link", name=f"Add {name}")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
