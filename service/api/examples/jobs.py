@@ -261,7 +261,8 @@ PASTED: dict[str, Any] = {
     "training": {"num_steps": 200, "batch_size": 128, "gradient_clip_norm": None},
     "workload_options": {},
     "parameter_groups": [],
-    "python": "from shampoo import Shampoo\n\noptimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
+    "python": "from shampoo import Shampoo  # pip install shampoo-tuner\n\n"
+    "optimizer = Shampoo(\n    model.parameters(),\n    lr=0.0123,\n)\n",
 }
 
 TRIAL_CONFIG_TO_PASTE: dict[str, Any] = {"number": 6, **PASTED}

@@ -39,6 +39,8 @@ _DECAYS = {
 
 FRONT_SHOWN = 8
 """Trials of a front that the head of a snippet names, and the page of a recommendation."""
+INSTALLED_BY = "# pip install shampoo-tuner"
+"""Beside the import: the error of a missing module names `shampoo`, and the index has another package of that name."""
 
 
 def python_snippet(recommendation: RecommendedConfig) -> str:
@@ -100,7 +102,7 @@ def trial_snippet(
     third_party = [*imports, "from torch.optim.lr_scheduler import LambdaLR"]
     if from_shampoo:
         in_order = sorted(from_shampoo, key=lambda name: (name.islower(), name))  # classes first
-        third_party.insert(0, f"from shampoo import {', '.join(in_order)}")
+        third_party.insert(0, f"from shampoo import {', '.join(in_order)}  {INSTALLED_BY}")
     if clip is not None or needs_torch(groups):
         third_party.insert(0, "import torch")
     standard = [line for line in third_party if line == "import math"]

@@ -6,6 +6,7 @@ import ast
 import json
 import math
 from collections.abc import Sequence
+from importlib.metadata import metadata
 from typing import Any
 
 import pytest
@@ -325,6 +326,12 @@ def test_the_snippet_names_the_workload_options_that_its_arguments_were_found_wi
     assert "# with the workload's options hidden_sizes=[64, 32], label_smoothing=0.1" in snippet
     without = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5])))
     assert "options" not in without
+
+
+def test_the_import_of_the_snippet_says_what_brings_it() -> None:
+    lines = python_snippet(_recommend(_trial(0, Phase.SEARCH, [0.5]))).splitlines()
+    (line,) = [line for line in lines if line.startswith("from shampoo import ")]
+    assert line == f"from shampoo import Shampoo  # pip install {metadata('shampoo-tuner')['Name']}"
 
 
 def test_a_name_with_line_breaks_cannot_leave_the_comment() -> None:
