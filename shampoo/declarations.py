@@ -23,6 +23,7 @@ steps.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import math
 import sys
 import types
@@ -30,6 +31,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeAlias, TypeGuard, Union, get_args, get_origin, get_type_hints
 
+import torch
 from torch import Tensor
 
 Kind: TypeAlias = Literal["float", "integer", "boolean", "choice", "pair"]
@@ -91,6 +93,15 @@ LR_ROUNDING = 1e-12
 steps misses 0 by no more than 5e-17 of it."""
 
 
+_OTHER_WORDS: Mapping[tuple[str, str], str] = {
+    ("preconditioner", "muon"): "spectral",
+    ("preconditioner", "kl_shampoo"): "kl",
+    ("preconditioner", "kl-shampoo"): "kl",
+    **dict.fromkeys((("preconditioner", name) for name in ("adam", "adamw", "sgd")), "none"),
+}
+"""The member of the family that others call by another word."""
+
+
 @dataclass(frozen=True, slots=True)
 class Declaration:
     """One hyperparameter as it is declared."""
@@ -115,7 +126,7 @@ class Declaration:
             ValueError: it is not legal; the message holds it.
         """
         if not self._is_legal(value):
-            raise ValueError(f"{self.name} must be {self.rule}, got {value!r}")
+            raise ValueError(f"{self.name} must be {self.rule}, got {value!r}{self._hint(value)}")
         if self.kind == "pair":
             for index, (number, allowed) in enumerate(zip(value, self.ranges, strict=True)):  # type: ignore[call-overload]  # a pair
                 if number not in allowed:
@@ -131,6 +142,14 @@ class Declaration:
         (allowed,) = self.ranges
         unit = "an integer " if self.kind == "integer" else "a finite number " if allowed.high == math.inf else ""
         return f"{'None or ' if self.optional else ''}{unit}{allowed}"
+
+    def _hint(self, value: object) -> str:
+        """The end of a message about an illegal value: the word that was probably meant; "": unknown."""
+        if self.kind != "choice" or not isinstance(value, str | torch.dtype):
+            return ""
+        word = str(value).removeprefix("torch.").lower()
+        near = difflib.get_close_matches(_OTHER_WORDS.get((self.name, word), word), self.choices, n=1)
+        return f": did you mean {near[0]!r}?" if near else ""
 
     def _is_legal(self, value: object) -> bool:
         if value is None:

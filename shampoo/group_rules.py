@@ -43,6 +43,10 @@ _ADVICE: Mapping[str, str] = {
     **dict.fromkeys(("learning_rate", "learningrate"), "did you mean 'lr'?"),
     "wd": "did you mean 'weight_decay'?",
     "block_size": "did you mean 'max_preconditioner_dim'?",
+    "grafting_config": "did you mean 'grafting'?",
+    "preconditioner_config": "did you mean 'preconditioner'?",
+    "update_freq": "did you mean 'precondition_frequency'?",
+    "use_decoupled_weight_decay": "did you mean 'weight_decay_type'?",
     "eps": "did you mean 'epsilon', the damping of factors? AdamW's eps is 'grafting_epsilon'",
     "maximize": "minimize the negative loss",
     "amsgrad": "leave it out: squared gradients are averaged, and their maximum is not kept",
@@ -52,7 +56,7 @@ _ADVICE: Mapping[str, str] = {
         "leave it out: it is about how torch's own optimizers are computed",
     ),
 }
-"""Advice for each keyword argument of torch's optimizers that ours does not have."""
+"""Advice for the keyword arguments of torch's optimizers and of other Shampoos that ours does not have."""
 _OLDEST = frozenset({"lr", "preconditioner"})
 """Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
 _ABSENT = object()

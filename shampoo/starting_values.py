@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
-from shampoo.hyperparameters import DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditioner
+from shampoo.hyperparameters import DECLARATIONS, DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditioner
 
 LR_OF_ONE_STEP = 0.125
 """The learning rate of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
@@ -55,8 +55,7 @@ def starting_values(num_steps: int, *, preconditioner: Preconditioner = "shampoo
     """
     if isinstance(num_steps, bool) or not isinstance(num_steps, int) or num_steps < 1:
         raise ValueError(f"num_steps must be an integer >= 1, got {num_steps!r}")
-    if preconditioner not in get_args(Preconditioner):
-        raise ValueError(f"preconditioner must be one of {get_args(Preconditioner)}, got {preconditioner!r}")
+    DECLARATIONS["preconditioner"].check(preconditioner)
     values: dict[str, Any] = {
         "preconditioner": preconditioner,
         "lr": max(DEFAULTS["lr"], starting_lr(num_steps, preconditioner=preconditioner)),

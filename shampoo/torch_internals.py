@@ -7,6 +7,7 @@ A new release of torch is checked here first. Not here, because torch asks the o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import torch
@@ -85,7 +86,13 @@ def after_saving(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, 
 
 
 def before_loading(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str, Any]:
-    """The state as `register_load_state_dict_pre_hook`'s hooks leave it; they write to a shallow copy."""
+    """The state as `register_load_state_dict_pre_hook`'s hooks leave it; they write to a shallow copy.
+
+    Raises:
+        TypeError: it is none, but a file's path, for example.
+    """
+    if not isinstance(state_dict, Mapping):
+        raise TypeError(f"an optimizer's state is a dictionary, as torch.load(FILE) reads it, got {state_dict!r:.100}")
     state_dict = dict(state_dict)
     for hook in optimizer._optimizer_load_state_dict_pre_hooks.values():
         replaced = hook(optimizer, state_dict)

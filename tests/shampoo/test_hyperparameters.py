@@ -317,6 +317,9 @@ def test_help_says_what_each_argument_means() -> None:
     [
         ("eps", "did you mean 'epsilon', the damping of factors"),
         ("use_nesterov", "did you mean 'nesterov'"),
+        ("grafting_config", "did you mean 'grafting'"),
+        ("update_freq", "did you mean 'precondition_frequency'"),
+        ("use_decoupled_weight_decay", "did you mean 'weight_decay_type'"),
         ("fused", "leave it out: it is about how torch's own optimizers are computed"),
         ("maximize", "minimize the negative loss"),
         ("amsgrad", "leave it out: squared gradients are averaged"),
@@ -327,6 +330,23 @@ def test_help_says_what_each_argument_means() -> None:
 def test_an_argument_that_there_is_not_gets_the_nearest_that_there_is(name: str, hint: str) -> None:
     with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}' = 1.*{hint}"):
         Shampoo(parameters([(3, 3)]), **{name: 1})  # type: ignore[arg-type]  # what a type checker says as well
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "meant"),
+    [
+        ("preconditioner", "Shampoo", "shampoo"),
+        ("preconditioner", "muon", "spectral"),
+        ("preconditioner", "KL-Shampoo", "kl"),
+        ("preconditioner", "adamw", "none"),
+        ("grafting", "adamw", "adam"),
+        ("solver", "newton", "coupled_newton"),
+        ("state_dtype", torch.bfloat16, "bfloat16"),
+    ],
+)
+def test_a_word_that_is_no_choice_gets_the_one_that_was_meant(name: str, value: object, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be one of .*, got .*: did you mean '{meant}'"):
+        Shampoo(parameters([(3, 3)]), **{name: value})  # type: ignore[arg-type]  # what a type checker says as well
 
 
 def test_the_manual_has_the_hyperparameters_as_they_are_declared() -> None:

@@ -324,6 +324,12 @@ def test_a_checkpoint_that_does_not_fit_is_refused_and_changes_nothing(
     _assert_same(optimizer.state_dict(), before)
 
 
+def test_a_path_in_place_of_a_state_is_refused_with_the_call_that_reads_it() -> None:
+    optimizer = Shampoo(parameters([(6, 6)]))
+    with pytest.raises(TypeError, match=r"a dictionary, as torch.load\(FILE\) reads it, got 'trained.pt'"):
+        optimizer.load_state_dict("trained.pt")  # type: ignore[arg-type]  # what a type checker says as well
+
+
 def test_numbers_of_numpy_are_plain_numbers_from_the_group_to_the_file() -> None:
     numbers: dict[str, Any] = {"lr": np.float32(0.25), "precondition_frequency": np.int64(3)}
     numbers |= {"weight_decay": np.float64(0.5), "betas": [np.float64(0.5), np.float64(0.75)]}
