@@ -16,6 +16,7 @@ from service.store.session import Database
 from service.store.writes import Writes
 from tests.support.lanes import lane
 from tests.support.postgresql import postgresql_server
+from tests.support.service.databases.emptied import EmptiedDatabases
 from tests.support.service.service_process import PLUGIN, ServiceProcesses, for_one_test, lasting
 from trainers.processes.starting import WarmProcess, forked_from
 from trainers.workloads.describe import environment_of_children
@@ -95,11 +96,29 @@ def _postgresql_database(server_url: str, template: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def database(database_kind: str, request: pytest.FixtureRequest) -> Iterator[Database]:
+def database(database_kind: str, request: pytest.FixtureRequest) -> Database:
     """A migrated database of each kind."""
-    if database_kind == "sqlite":
-        yield request.getfixturevalue("sqlite_database")
+    database: Database = request.getfixturevalue(f"{database_kind}_database")
+    return database
+
+
+@pytest.fixture(scope="session")
+def emptied_databases(postgresql_url: str, migrated_postgresql: str) -> Iterator[EmptiedDatabases]:
+    """A PostgreSQL database for one test after the other."""
+    emptied = EmptiedDatabases(lambda: _postgresql_database(postgresql_url, migrated_postgresql))
+    yield emptied
+    emptied.close()
+
+
+@pytest.fixture
+def postgresql_database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A migrated PostgreSQL database."""
+    if lane(request.node) == "processes":
+        emptied: EmptiedDatabases = request.getfixturevalue("emptied_databases")
+        with emptied.lent() as database:
+            yield database
         return
+    # A worker that survives its test must not find the next one's.
     database = Database(request.getfixturevalue("migrated_database_url"))
     yield database
     database.close()
