@@ -15,7 +15,6 @@ import secrets
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 
 from service.access.caller import Caller, Scope
 from service.domain import DEFAULT_PROJECT
@@ -29,14 +28,6 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,99}", re.ASCII)
 
 FILE_TOKEN = "admin-token-file"
 """The name of the token that the settings give as a file."""
-
-
-class TokenState(StrEnum):
-    """The state of a token; only a valid one is let in."""
-
-    VALID = "valid"
-    EXPIRED = "expired"
-    REVOKED = "revoked"
 
 
 class BadToken(ServiceError):
@@ -139,14 +130,6 @@ def revoke_token(session: Session, name_or_prefix: str, *, now: datetime) -> Tok
     token.revoked_at = token.revoked_at or now
     session.flush()
     return token
-
-
-def state_of(token: Token, now: datetime) -> TokenState:
-    """The state that a token is in now."""
-    if token.revoked_at is not None:
-        return TokenState.REVOKED
-    has_expired = token.expires_at is not None and token.expires_at <= now
-    return TokenState.EXPIRED if has_expired else TokenState.VALID
 
 
 def end_sessions(session: Session, prefix: str, *, now: datetime) -> None:

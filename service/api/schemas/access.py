@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 from pydantic import ConfigDict, Field, StringConstraints
 
 from service.access.caller import Scope
-from service.access.projects import QUOTAS
-from service.access.tokens import TokenState, state_of
+from service.access.token_state import TokenState, state_of
 from service.api import examples
 from service.api.lists.query_times import Moment
 from service.api.request_body import RequestModel
@@ -151,7 +150,7 @@ class ProjectRead(ReadModel):
     @classmethod
     def of(cls, project: Project, usage: Usage) -> ProjectRead:
         """A project, with what its jobs take."""
-        quotas = {field: getattr(project, field) for field in QUOTAS}
+        quotas = {field: getattr(project, field) for field in ProjectChange.model_fields}
         taken = UsageRead.model_validate(usage)
         return ProjectRead(name=project.name, created_at=project.created_at, usage=taken, **quotas)
 

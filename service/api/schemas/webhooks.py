@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field, StringConstraints
 
@@ -12,8 +12,10 @@ from service.api import examples
 from service.api.request_body import RequestModel
 from service.api.schemas.common import ReadModel
 from service.domain import DeliveryState
-from service.store.models import Webhook
 from service.webhooks.addresses import MAX_URL_LENGTH, without_path
+
+if TYPE_CHECKING:
+    from service.store.models import Webhook
 
 EventKind: TypeAlias = Literal[
     "job.state", "job.changed", "job.deleted", "job.recommendation", "trial.state", "trial.changed", "trial.measured"

@@ -132,7 +132,7 @@ def generate_token(as_json: AsJson = False) -> None:
 @with_shared_options
 def list_tokens(here: Here, as_json: AsJson = False) -> None:
     """Lists all tokens there have been, without their secrets."""
-    from service.access.tokens import state_of
+    from service.access.token_state import state_of
     from service.store.repositories import TokenRepository
 
     with here.database() as database, database.reading() as session:

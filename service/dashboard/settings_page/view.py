@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from service.access.caller import Caller, Scope
-from service.access.tokens import TokenState, state_of
+from service.access.token_state import TokenState, state_of
 from service.settings import Access
 from service.store.models import Project, Token
 from service.store.repositories import Usage

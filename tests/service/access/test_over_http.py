@@ -12,7 +12,7 @@ import pytest
 from pydantic import BaseModel
 
 from service.access.caller import Scope
-from service.access.tokens import TokenState
+from service.access.token_state import TokenState
 from service.client import ApiError, AsyncClient, Client
 from service.store.repositories import AuditRepository, TokenRepository
 from service.store.session import Database

@@ -29,10 +29,12 @@ def test_the_api_loads_neither_torch_nor_ray_and_is_there_at_once() -> None:
     assert told["seconds"] < 30
 
 
-def test_help_loads_no_more_than_the_command_line() -> None:
+def test_help_loads_no_more_than_the_command_line_and_what_asks_a_service_no_database() -> None:
     code = (
         "import sys, service.cli.commands; "
-        "print(sorted({'fastapi', 'sqlalchemy', 'httpx', 'pydantic'} & set(sys.modules)))"
+        "print(sorted({'fastapi', 'sqlalchemy', 'httpx', 'pydantic'} & set(sys.modules))); "
+        "import service.cli.terminal, service.client; "
+        "print(sorted({'fastapi', 'sqlalchemy', 'service.store', 'httpx', 'pydantic'} & set(sys.modules)))"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "[]"
+    assert answer.stdout.splitlines() == ["[]", "['httpx', 'pydantic']"]

@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from service.access.caller import ANYBODY, Caller, Scope
-from service.access.tokens import TokenState, create_token, revoke_token
+from service.access.token_state import TokenState
+from service.access.tokens import create_token, revoke_token
 from service.dashboard.settings_page.view import Door, door_of, project_row, size, tokens_of
 from service.domain import DEFAULT_PROJECT
 from service.settings import Access
