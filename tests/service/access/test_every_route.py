@@ -93,6 +93,8 @@ def addresses() -> list[Address]:
     return found
 
 
+DECIDED_BEFOREHAND = pytest.mark.parametrize("database_kind", ["sqlite"])
+"""Marks what `Guard` decides by a token alone, before any route asks the database."""
 GUARDED = [address for address in addresses() if not address.is_open]
 
 
@@ -142,6 +144,7 @@ def _ask(http: httpx.Client, address: Address, job_id: str, **headers: str) -> h
 
 
 @pytest.mark.slow
+@DECIDED_BEFOREHAND
 def test_without_a_valid_token_every_route_but_probes_files_and_log_in_is_closed(world: World) -> None:
     forged = world.ours[:-1] + ("0" if world.ours[-1] != "0" else "1")
     # One piece of code reads the token of every route: that it is asked for shows with none and with one that is almost
@@ -175,6 +178,7 @@ def test_without_a_valid_token_every_route_but_probes_files_and_log_in_is_closed
 
 
 @pytest.mark.slow
+@DECIDED_BEFOREHAND
 def test_a_scope_that_is_missing_is_named(world: World) -> None:
     with (
         world.asked.client(world.code) as code,

@@ -15,6 +15,7 @@ from service.api.min_max import MinMax, fewest_points
 from service.client import Client
 from service.store.repositories import MeasurementRepository, TrialRepository
 from service.store.session import Database
+from tests.support.cases import in_one_test
 from tests.support.service.scenarios import NOW, begin_trial, claimed_job
 
 NUM_STEPS = 600
@@ -76,7 +77,7 @@ def test_curves_by_metric_time_and_number_of_points(http: httpx.Client, job_id: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
+@in_one_test(
     ("params", "field", "told"),
     [
         ({"metric": "train_los"}, "metric", "train_loss"),
