@@ -20,6 +20,7 @@ from service.api.schemas.recommendations import RecommendationRead
 from service.dashboard.rendering import HEADERS
 from service.server.app import create_app
 from service.settings import Settings
+from tests.service.access.test_every_route import addresses
 
 FRAGMENT = re.compile(
     r"(How|What|When|Where|Whether|Which|Who|Whose|Why|As|By|For|From|Its|Of|Over|That|Their|The same|Those|To)\b"
@@ -46,6 +47,15 @@ def test_every_operation_is_described_and_tagged(openapi: dict[str, Any]) -> Non
         assert operation["tags"], name
         identifiers.append(operation["operationId"])
     assert len(set(identifiers)) == len(identifiers)
+
+
+@pytest.mark.slow
+def test_every_address_of_the_api_has_the_methods_that_are_described(openapi: dict[str, Any]) -> None:
+    described = {(method.upper(), path) for path, methods in openapi["paths"].items() for method in methods}
+    described.add(("POST", "/v1/nothing"))  # the one that there is not
+    paths = {path for _, path in described}
+    routes = {(address.method, address.path) for address in addresses()}
+    assert {(method, path) for method, path in routes if path in paths or path.startswith("/v1/")} == described
 
 
 @pytest.mark.slow
