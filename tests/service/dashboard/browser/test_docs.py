@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.service.dashboard.conftest import wait_for
 from tests.support.service.pages.accessible import LOW_CONTRAST
 
 
-def test_the_documentation_opens_and_shows_an_operation(page: Page) -> None:
-    page.goto("/docs")
-    operation = page.locator(".opblock-summary", has_text="Submit a job")
-    operation.click()
-    expect(page.get_by_role("heading", name="Request body")).to_be_visible()
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-def test_the_documentation_has_the_frame_and_the_colours_of_the_other_pages(page: Page, width: int) -> None:
-    page.set_viewport_size({"width": width, "height": 900})
+def test_the_documentation_has_the_frame_and_the_colours_of_the_other_pages_and_shows_an_operation(page: Page) -> None:
     page.goto("/docs")
     expect(page.get_by_role("heading", level=1)).to_have_text("HTTP API")
     here = page.get_by_role("navigation", name="Site").get_by_role("link", name="API")
     expect(here).to_have_attribute("aria-current", "page")
-    expect(page.locator(".opblock-summary", has_text="Submit a job")).to_be_visible()
+    operation = page.locator(".opblock-summary", has_text="Submit a job")
+    expect(operation).to_be_visible()
     expect(page.locator("#servers")).to_be_hidden()  # there is one
-    assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    assert page.evaluate(LOW_CONTRAST) == []
-    page.emulate_media(color_scheme="dark")
-    wait_for(page, "() => document.documentElement.classList.contains('dark-mode')")
-    assert page.evaluate(LOW_CONTRAST) == []
+    for width in (390, 1280):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), width
+        page.emulate_media(color_scheme="light")
+        wait_for(page, "() => !document.documentElement.classList.contains('dark-mode')")
+        assert page.evaluate(LOW_CONTRAST) == [], width
+        page.emulate_media(color_scheme="dark")
+        wait_for(page, "() => document.documentElement.classList.contains('dark-mode')")
+        assert page.evaluate(LOW_CONTRAST) == [], width
+    operation.click()
+    expect(page.get_by_role("heading", name="Request body")).to_be_visible()

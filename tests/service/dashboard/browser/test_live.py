@@ -12,6 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Response, Route, expect
 
+from service.api.figures.axes import value_axis
 from service.domain import TrialState
 from service.evidence.in_words.wording import duration
 from service.store.session import Database
@@ -57,27 +58,35 @@ LAST_STEP = """(number) => {
 }"""
 
 
-def test_a_duration_has_the_words_that_the_server_has_for_it(page: Page, sqlite_database: Database) -> None:
+def test_durations_moments_and_ticks_are_written_as_the_server_writes_them(
+    page: Page, sqlite_database: Database
+) -> None:
     open_page(page, Story(sqlite_database, now=NOW))
     lengths = [0, 0.042, 3.44, 9.94, 9.96, 59.4, 59.6, 125, 3599.6, 3840, 86_399, 266_400]
-
     shown = page.evaluate(
         "async (lengths) => lengths.map((await import('/static/shared/times.js')).duration)",
         lengths,
     )
-
     assert shown == [duration(seconds) for seconds in lengths]
 
-
-def test_a_moment_is_shown_as_the_server_shows_it(page: Page, sqlite_database: Database) -> None:
-    open_page(page, Story(sqlite_database, now=NOW))
     [of_server] = page.locator("#facts time").evaluate_all("(found) => found.map((time) => time.outerHTML)")
     told = f"{NOW:%Y-%m-%dT%H:%M:%S}.123456+00:00"
-
     shown = page.evaluate("async (text) => (await import('/static/shared/times.js')).moment(text).outerHTML", told)
-
     assert shown == of_server
     assert "UTC" in shown
+
+    ranges = [[2e3, 7e9], [3e-9, 2.0], [0.02, 90.0]]
+    shown = page.evaluate(
+        """async (ranges) => {
+          const { valueAxis } = await import("/static/charts/axis.js");
+          return ranges.map((values) => valueAxis(values).ticktext);
+        }""",
+        ranges,
+    )
+    assert shown == [value_axis(values)["ticktext"] for values in ranges]
+    assert shown[0][-1] == "1e10"  # far from one they have an exponent
+    assert shown[1][0] == "1e-9"
+    assert "0.01" in shown[2]
 
 
 def test_an_open_page_asks_for_what_has_come_and_moves_nothing(page: Page, sqlite_database: Database) -> None:
