@@ -105,10 +105,11 @@ def test_kl_takes_steps_of_the_usual_length_as_soon_as_gradients_rise(name: str,
     config.pop("nesterov", None)
     (param,), (undisturbed,) = parameters([(12, 8)], torch.float32), parameters([(12, 8)], torch.float32)
     generator = torch.Generator().manual_seed(0)
-    gradients = [torch.randn(12, 8, generator=generator) for _ in range(80)]
-    risen = [gradient * (before if step < 62 else now) for step, gradient in enumerate(gradients)]
-    found = _changes(Shampoo([param], **config), param, risen)[62:]
-    usual = _changes(Shampoo([undisturbed], **config), undisturbed, [now * gradient for gradient in gradients])[62:]
+    # In the middle of a period, of averages that have forgotten their start; then two more periods of every unit.
+    gradients = [torch.randn(12, 8, generator=generator) for _ in range(34)]
+    risen = [gradient * (before if step < 22 else now) for step, gradient in enumerate(gradients)]
+    found = _changes(Shampoo([param], **config), param, risen)[22:]
+    usual = _changes(Shampoo([undisturbed], **config), undisturbed, [now * gradient for gradient in gradients])[22:]
     for step, (one, other) in enumerate(zip(found, usual, strict=True)):
         assert 0.5 * other.norm() < one.norm() < 2 * other.norm(), step
 

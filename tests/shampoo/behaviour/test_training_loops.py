@@ -354,12 +354,12 @@ def test_named_parameters_are_accepted() -> None:
     optimizer.load_state_dict(optimizer.state_dict())
 
 
-RATES = (1e-2, 3e-2, 1e-1)
+RATES_OF_ADAM = (1e-2, 3e-2, 1e-1)
 
 
 @functools.cache
 def _losses_of_adam() -> list[float]:
-    return [_loss_after_training(torch.optim.AdamW, lr=lr) for lr in RATES]
+    return [_loss_after_training(torch.optim.AdamW, lr=lr) for lr in RATES_OF_ADAM]
 
 
 def _loss_after_training(kind: type[torch.optim.AdamW | Shampoo], **config: Any) -> float:
@@ -378,7 +378,9 @@ def _loss_after_training(kind: type[torch.optim.AdamW | Shampoo], **config: Any)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("preconditioner", ["shampoo", "soap", "kl"])
-def test_an_ill_conditioned_network_is_trained_further_than_by_adam_each_at_its_best_rate(preconditioner: Any) -> None:
-    ours = [_loss_after_training(Shampoo, lr=lr, preconditioner=preconditioner) for lr in RATES]
-    assert min(ours) < min(_losses_of_adam()), (ours, _losses_of_adam())
+@pytest.mark.parametrize(("preconditioner", "lr"), [("shampoo", 3e-2), ("soap", 1e-1), ("kl", 3e-2)])
+def test_an_ill_conditioned_network_is_trained_further_than_by_adam_at_its_best_rate(
+    preconditioner: Any, lr: float
+) -> None:
+    ours = _loss_after_training(Shampoo, lr=lr, preconditioner=preconditioner)
+    assert ours < min(_losses_of_adam()), (ours, _losses_of_adam())

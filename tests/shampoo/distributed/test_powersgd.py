@@ -32,7 +32,8 @@ MEMBERS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("name", "num_steps", "limit"),
     [
-        ("kl", 400, 1.01),
+        # After so few steps kl ends 1.2% higher, and with a tenth of that ε 5.6%; after 400 steps 0.8 and 2.0%.
+        ("kl", 150, 1.02),
         # After a quarter of the steps soap's loss still falls, with compression 3.3% later; with a damping that is too
         # small for what it steps, a loss is then a third higher. The other two are 0.4 and 0.2% above.
         ("soap", 100, 1.05),

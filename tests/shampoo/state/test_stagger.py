@@ -203,7 +203,7 @@ def test_all_units_are_refreshed_at_the_first_step_and_then_once_in_a_period_eac
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in REPRESENTATIVES if name in WITH_FACTORS])
 def test_small_chunks_change_neither_phases_nor_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, cut = parameters(SHAPES), parameters(SHAPES)
+    whole, cut = parameters(SHAPES[:-2]), parameters(SHAPES[:-2])
     config = _config(name)
     one = Shampoo(whole, **config)
     monkeypatch.setitem(shampoo.state.buckets.CHUNK_BYTES, "cpu", 1)  # four blocks to a chunk
@@ -214,7 +214,7 @@ def test_small_chunks_change_neither_phases_nor_weights(name: str, monkeypatch: 
     ]
     assert max(num_chunks[0]) == 1
     assert max(num_chunks[1]) > 3
-    for t in range(1, 2 * PERIOD + 2):
+    for t in range(1, _first(config) + PERIOD + 1):
         train(one, whole, range(t, t + 1))
         train(other, cut, range(t, t + 1))
         assert _refreshed(one, whole) == _refreshed(other, cut)
