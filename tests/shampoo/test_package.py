@@ -15,13 +15,13 @@ import shampoo
 PACKAGE = Path(shampoo.__file__).parent
 
 
-def _python(program: str, *, where: Path = PACKAGE.parent) -> str:
+def _python(program: str) -> str:
     environment = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONWARNINGS")}
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", program],
         capture_output=True,
         text=True,
-        cwd=where,
+        cwd=PACKAGE.parent,
         env=environment,
     )
     assert result.returncode == 0, result.stderr
@@ -29,22 +29,10 @@ def _python(program: str, *, where: Path = PACKAGE.parent) -> str:
 
 
 @pytest.mark.processes
-def test_importing_it_takes_less_than_three_tenths_of_a_second_of_the_processor() -> None:
-    # The processor's time does not depend on other processes; the best of up to three, not on their use of its caches.
-    program = """
-import time, torch
-start = time.process_time()
-import shampoo
-print(time.process_time() - start)
-"""
-    assert any(float(_python(program)) < 0.3 for _ in range(3))
-
-
-@pytest.mark.processes
-def test_importing_it_loads_no_module_but_its_own_and_touches_no_process_global_state() -> None:
+def test_importing_it_is_quick_loads_no_module_but_its_own_and_touches_no_process_global_state() -> None:
     # The compiler and the like, which `import torch` leaves out, would take longer than all of this.
     program = """
-import gc, json, os, random, signal, sys, threading, warnings
+import gc, json, os, random, signal, sys, threading, time, warnings
 import torch
 def state():
     return {
@@ -62,12 +50,20 @@ def state():
         "hooks": [repr(sys.excepthook), repr(signal.getsignal(signal.SIGINT)), len(gc.callbacks)],
         "CUDA": torch.cuda.is_initialized(),
     }
-before, modules = state(), set(sys.modules)
+before, modules, start = state(), set(sys.modules), time.process_time()
 import shampoo
+seconds = time.process_time() - start
 touched = [key for key, value in state().items() if value != before[key]]
-print(json.dumps([sorted(name for name in set(sys.modules) - modules if name.partition(".")[0] != "shampoo"), touched]))
+others = sorted(name for name in set(sys.modules) - modules if name.partition(".")[0] != "shampoo")
+print(json.dumps([others, touched, seconds]))
 """
-    assert json.loads(_python(program)) == [[], []]
+    # The processor's time does not depend on other processes; the best of up to three, not on their use of its caches.
+    for _ in range(3):
+        others, touched, seconds = json.loads(_python(program))
+        assert (others, touched) == ([], [])
+        if seconds < 0.3:
+            break
+    assert seconds < 0.3
 
 
 USER_SCRIPT = """
@@ -121,10 +117,9 @@ assert closure() < losses[0]
 """
 
 
-@pytest.mark.processes
-def test_a_users_script_runs(tmp_path: Path) -> None:
-    # The one whose types are checked below.
-    _python(USER_SCRIPT, where=tmp_path)
+def test_a_users_script_runs() -> None:
+    # The one whose types are checked below; `test_alone` has one in a process of its own.
+    exec(compile(USER_SCRIPT, "script.py", "exec"), {"__name__": "__main__"})
 
 
 @pytest.mark.processes
@@ -136,10 +131,12 @@ def test_a_users_script_passes_strict_type_checking_and_a_wrong_one_does_not(tmp
     (tmp_path / "shampoo").symlink_to(PACKAGE)
     (tmp_path / "script.py").write_text(USER_SCRIPT)
     (tmp_path / "wrong.py").write_text(wrong)
-    skipped = ",".join(
-        f"torch.{part}.*" for part in ("_dynamo", "_functorch", "_inductor", "ao", "export", "fx", "onnx")
-    )
-    (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = true\n[mypy-{skipped}]\nfollow_imports = skip\n")
+    parts = "_dynamo _export _functorch _higher_order_ops _inductor _native _refs _subclasses ao distributions export"
+    parts += " fx jit masked multiprocessing nested onnx package profiler quantization sparse testing"
+    of_ranks = "_composable _shard algorithms elastic fsdp nn optim pipelining rpc"
+    skipped = [f"torch.{part}" for part in parts.split()] + [f"torch.distributed.{part}" for part in of_ranks.split()]
+    sections = ",".join(f"{module}.*" for module in (*skipped, "numpy"))
+    (tmp_path / "mypy.ini").write_text(f"[mypy]\nstrict = true\n[mypy-{sections}]\nfollow_imports = skip\n")
     result = subprocess.run(
         [sys.executable, "-m", "mypy", "--cache-dir=/dev/null", "script.py", "wrong.py"],
         capture_output=True,

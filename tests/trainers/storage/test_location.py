@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -76,13 +74,6 @@ def test_an_address_that_cannot_be_is_refused_without_its_secrets(text: str, mes
 def test_secrets_are_masked_wherever_they_stand() -> None:
     text = "no 's3://key:hidden@b/x?region=eu&sas=hidden&scheme=http' here, nor gs://hidden@b"
     assert masked(text) == "no 's3://***@b/x?region=eu&sas=***&scheme=http' here, nor gs://***@b"
-
-
-@pytest.mark.processes
-def test_pyarrow_is_not_imported_without_a_store() -> None:
-    code = "import sys, trainers.loop, trainers.run, service.scheduler.worker; print('pyarrow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
 
 
 def test_a_store_in_a_directory_is_that_directory(tmp_path: Path) -> None:

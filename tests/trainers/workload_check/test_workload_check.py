@@ -45,18 +45,6 @@ def not_ok(found: dict[str, RuleOutcome]) -> dict[str, str]:
     return {name: one.status for name, one in found.items() if one.status not in ("ok", "skipped")}
 
 
-def run_checker(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "trainers.workload_check", *arguments],
-        env=environment_of_children(),
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("_few_validation_sequences")
 @pytest.mark.parametrize("name", ["digits-mlp", "digits-convnet", "digits-autoencoder", "stdlib-gpt"])
@@ -266,7 +254,7 @@ def test_examples_that_are_altered_each_time_cannot_be_counted() -> None:
 @pytest.mark.processes
 def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checker_along() -> None:
     found = {
-        one.rule: one for one in check(f"{MODULE}:LeavesAndHangs", {}, batch_size=12, timeout_seconds=30, num_threads=1)
+        one.rule: one for one in check(f"{MODULE}:LeavesAndHangs", {}, batch_size=12, timeout_seconds=12, num_threads=1)
     }
     assert list(found) == [rule.name for rule in RULES]
     assert found["model"].status == "ok"
@@ -275,7 +263,7 @@ def test_a_workload_that_leaves_hangs_or_prints_garbage_does_not_take_the_checke
     for rule in ("metrics", "shared evaluation"):
         assert "its process ended with exit status 7; its last output: " in found[rule].text
         assert found[rule].text.isprintable()
-    assert found["blocks"].text.startswith("it takes more than 30 s")
+    assert found["blocks"].text.startswith("it takes more than 12 s")
     sound = {"description", "construction", "model", "repeated evaluation", "untouched model"}
     assert {name for name, one in found.items() if one.status == "ok"} == sound
     assert found["counts"].status == "skipped"
@@ -290,7 +278,9 @@ def test_a_workload_that_hangs_when_it_is_built_is_given_up() -> None:
 
 
 @pytest.mark.processes
-def test_the_command_finds_a_class_in_the_current_directory_and_passes_options(tmp_path: Path) -> None:
+def test_the_command_finds_a_class_in_the_current_directory_and_passes_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "mine.py").write_text(
         "from tests.support.trainers.broken_workloads import Sound\n"
         "class Mine(Sound):\n"
@@ -298,12 +288,14 @@ def test_the_command_finds_a_class_in_the_current_directory_and_passes_options(t
         "        assert scale == 0.5, scale\n"
         "        super().__init__(scale=scale)\n"
     )
-    checked = run_checker("mine:Mine", "--option", "scale=0.5", cwd=tmp_path)
-    assert checked.returncode == 0, checked.stdout + checked.stderr
-    lines = checked.stdout.splitlines()
+    monkeypatch.chdir(tmp_path)
+    status = main(["mine:Mine", "--option", "scale=0.5"])
+    told = capfd.readouterr()
+    assert (status, told.err) == (0, ""), told.out
+    lines = told.out.splitlines()
     assert lines[-1] == "23 rules: 19 ok, 4 skipped"
     assert [line.split()[0] for line in lines[:-1]] == ["ok"] * 19 + ["skipped"] * 4
-    assert re.search(r"^ok +processes ", checked.stdout, re.MULTILINE)
+    assert re.search(r"^ok +processes ", told.out, re.MULTILINE)
 
 
 @pytest.mark.processes

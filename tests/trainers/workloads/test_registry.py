@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE_SECONDS
 from trainers.config import InvalidConfig
 from trainers.workloads.registry import UnknownWorkload, check_options, describe, descriptions, load
 
@@ -22,6 +23,23 @@ def test_descriptions_are_read_without_importing_torch() -> None:
     """
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+@pytest.mark.processes
+def test_what_some_workloads_and_places_need_is_imported_for_them_alone() -> None:
+    """In one process, whose start takes longer than all of this, from what imports least to what imports most."""
+    program = """if True:
+        import sys
+        import trainers.loop, trainers.run
+        from trainers.workloads.registry import load
+        for name in ("digits-mlp", "digits-convnet", "digits-autoencoder", "stdlib-gpt"):
+            load(name, {})
+        of_others = {"sklearn", "scipy", "pandas", "transformers", "huggingface_hub", "pyarrow"} & sys.modules.keys()
+        assert not of_others, of_others
+        import service.scheduler.worker
+        assert "pyarrow" not in sys.modules  # of stores
+    """
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize(

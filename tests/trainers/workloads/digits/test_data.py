@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.waiting import PATIENCE_SECONDS
 from trainers.workloads.digits import data
 from trainers.workloads.digits.data import read_digits, stratified_split
 
@@ -41,14 +38,3 @@ def test_the_split_is_that_of_scikit_learn(num_validation: int) -> None:
         )
         for ours, theirs in zip(stratified_split(labels, num_validation, seed=seed), expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
-
-
-@pytest.mark.processes
-def test_a_rank_gets_the_digits_without_importing_scikit_learn() -> None:
-    program = (
-        "import sys, trainers.loop\n"
-        "from trainers.workloads.registry import load\n"
-        "for name in ('digits-mlp', 'digits-convnet', 'digits-autoencoder'): load(name, {})\n"
-        "assert not {'sklearn', 'scipy', 'pandas'} & sys.modules.keys()\n"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE_SECONDS)
