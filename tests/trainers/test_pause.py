@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from tests.support.trainers.broken_workloads import Sound
 from tests.support.trainers.trials import assert_same_bits, final_state, small_trial, without_clock
 from trainers.config import Measurement, TargetConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import RankContext, single_process_context
-from trainers.workload.template import WorkloadTemplate
 
 
-class Drawing(WorkloadTemplate):
+class Drawing(Sound):
     """Draws random numbers in training, and in evaluations, too."""
 
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+    def loss(self, model: nn.Module, batch: Any) -> Any:
         inputs, targets = batch
         return super().loss(model, (inputs + 0.1 * torch.randn(inputs.shape), targets))
 
-    def evaluate(
-        self, model: nn.Module, *, rank: int, world_size: int, device: str
-    ) -> Mapping[str, tuple[float, float]]:
+    def evaluate(self, model: nn.Module, *, rank: int, world_size: int, device: str) -> Any:
         torch.rand(7)
         return super().evaluate(model, rank=rank, world_size=world_size, device=device)
 

@@ -124,7 +124,7 @@ def assert_resume_is_bit_identical(
 
 
 def assert_one_rank_equals_two(name: str, options: Options, two_ranks: WarmRanks, **fields: Any) -> None:
-    config = trial(name, options, **fields)
+    config = trial(name, options, num_steps=6, evaluate_every=3, **fields)
     alone = list(train(config, single_process_context()))
     by_rank = two_ranks.run(run_trial, config)
     assert of_the_workload(name, by_rank[0]) == of_the_workload(name, by_rank[1])

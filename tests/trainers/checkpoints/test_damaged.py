@@ -9,8 +9,6 @@ import os
 import pickle
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,8 @@ from tests.support.trainers.checkpoint_states import (
     save,
     small_state,
 )
-from tests.support.waiting import started
+from tests.support.trainers.ranks import rank_context
+from tests.support.waiting import PATIENCE_SECONDS
 from trainers.checkpoints import CheckpointNotStored, CheckpointNotWritten
 from trainers.storage import full_disks
 
@@ -227,29 +226,23 @@ def _chunk(manifest: dict[str, Any]) -> list[Any]:
 
 @pytest.mark.processes
 def test_a_kill_in_mid_write_leaves_the_previous_one(tmp_path: Path) -> None:
-    program = f"""if True:
-        import os, time
-        from pathlib import Path
-        from tests.support.trainers.checkpoint_states import checkpoints, save
-        to = checkpoints(Path({str(tmp_path)!r}))
-        save(to, 10)
-        save(to, 20)
-        def hang(descriptor):
-            print("writing", flush=True)
-            time.sleep(1e6)
-        os.fsync = hang
-        save(to, 30)
-    """
-    repository = Path(__file__).parents[3]
-    command = [sys.executable, "-c", program]
-    with started(command, stdout=subprocess.PIPE, cwd=repository) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "writing\n"
-        os.kill(process.pid, signal.SIGKILL)
+    process = rank_context().Process(target=_save_until_killed, args=(tmp_path,))
+    process.start()
+    process.join(PATIENCE_SECONDS)
+    assert process.exitcode == -signal.SIGKILL
     assert len(names(tmp_path)) == 3
     assert newest_step(tmp_path) == 20
     save(checkpoints(tmp_path), 30)
     assert names(tmp_path) == {"step-00000020", "step-00000030"}
+
+
+def _save_until_killed(directory: Path) -> None:
+    """The work of the process that is killed while it writes its third checkpoint."""
+    to = checkpoints(directory)
+    save(to, 10)
+    save(to, 20)
+    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment]
+    save(to, 30)
 
 
 @pytest.mark.parametrize("num_flushes", range(4))

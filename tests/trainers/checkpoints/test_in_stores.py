@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import multiprocessing
 import signal
 import time
 from itertools import islice
@@ -18,7 +17,7 @@ from pyarrow import fs
 from tests.support.s3_server import SECRET, S3Server, in_a_store
 from tests.support.trainers import checkpoint_states
 from tests.support.trainers.checkpoint_states import checkpoints, config, newest_step, save, small_state
-from tests.support.trainers.ranks import WarmRanks
+from tests.support.trainers.ranks import WarmRanks, rank_context
 from tests.support.trainers.trials import assert_same_bits, final_state, small_trial, without_clock
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 from trainers.checkpoints import CheckpointMissing, CheckpointNotStored, StoreFailed, fork_checkpoint
@@ -110,9 +109,8 @@ def test_the_newest_are_kept_and_all_else_goes(place: StoreUri) -> None:
 def test_one_that_was_killed_before_its_manifest_is_never_taken(s3: S3Server, tmp_path: Path) -> None:
     place, world_size = in_a_store(s3.uri(tmp_path.name)), 2
     s3.hold(r"PUT .*/step-00000020-\w+/manifest")
-    spawn = multiprocessing.get_context("spawn")
     arguments = [(place, rank, world_size, tmp_path / "meeting_point") for rank in range(world_size)]
-    ranks = [spawn.Process(target=save_twice, args=of_rank) for of_rank in arguments]
+    ranks = [rank_context().Process(target=save_twice, args=of_rank) for of_rank in arguments]
     for rank in ranks:
         rank.start()
     try:

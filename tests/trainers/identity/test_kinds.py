@@ -16,8 +16,6 @@ from trainers.identity.safetensors_header import shape_of_safetensors
 from trainers.identity.shape import model_shape
 from trainers.identity.values import ParameterShape
 
-transformers: Any = pytest.importorskip("transformers")
-
 SMALL = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1, "num_attention_heads": 2}
 OF_WORDS = {**SMALL, "vocab_size": 90}
 IMAGES = {**SMALL, "image_size": 32, "patch_size": 8}
@@ -55,7 +53,13 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def build(name: str) -> nn.Module:
+@pytest.fixture(scope="module")
+def transformers() -> Any:
+    """The library: a second that every process of a run would pay for an import at the top of this file."""
+    return pytest.importorskip("transformers")
+
+
+def build(transformers: Any, name: str) -> nn.Module:
     task, settings = ARCHITECTURES[name]
     config = getattr(transformers, f"{name}Config")(**settings)
     model: nn.Module = getattr(transformers, f"{name}{task}")(config)
@@ -63,15 +67,17 @@ def build(name: str) -> nn.Module:
 
 
 @pytest.mark.parametrize("name", list(ARCHITECTURES))
-def test_a_file_tells_the_kinds_that_the_modules_tell(tmp_path: Path, name: str) -> None:
-    model = build(name)
+def test_a_file_tells_the_kinds_that_the_modules_tell(tmp_path: Path, transformers: Any, name: str) -> None:
+    model = build(transformers, name)
     save_model(model, str(tmp_path / "weights.safetensors"))
     assert shape_of_safetensors(tmp_path / "weights.safetensors").shape == model_shape(model)
 
 
 @pytest.mark.parametrize("name", ["Llama", "GPT2"])
-def test_the_outputs_of_a_linear_layer_come_first_however_its_class_keeps_them(tmp_path: Path, name: str) -> None:
-    model = build(name)
+def test_the_outputs_of_a_linear_layer_come_first_however_its_class_keeps_them(
+    tmp_path: Path, transformers: Any, name: str
+) -> None:
+    model = build(transformers, name)
     layers = [module for name, module in model.named_modules() if "head" not in name]
     sizes = Counter(
         (module.nf, module.nx) if isinstance(module, transformers.pytorch_utils.Conv1D) else tuple(module.weight.shape)
@@ -94,8 +100,8 @@ def test_weights_without_a_bias_are_taken_as_torch_has_them(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["ViT", "Dinov2", "Beit", "Swin", "Mixtral", "ConvNextV2"])
-def test_only_weights_of_convolutions_are_kernels(name: str) -> None:
-    model = build(name)
+def test_only_weights_of_convolutions_are_kernels(transformers: Any, name: str) -> None:
+    model = build(transformers, name)
     kernels = sum(isinstance(module, nn.Conv2d) for module in model.modules())
     assert sum(one.count for one in model_shape(model).parameters if one.kind == "convolution") == kernels
 

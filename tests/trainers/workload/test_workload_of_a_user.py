@@ -22,7 +22,6 @@ from trainers.config import InvalidConfig, Json, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workload.description import WorkloadOption
-from trainers.workload.template import read_data
 from trainers.workload.user_workload import description_of, explain, import_class, is_reference, options_of, printable
 from trainers.workloads.describe import DescriptionKilled, ask, ask_for_installed, environment_of_children
 from trainers.workloads.registry import UnknownWorkload, describe, load
@@ -154,6 +153,8 @@ def test_an_option_takes_what_its_annotation_says(
 
 
 def test_a_process_reads_the_data_of_the_template_once() -> None:
+    from trainers.workload.template import read_data  # here: scikit-learn takes a second, in every process of a run
+
     before = read_data.cache_info()
     trials = [load("trainers.workload.template:WorkloadTemplate", {"width": width}) for width in (8, 16, 8)]
     after = read_data.cache_info()

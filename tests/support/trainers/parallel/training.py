@@ -182,6 +182,7 @@ def train_compiled(
     warnings.filterwarnings("ignore", message="`torch.jit.script_method` is deprecated")
     warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
     torch._inductor.config.compile_threads = 1  # a pool of compiling processes takes longer to start than it saves here
+    torch._inductor.config.cpp.vec_isa_ok = False  # what tries them, and their headers, take the compiler longer
     graphs = torch._dynamo.utils.counters["stats"]
     started, num_graphs = time.perf_counter(), graphs["unique_graphs"]
     outcome = train_model(model_name, config, context)
@@ -367,6 +368,8 @@ def modules_alive_after(mode: str, num_trials: int, compiles: bool = False) -> t
     """Resident memory after each of many trials; how many modules that share models are alive then; and how many
     process groups were added after the second trial."""
     config = trial_config(mode, num_steps=3, compile=compiles)
+    gc.collect()
+    gc.freeze()  # the modules of libraries, through which each of the collections below would look
     sizes, groups = [], []
     for _ in range(num_trials):
         train_compiled("mlp", config)
