@@ -88,7 +88,7 @@ class Chunk:
     def goes_by_piece(self) -> bool:
         """True if it takes less time to work on each piece where it lies than on all of them brought together, on a
         device whose kernels take time to launch."""
-        elements = sum(math.prod(piece.region.grid + piece.region.block) for piece in self.pieces)
+        elements = (self.stop - self.start) * math.prod(self.pieces[0].region.block)
         return elements >= (len(self.pieces) - FEW_PIECES) * LARGE_ELEMENTS
 
     def regions(self, tensors: Mapping[Tensor, Tensor]) -> list[Tensor]:
