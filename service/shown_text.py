@@ -14,7 +14,7 @@ _UNSEEN_CHARACTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0
     for first, last in ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
     for code in range(first, last + 1)
 )
-"""Of other categories: fillers, the blank of Braille, and variation selectors."""
+"""Unseen characters of other categories: fillers, the blank of Braille, and variation selectors."""
 _SHOWN = 40
 """Characters of it that a refusal shows."""
 

@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, get_args, get_origin
 
 from search_spaces.nearest import did_you_mean
@@ -35,6 +36,45 @@ class InvalidConfig(ValueError):
 
     def __reduce__(self) -> tuple[type[InvalidConfig], tuple[str, str]]:
         return type(self), (self.field, self.message)
+
+
+class RefusedPart(StrEnum):
+    """The part of a trial that is at fault."""
+
+    WORKLOAD = "workload"
+    """There is no such workload, or it is none."""
+    OPTIONS = "options"
+    """The workload refuses its options."""
+    OPTIMIZER = "optimizer"
+    """The optimizer is not for the workload's model."""
+    ARGUMENTS = "arguments"
+    """The optimizer refuses its arguments."""
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A refusal of a trial's config."""
+
+    part: RefusedPart
+    message: str
+    """The reason, for a person."""
+    option: str = ""
+    """The option of the workload that is at fault, or an element of it; empty: none, or which one is not known."""
+
+    @classmethod
+    def of(cls, error: InvalidConfig) -> Self:
+        """The refusal that an error is."""
+        section, _, below = error.field.partition(".")
+        match section:
+            case "workload":
+                return cls(RefusedPart.WORKLOAD, error.message)
+            case "workload_options":
+                return cls(RefusedPart.OPTIONS, error.message, below)
+            case "optimizer":
+                return cls(RefusedPart.OPTIMIZER if below == "name" else RefusedPart.ARGUMENTS, error.message)
+            case _:
+                return cls(RefusedPart.OTHER, error.message)
 
 
 def require(condition: bool, field_name: str, value: object, rule: str) -> None:

@@ -22,13 +22,13 @@ from service.access.caller import Caller
 from service.api import problems
 from service.api.authentication import Authentication
 from service.api.capacity import Turns
-from service.api.database_version import DatabaseVersion
 from service.api.dependencies import AuthenticationDependency, CallerDependency, holder_of_address
 from service.api.paging import LARGEST_BIGINT
 from service.api.recent_events import RecentEvents
 from service.api.schemas.events import EventRead
 from service.clock import Clock
 from service.errors import ServiceBusy
+from service.monitoring.database_version import DatabaseVersion
 from service.monitoring.metrics import Metrics
 from service.store.repositories import EventRepository
 from service.store.repositories.of_trials.outputs import OutputRepository

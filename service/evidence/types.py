@@ -9,9 +9,9 @@ from typing import Any
 from service.domain import Currency, Direction, Phase, Side, TrialState
 from service.evidence.branches import Branches
 from service.evidence.caveat_kinds import StoredCaveat
+from service.evidence.finished_trial import WrittenEnding
 from service.evidence.pareto_front import FrontPoint
 from service.evidence.transfers import TransferResult
-from service.evidence.trial_ending import WrittenEnding
 from trainers.stored_config import StoredConfig
 
 EQUAL_WITHIN = 0.005

@@ -17,7 +17,6 @@ from service.access.sessions import COOKIE
 from service.api import problems
 from service.api.authentication import Authentication
 from service.api.capacity import Probe, Turns
-from service.api.database_version import DatabaseVersion
 from service.api.dependencies import check_address, refuse_unknown_parameters
 from service.api.events import EventFeed
 from service.api.preparation import Preparations
@@ -30,6 +29,7 @@ from service.dashboard import documentation, error_pages, routes
 from service.dashboard.assets import static_mounts
 from service.errors import NotFound
 from service.monitoring.answer_times import AnswerTimes
+from service.monitoring.database_version import DatabaseVersion
 from service.monitoring.metrics import Metrics
 from service.monitoring.request_ids import RequestIds
 from service.server.body_limit import BODY_SECONDS, LARGER_BODIES, BodyLimit, Limit
@@ -141,7 +141,7 @@ def create_app(
     app.state.downloads = checkpoints.RunningDownloads()
     app.state.uploads = code.Uploads()
     app.state.authentication = Authentication(opened, turns, settings)
-    app.state.database_version = DatabaseVersion(opened, turns)
+    app.state.database_version = DatabaseVersion(opened, turns.one)
     app.state.answers = Answers(opened, turns)
     app.state.feed = EventFeed(
         opened,

@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from service.access.required_scopes import OPEN_BELOW, PROBES
 from service.api import problems
-from service.api.database_version import DatabaseVersion
 from service.clock import Clock
+from service.monitoring.database_version import DatabaseVersion
 
 
 class VersionGate:

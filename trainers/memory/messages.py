@@ -8,8 +8,8 @@ from enum import StrEnum
 from typing import Self, TypeAlias
 
 from trainers.config import TrialConfig
+from trainers.config_part import Refusal, RefusedPart
 from trainers.data.roots import DataRoots
-from trainers.refusal import Refusal, RefusedPart
 
 
 class Quantity(StrEnum):
@@ -18,7 +18,7 @@ class Quantity(StrEnum):
     KEPT = "kept"
     """Weights, gradients, averaged weights, and the optimizer's state and scratch memory."""
     ACTIVATIONS = "activations"
-    """Those of a step, for which one is run, and the batch."""
+    """Activations of a step, for which one is run, and the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class KeptMemory:
     device_bytes: int | None
     """Memory of the process's first GPU, if the trial's ranks have GPUs; None: it has none."""
     num_train_examples: int
-    """Of the workload."""
+    """Training examples of the workload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,14 +83,14 @@ class ProblemKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class PredictionProblem:
     """The answer that there is no telling, for another reason than a `Refusal`."""
 
     kind: ProblemKind
     message: str
 
 
-Answer: TypeAlias = KeptMemory | ActivationMemory | Refusal | Problem
+Answer: TypeAlias = KeptMemory | ActivationMemory | Refusal | PredictionProblem
 
 
 def answer_to_line(answer: Answer) -> str:
@@ -106,8 +106,8 @@ def answer_from_line(line: str | bytes) -> Answer:
     """
     try:
         name, fields = json.loads(line)
-        if name == Problem.__name__:
-            return Problem(ProblemKind(fields.pop("kind")), **fields)
+        if name == PredictionProblem.__name__:
+            return PredictionProblem(ProblemKind(fields.pop("kind")), **fields)
         if name == Refusal.__name__:
             return Refusal(RefusedPart(fields.pop("part")), **fields)
         return {kind.__name__: kind for kind in (KeptMemory, ActivationMemory)}[name](**fields)

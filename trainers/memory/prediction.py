@@ -27,13 +27,14 @@ from shampoo import LoraRite, Shampoo, WeightAveraging
 from shampoo.cost import estimate
 from shampoo.hyperparameters import NAMES
 from trainers.config import FOR_ADAPTERS, InvalidConfig, OptimizerConfig, TrialConfig
+from trainers.config_part import Refusal
 from trainers.data.roots import DataRoots
 from trainers.memory.activations import TooLarge, activation_bytes
 from trainers.memory.messages import (
     ActivationMemory,
     Answer,
     KeptMemory,
-    Problem,
+    PredictionProblem,
     ProblemKind,
     Quantity,
     Question,
@@ -41,7 +42,6 @@ from trainers.memory.messages import (
 )
 from trainers.memory.peak import bytes_of_state
 from trainers.optimizers import build_trial_optimizer, parameter_groups
-from trainers.refusal import Refusal
 from trainers.workload.batches import check_has_examples
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import explain
@@ -209,13 +209,13 @@ def _activation_bytes(config: TrialConfig, *, world_size: int) -> int:
     return activation_bytes(config, found.workload, model_bytes=model_bytes, world_size=world_size)
 
 
-def _activations(config: TrialConfig, *, world_size: int) -> ActivationMemory | Problem:
+def _activations(config: TrialConfig, *, world_size: int) -> ActivationMemory | PredictionProblem:
     try:
         return ActivationMemory(_activation_bytes(config, world_size=world_size))
     except (InvalidConfig, NotConstructed, TooLarge, MemoryError):
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
-        return Problem(ProblemKind.STEP, explain(error))
+        return PredictionProblem(ProblemKind.STEP, explain(error))
 
 
 def predict_an_example() -> None:
@@ -244,9 +244,9 @@ def _answer(asked: Question) -> Answer:
     except InvalidConfig as error:
         return Refusal.of(error)
     except NotConstructed as error:
-        return Problem(ProblemKind.CONSTRUCTION, str(error))
+        return PredictionProblem(ProblemKind.CONSTRUCTION, str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
-        return Problem(ProblemKind.UNKNOWN, explain(error))
+        return PredictionProblem(ProblemKind.UNKNOWN, explain(error))
 
 
 def main() -> None:

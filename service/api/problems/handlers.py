@@ -13,7 +13,6 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.routing import Match
 
-from service.api.database_version import DatabaseVersion
 from service.api.problems.documents import (
     busy,
     malformed,
@@ -27,6 +26,7 @@ from service.api.problems.invalid_requests import invalid_request
 from service.api.problems.situations import response_to
 from service.clock import Clock
 from service.errors import CheckpointsOutOfReach, NotDoneYet, ServiceBusy, ServiceError, WorkloadNotDescribed
+from service.monitoring.database_version import DatabaseVersion
 from service.monitoring.request_ids import HEADER, request_id_of
 from service.store.session import DATABASE_ERRORS, is_busy, is_unavailable
 from service.store.writes import is_damaged, is_unexplained, why_it_fails

@@ -1,4 +1,4 @@
-"""What the policy of a job is told of the trials that are stored."""
+"""The stored trials of a job, as its policy is told of them."""
 
 from __future__ import annotations
 

@@ -22,10 +22,10 @@ from service.places import NodePlace
 from service.scheduler.output.files import OutputPlace, send_output_to
 from service.scheduler.ranks.rank_consumer import GroupConsumer
 from trainers.config import Diverged, InvalidConfig, Measurement, TrialConfig
+from trainers.config_part import Refusal
 from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
 from trainers.ranks.consumer import GivenUp
-from trainers.refusal import Refusal
 from trainers.storage import Place
 from trainers.workload.user_workload import place_of, text_of
 

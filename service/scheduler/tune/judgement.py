@@ -19,7 +19,7 @@ from service.scheduler.tune.run_end import JobImpossible
 from service.specification.external.messages import MAX_DETAIL_LENGTH
 from service.specification.planning import JobPlan, check_population_is_measured
 from trainers.config import Diverged
-from trainers.refusal import Refusal, RefusedPart
+from trainers.config_part import Refusal, RefusedPart
 
 logger = logging.getLogger(__name__)
 

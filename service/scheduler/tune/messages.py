@@ -10,9 +10,9 @@ from service.places import NodePlace
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.output.files import OutputPlace
 from trainers.config import Measurement, TrialConfig
+from trainers.config_part import Refusal
 from trainers.data.roots import DataRoots
 from trainers.identity.values import TrialIdentity
-from trainers.refusal import Refusal
 
 
 class TuneAdapter:

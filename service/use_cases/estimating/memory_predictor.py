@@ -12,19 +12,19 @@ from typing import Self, TypeVar, assert_never
 
 from service.specification.planning import JobPlan
 from trainers.config import TrialConfig
+from trainers.config_part import Refusal, RefusedPart
 from trainers.data.roots import DataRoots
 from trainers.memory.messages import (
     ActivationMemory,
     Answer,
     KeptMemory,
-    Problem,
+    PredictionProblem,
     ProblemKind,
     Quantity,
     Question,
     answer_from_line,
 )
 from trainers.processes.starting import Streams, start
-from trainers.refusal import Refusal, RefusedPart
 from trainers.workloads.describe import environment_of_children
 
 
@@ -81,7 +81,7 @@ def _refused(refusal: Refusal) -> NotPredictable:
     assert_never(refusal.part)
 
 
-def _failed(problem: Problem) -> NotPredictable:
+def _failed(problem: PredictionProblem) -> NotPredictable:
     match problem.kind:
         case ProblemKind.CONSTRUCTION:
             return ConstructionFailed(problem.message)
@@ -181,14 +181,14 @@ class MemoryPredictor:
             deadline = time.monotonic() + timeout_seconds
             self._send(question.to_line().encode() + b"\n", deadline)
             answer = answer_from_line(self._line(deadline))
-            if not isinstance(answer, (kind, Refusal, Problem)):
+            if not isinstance(answer, (kind, Refusal, PredictionProblem)):
                 raise ValueError(f"asked for {quantity}, it answered {answer}")
         except (OSError, EOFError, ValueError) as error:
             self.close()  # an answer that comes later would be taken for another one's
             raise NotPredictable(f"the process that predicts failed: {error}") from error
         if isinstance(answer, Refusal):
             raise _refused(answer)
-        if isinstance(answer, Problem):
+        if isinstance(answer, PredictionProblem):
             raise _failed(answer)
         return answer
 

@@ -12,9 +12,9 @@ from service.dashboard.job import view
 from service.domain import Direction, FailureReason, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
 from service.evidence.caveat_kinds import Caveat, CaveatKind
+from service.evidence.finished_trial import TrialEnding
 from service.evidence.health.cards import HealthKind
 from service.evidence.in_words.words import Answer
-from service.evidence.trial_ending import TrialEnding
 from service.evidence.types import (
     ConfirmationResult,
     ConfirmedConfig,

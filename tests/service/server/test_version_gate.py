@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from sqlalchemy import event, text
 
-from service.api.database_version import LOOK_AFTER, WAIT_AFTER
+from service.monitoring.database_version import LOOK_AFTER, WAIT_AFTER
 from service.store.migrate import current_revision, downgrade, migrate
 from service.store.session import VERSION_TABLE, Database
 from tests.support.service.live import running

@@ -1,4 +1,4 @@
-"""What the process that predicts memory is asked, and what it answers."""
+"""The questions to the process that predicts memory, and its answers."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ import pytest
 
 from tests.support.trainers import broken_workloads, picky_model
 from trainers.config import OptimizerConfig, TrialConfig
+from trainers.config_part import Refusal, RefusedPart
 from trainers.data.roots import DataRoots
 from trainers.memory.messages import (
     ActivationMemory,
     Answer,
     KeptMemory,
-    Problem,
+    PredictionProblem,
     ProblemKind,
     Quantity,
     Question,
@@ -24,7 +25,6 @@ from trainers.memory.messages import (
     answer_to_line,
 )
 from trainers.memory.prediction import predicted_bytes
-from trainers.refusal import Refusal, RefusedPart
 from trainers.workloads.describe import environment_of_children
 
 
@@ -58,7 +58,7 @@ def test_a_question_is_read_as_it_was_written(question: Question) -> None:
         KeptMemory(100, 40, None, 50),
         KeptMemory(100, 40, 2**40, 50),
         ActivationMemory(7),
-        *(Problem(kind, "no\nway") for kind in ProblemKind),
+        *(PredictionProblem(kind, "no\nway") for kind in ProblemKind),
         *(Refusal(part, "no\nway", "paths[0]") for part in RefusedPart),
     ],
 )
@@ -67,7 +67,7 @@ def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
     assert "\n" not in line
     found = answer_from_line(line.encode())
     assert found == answer
-    assert not isinstance(found, Problem) or isinstance(found.kind, ProblemKind)
+    assert not isinstance(found, PredictionProblem) or isinstance(found.kind, ProblemKind)
     assert not isinstance(found, Refusal) or isinstance(found.part, RefusedPart)
 
 
@@ -80,8 +80,8 @@ def test_an_answer_is_read_as_it_was_written(answer: Answer) -> None:
         b"[]",
         b'["KeptMemory",{}]',
         b'["Other",{}]',
-        b'["Problem",{"message":""}]',
-        b'["Problem",1]',
+        b'["PredictionProblem",{"message":""}]',
+        b'["PredictionProblem",1]',
     ],
 )
 def test_what_is_no_answer_is_refused(line: bytes) -> None:
@@ -127,7 +127,8 @@ def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> N
     ]
     sound = config_of()
     *told, kept, activations = asked(
-        *(question for question, *_ in (*wanted, *failing)),
+        *(row[0] for row in wanted),
+        *(row[0] for row in failing),
         Question(sound, Quantity.KEPT),
         Question(sound, Quantity.ACTIVATIONS),
     )
@@ -136,7 +137,7 @@ def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> N
         assert (refusal.part, refusal.option) == (part, option), refusal
         assert words in refusal.message
     for problem, (question, kind, words) in zip(told[len(wanted) :], failing, strict=True):
-        assert isinstance(problem, Problem), question
+        assert isinstance(problem, PredictionProblem), question
         assert problem.kind is kind
         assert words in problem.message
     assert isinstance(kept, KeptMemory)

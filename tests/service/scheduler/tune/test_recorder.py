@@ -27,8 +27,8 @@ from service.use_cases.leases import claim_job, register_worker
 from service.use_cases.steer import cancel_job, change_budget
 from tests.support.service.searching.tune_calls import SPECIFICATION, Tune, measured
 from trainers.config import InvalidConfig
+from trainers.config_part import Refusal
 from trainers.identity.values import Environment, TrialIdentity
-from trainers.refusal import Refusal
 
 
 def test_a_completed_trial_is_stored_with_all_its_measurements_and_its_checkpoints_go(

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from datetime import datetime, timedelta
 
 from starlette.concurrency import run_in_threadpool
 
-from service.api.capacity import Turns
 from service.errors import ServiceBusy
 from service.store.migrate import current_revision, why_not_of_this_version
 from service.store.session import DATABASE_ERRORS, Database
@@ -17,7 +18,7 @@ from service.store.session import DATABASE_ERRORS, Database
 LOOK_AFTER = timedelta(seconds=2)
 """A request that comes so long after the last look begins another one: as often as tokens are looked up."""
 WAIT_AFTER = timedelta(seconds=10)
-"""After so long a request waits for that look; until then it goes by what the last one found."""
+"""A request that comes so long after the last look waits for the next; others go by what that one found."""
 WAIT_SECONDS = 1.0
 """It waits for no longer: where the database does not answer, the request itself finds out."""
 
@@ -25,11 +26,12 @@ logger = logging.getLogger(__name__)
 
 
 class DatabaseVersion:
-    """What is known of the database's version. Lives in one event loop."""
+    """The database's version, as far as it is known. Lives in one event loop."""
 
-    def __init__(self, database: Database, turns: Turns) -> None:
+    def __init__(self, database: Database, turn: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+        """Args: turn: gives a turn at the database."""
         self._database = database
-        self._turns = turns
+        self._turn = turn
         self._why_not: str | None = None
         self._looked_at: datetime | None = None
         """The time of the last look that was answered; None: there was none."""
@@ -45,7 +47,7 @@ class DatabaseVersion:
         return self._why_not
 
     async def why_not_any_more(self, now: datetime) -> str | None:
-        """As `why_not`, of this moment: for what failed, and would not have in tables of this version."""
+        """The remedy at this moment: for what failed, and would not have in tables of this version."""
         if self._looking is not None and not self._looking.done():  # begun before it failed
             await asyncio.wait({self._looking}, timeout=WAIT_SECONDS)
         await asyncio.wait({self._look(now)}, timeout=WAIT_SECONDS)
@@ -64,7 +66,7 @@ class DatabaseVersion:
 
     async def _find(self, now: datetime) -> None:
         try:
-            async with self._turns.one():
+            async with self._turn():
                 found = await run_in_threadpool(lambda: why_not_of_this_version(current_revision(self._database)))
         except (ServiceBusy, *DATABASE_ERRORS):
             return

@@ -9,8 +9,8 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from service.domain import FailureReason, TrialState
+from service.evidence.finished_trial import TrialEnding
 from service.evidence.recommended import recommendation_from_json
-from service.evidence.trial_ending import TrialEnding
 from service.evidence.types import SeedResult
 from tests.support.service.confirmed import recommendation_of
 
