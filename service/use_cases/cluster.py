@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import Any
 
 from service.domain import TrialState
 from service.store.models import ClusterShare, Job, Worker
@@ -18,6 +17,7 @@ from service.store.repositories.cluster import ClusterRepository, QueuedJob
 from service.store.session import Session
 from service.use_cases.progress import JobProgress, TrialMemory, progress_of
 from service.use_cases.waiting import UNKNOWN, Surroundings, Waiting, is_overdue, waiting_of
+from trainers.identity.values import Environment
 
 MAX_LISTED = 100
 """Workers, and jobs of the queue, that are listed; the others are counted."""
@@ -203,7 +203,7 @@ def _running(
     job: Job,
     progress: JobProgress,
     worker: Worker | None,
-    environment: Mapping[str, Any] | None,
+    environment: Environment | None,
     waiting: Waiting | None,
     *,
     alive_since: datetime,
@@ -225,9 +225,8 @@ def _ranks(job: Job, num_trials: int) -> int:
     return 0 if job.is_external else num_trials * job.specification.resources.workers_per_trial
 
 
-def _device(environment: Mapping[str, Any]) -> Device:
-    name = environment.get("device_name") or str(environment.get("device", "")).upper()
-    return Device(name=name, versions=environment.get("versions") or {})
+def _device(environment: Environment) -> Device:
+    return Device(name=environment.device_name or environment.device.upper(), versions=environment.versions)
 
 
 def _others(jobs: Sequence[Job], progress: Mapping[str, JobProgress]) -> Others:

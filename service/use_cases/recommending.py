@@ -106,9 +106,10 @@ def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: da
 
 def _measured_by(best: Trial, recommendation: RecommendedConfig) -> str | None:
     """The digest of what says that two values of an objective are of the same: direction, code and versions."""
-    if best.environment is None:
+    environment = best.stored_environment
+    if environment is None:
         return None
-    versions = versions_of_measures(best.environment["versions"])
+    versions = versions_of_measures(environment.versions)
     return digest_of([recommendation.evidence.direction, recommendation.code_sha256, versions])
 
 

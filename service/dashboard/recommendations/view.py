@@ -122,9 +122,11 @@ def of_formats(found: Sequence[Written], *, prefix: str = "copy") -> list[Copy]:
 def origin(row: RecommendationRow) -> dict[str, str]:
     """The machine and versions with which the config was found, by what is said of them: the device, its ranks, and the
     versions of what was used."""
-    environment: Mapping[str, Any] = row.environment or {}
-    found = {"Device": environment.get("device_name") or row.device, "Ranks": row.world_size}
-    versions = {f"Version of {name}": version for name, version in environment.get("versions", {}).items()}
+    environment = row.stored_environment
+    found = {"Device": (environment and environment.device_name) or row.device, "Ranks": row.world_size}
+    versions = {
+        f"Version of {name}": version for name, version in (environment.versions if environment else {}).items()
+    }
     return {name: str(value) for name, value in (found | versions).items() if value is not None}
 
 

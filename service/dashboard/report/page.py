@@ -82,7 +82,7 @@ def report_page(
         "table": table,
         "label_of": {} if table is None else _labels_of(session, job, table.numbers),
         "snippet": python_snippet(recommendation) if recommendation else None,
-        "environment": None if stored is None else stored.environment,
+        "environment": None if stored is None else stored.stored_environment,
         "fingerprint": None if stored is None else stored.fingerprint,
         "data_digest": None if stored is None else stored.data_digest,
         "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),

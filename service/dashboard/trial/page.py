@@ -130,7 +130,7 @@ def trial_page(
         "costs": _costs(session, job, trial, origin, baseline.optimizer if baseline else None),
         "confirmed_by": relations.confirmed_by(job.id, trial.number),
         "forks": relations.forks_of(job.id, trial.number) if job.specification.pruner.name == "pbt" else [],
-        "environment": trial.environment,
+        "environment": trial.stored_environment,
         "places": lines_of(words_by_run(trial.places)),
         "python": python,
         "config": json.dumps(trial.config, indent=2, ensure_ascii=False),

@@ -59,9 +59,9 @@ def read_ended(session: Session, job_id: str) -> EndedTrials:
 
 
 def _ended(row: EndedTrialRow, confirmed: Mapping[int, float | None]) -> EndedTrial:
-    place = None
-    if row.environment is not None:
-        place = TrialDevices(row.environment["device"], row.environment["device_name"], row.environment["world_size"])
+    place, seen = None, row.stored_environment
+    if seen is not None:
+        place = TrialDevices(seen.device, seen.device_name, seen.world_size)
     return EndedTrial(
         row.id,
         row.number,

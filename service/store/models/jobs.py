@@ -27,6 +27,7 @@ from service.specification.job import JobSpecification
 from service.specification.price import Price
 from service.store.models.base import Base
 from service.store.packing import unpack
+from trainers.identity.values import Environment
 from trainers.stored_config import StoredConfig
 
 MAX_REMEMBERED_BYTES = 20_000
@@ -292,6 +293,11 @@ class Trial(Base):
     def stored_config(self) -> StoredConfig:
         """The trial's config as readers have it; read anew each time."""
         return StoredConfig.of(self.config)
+
+    @property
+    def stored_environment(self) -> Environment | None:
+        """The environment as readers have it; read anew each time."""
+        return None if self.environment is None else Environment.from_json(self.environment)
 
 
 class MetricSet(Base):

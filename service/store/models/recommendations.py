@@ -17,6 +17,7 @@ from service.evidence.recommended import (
 )
 from service.evidence.types import Evidence, EvidenceStatus
 from service.store.models.base import Base
+from trainers.identity.values import Environment
 
 
 class RecommendationRow(Base):
@@ -68,6 +69,11 @@ class RecommendationRow(Base):
     def evidence(self) -> Evidence:
         """The evidence in `content` alone; read anew each time."""
         return evidence_from_json(self.content["evidence"])
+
+    @property
+    def stored_environment(self) -> Environment | None:
+        """The environment as readers have it; read anew each time."""
+        return None if self.environment is None else Environment.from_json(self.environment)
 
 
 class JobInsightsRow(Base):

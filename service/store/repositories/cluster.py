@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from service.domain import JobState
 from service.store.models import ClusterShare, Job, Trial, Worker
+from trainers.identity.values import Environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class ClusterRepository:
         found = self._session.execute(statement.order_by(ClusterShare.cluster, ClusterShare.job_id))
         return [(share, job) for share, job in found]
 
-    def environments(self, job_ids: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The `trainers.identity.values.Environment` of each job's newest measured trial as JSON, by the job's id."""
+    def environments(self, job_ids: Sequence[str]) -> dict[str, Environment]:
+        """The environment of each job's newest measured trial, by the job's id."""
         newest = (
             select(Trial.job_id, func.max(Trial.number).label("number"))
             .where(Trial.job_id.in_(job_ids), Trial.fingerprint.is_not(None))
@@ -82,7 +82,8 @@ class ClusterRepository:
         statement = select(Trial.job_id, Trial.environment).join(
             newest, and_(Trial.job_id == newest.c.job_id, Trial.number == newest.c.number)
         )
-        return {row[0]: row[1] for row in self._session.execute(statement) if row[1] is not None}
+        found = self._session.execute(statement)
+        return {job_id: Environment.from_json(content) for job_id, content in found if content is not None}
 
 
 def is_alive_since(moment: datetime) -> ColumnElement[bool]:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from service.domain import FailureReason, Phase, TrialState
 from service.store.models import JobInsightsRow, Trial
+from trainers.identity.values import Environment
 
 _FINAL = [state for state in TrialState if state.is_final]
 
@@ -35,9 +36,14 @@ class EndedTrialRow:
     is_fork: bool
     fingerprint: str | None
     environment: dict[str, Any] | None
-    """A `trainers.identity.values.Environment` as JSON."""
+    """An `Environment` as JSON."""
     state_bytes: float | None
     """Memory of the optimizer's state, on the rank with most."""
+
+    @property
+    def stored_environment(self) -> Environment | None:
+        """The environment as readers have it."""
+        return None if self.environment is None else Environment.from_json(self.environment)
 
 
 class InsightsRepository:

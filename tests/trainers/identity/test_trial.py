@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import platform
 
 import pytest
@@ -10,7 +12,7 @@ import torch
 from trainers.config import InvalidConfig, OptimizerConfig, TrialConfig
 from trainers.identity.asking import ask_model
 from trainers.identity.trial import versions
-from trainers.identity.values import TrialIdentity
+from trainers.identity.values import Environment, TrialIdentity
 from trainers.loop import train
 from trainers.ranks.context import RankContext
 
@@ -34,6 +36,8 @@ def test_a_trial_tells_its_identity_once_and_trains_as_if_nobody_had_asked() -> 
     assert identity.data is not None
     environment = identity.environment
     assert (environment.device, environment.device_name, environment.world_size) == ("cpu", None, 1)
+    assert environment.hardware == "cpu"
+    assert Environment.from_json(json.loads(json.dumps(dataclasses.asdict(environment)))) == environment
     assert [one.metrics["train_loss"] for one in asked] == [one.metrics["train_loss"] for one in plain]
 
 
