@@ -193,7 +193,7 @@ def _fits(annotation: Any, value: object) -> bool:
 
 @functools.cache
 def _adapter(annotation: Any) -> TypeAdapter[Any]:
-    """What tells whether a value fits an annotation. It takes milliseconds to make, and hundreds of faults may ask."""
+    """The check whether a value fits an annotation. It takes milliseconds to make, and hundreds of faults may ask."""
     return TypeAdapter(annotation)
 
 
