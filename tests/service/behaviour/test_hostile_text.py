@@ -14,6 +14,7 @@ from service.cli import terminal
 from service.cli.reading import watching
 from service.client import Client
 from service.inert import inert, one_line
+from service.store.repositories import JobRepository
 from service.store.session import Database
 from service.use_cases.run import finish_job
 from tests.support.service.commands import run
@@ -41,6 +42,12 @@ def assert_inert(text: str) -> None:
     assert [character for character in text if not (character.isprintable() or character == "\n")] == []
 
 
+def call_as_before(database: Database, job_id: str, name: str) -> None:
+    """Gives a job a name of before names were held to one line."""
+    with database.writing() as session:
+        JobRepository(session).get(job_id).name = name
+
+
 def console(*, is_terminal: bool) -> Console:
     return Console(file=io.StringIO(), force_terminal=is_terminal, width=400)
 
@@ -56,12 +63,12 @@ def test_each_character_that_a_terminal_might_obey_is_an_escape() -> None:
     assert inert("naïve 漢字 😀 ±") == "naïve 漢字 😀 ±"
 
 
-def test_names_and_failures_are_inert_in_every_command(url: str, sqlite_database: Database) -> None:
+@pytest.mark.usefixtures("url")
+def test_names_and_failures_are_inert_in_every_command(sqlite_database: Database) -> None:
     job_id = finished_job(sqlite_database)
     failed = claimed_job(sqlite_database).job_id
-    with Client(url) as client:
-        for job in (job_id, failed):
-            client.change(job, name=HOSTILE)
+    for job in (job_id, failed):
+        call_as_before(sqlite_database, job, HOSTILE)
     listed = said("jobs")
     assert_inert(listed)
     assert listed.count(SHOWN) == 2
@@ -78,9 +85,10 @@ def test_a_watched_job_obeys_nobody(url: str, sqlite_database: Database, is_term
     run_trial(sqlite_database, lease, 0, 0.5)
     with sqlite_database.writing() as session:
         finish_job(session, lease, failure=HOSTILE, now=NOW)
+    call_as_before(sqlite_database, lease.job_id, HOSTILE)
     on = console(is_terminal=is_terminal)
     with Client(url) as client:
-        watching.watch(client, client.change(lease.job_id, name=HOSTILE).id, on)
+        watching.watch(client, lease.job_id, on)
     shown = printed(on)
     assert SHOWN in shown
     if is_terminal:  # which Rich moves about in, with sequences of its own
