@@ -109,7 +109,7 @@ def test_a_database_file_that_is_gone_is_unavailable_until_it_is_put_back(
 ) -> None:
     file = Path(str(sqlite_database.engine.url.database))
     job = specification().model_dump(mode="json", exclude_unset=True)
-    with running(sqlite_database) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as http:
+    with running(sqlite_database) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS, verify=False) as http:
         answered = http.post("/v1/jobs", json=job)
         assert answered.status_code == 201, answered.text
         kept = answered.json()["id"]
@@ -127,7 +127,7 @@ def test_a_database_file_that_is_gone_is_unavailable_until_it_is_put_back(
 
 def test_a_service_whose_writes_fail_is_not_ready_until_one_succeeds(sqlite_database: Database) -> None:
     job = specification().model_dump(mode="json", exclude_unset=True)
-    with running(sqlite_database) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS) as http:
+    with running(sqlite_database) as url, httpx.Client(base_url=url, timeout=PATIENCE_SECONDS, verify=False) as http:
         with full_disk(sqlite_database):
             assert http.get("/readyz").status_code == 200  # nothing was written
             refused = http.post("/v1/jobs", json=job)

@@ -162,7 +162,9 @@ def test_list_page_jobs_watch_and_recommend_name_one_best_value(url: str, sqlite
     assert progress.best.standard_deviation == pytest.approx(0.001 / 2**0.5)
     assert (progress.best.number, progress.best.basis) == (2, "mean of 2 new seeds")
     assert progress.best.value == pytest.approx(0.3325)
-    pages = [re.sub(r"<[^>]*>|\s+", " ", httpx.get(url + path).text) for path in ("/", f"/jobs/{lease.job_id}")]
+    pages = [
+        re.sub(r"<[^>]*>|\s+", " ", httpx.get(url + path, verify=False).text) for path in ("/", f"/jobs/{lease.job_id}")
+    ]
     for page in [re.sub(" +", " ", page) for page in pages]:
         assert f" {best} mean of 2 new seeds" in page
         assert f" {baseline} mean of 2 new seeds" in page

@@ -61,9 +61,11 @@ def test_findings_are_the_same_on_the_page_over_http_and_in_the_terminal(
 
 def test_a_job_with_nothing_wrong_has_no_findings(address: str, sqlite_database: Database) -> None:
     story = Story(sqlite_database, now=datetime.now(UTC))
-    answer = httpx.get(f"{address}/v1/jobs/{story.job_id}/health", trust_env=False, timeout=PATIENCE_SECONDS)
+    answer = httpx.get(
+        f"{address}/v1/jobs/{story.job_id}/health", trust_env=False, timeout=PATIENCE_SECONDS, verify=False
+    )
     assert (answer.status_code, answer.json()) == (200, {"items": []})
-    page = httpx.get(f"{address}/jobs/{story.job_id}", trust_env=False, timeout=PATIENCE_SECONDS)
+    page = httpx.get(f"{address}/jobs/{story.job_id}", trust_env=False, timeout=PATIENCE_SECONDS, verify=False)
     assert "What to know, and to do" not in page.text
-    missing = httpx.get(f"{address}/v1/jobs/job_none/health", trust_env=False, timeout=PATIENCE_SECONDS)
+    missing = httpx.get(f"{address}/v1/jobs/job_none/health", trust_env=False, timeout=PATIENCE_SECONDS, verify=False)
     assert missing.status_code == 404

@@ -81,12 +81,12 @@ def test_a_report_from_the_command_line_opens_from_disk_and_holds_the_whole_answ
 
 def test_a_report_of_a_job_without_an_answer_says_what_there_is(address: str, sqlite_database: Database) -> None:
     story = Story(sqlite_database, now=datetime.now(UTC))
-    report = httpx.get(f"{address}/jobs/{story.job_id}/report", trust_env=False, timeout=PATIENCE_SECONDS)
+    report = httpx.get(f"{address}/jobs/{story.job_id}/report", trust_env=False, timeout=PATIENCE_SECONDS, verify=False)
     assert report.status_code == 200
     assert "The job has not ended: all of this may change." in report.text
     assert '<svg class="drawing"' not in report.text
     story.finish("no such module")
-    report = httpx.get(f"{address}/jobs/{story.job_id}/report", trust_env=False, timeout=PATIENCE_SECONDS)
+    report = httpx.get(f"{address}/jobs/{story.job_id}/report", trust_env=False, timeout=PATIENCE_SECONDS, verify=False)
     assert "The job failed:</b> no such module" in report.text
     missing = CliRunner().invoke(app, ["report", "job_none", "-o", "-", "--url", address])
     assert missing.exit_code != 0

@@ -212,7 +212,9 @@ def test_a_client_that_reads_a_little_of_its_answer_again_and_again_is_left(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "UNREAD_SECONDS", 2 * SHORT)
-    whole = httpx.get(url + LARGE.split()[1].decode(), headers={"Accept-Encoding": "identity"}, trust_env=False)
+    whole = httpx.get(
+        url + LARGE.split()[1].decode(), headers={"Accept-Encoding": "identity"}, trust_env=False, verify=False
+    )
     stuck = _connect(url)
     stuck.sendall(LARGE * 8)
     deadline, num_read = time.monotonic() + 12 * SHORT, 0
@@ -226,7 +228,9 @@ def test_a_client_that_reads_a_little_of_its_answer_again_and_again_is_left(
 @pytest.mark.slow
 def test_a_client_that_does_not_read_its_answer_is_left(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "UNREAD_SECONDS", SHORT)
-    whole = httpx.get(url + LARGE.split()[1].decode(), headers={"Accept-Encoding": "identity"}, trust_env=False)
+    whole = httpx.get(
+        url + LARGE.split()[1].decode(), headers={"Accept-Encoding": "identity"}, trust_env=False, verify=False
+    )
     stuck = _connect(url)
     stuck.sendall(LARGE * 8)
     time.sleep(4 * SHORT)

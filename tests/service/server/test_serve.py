@@ -82,7 +82,9 @@ def _end_of_worker(service: Service) -> None:
     (first,) = service.workers()
     first.kill()
     wait_until(lambda: any(found.pid != first.pid for found in service.workers()), "another worker")
-    assert httpx.get(f"{service.url}/healthz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
+    assert (
+        httpx.get(f"{service.url}/healthz", trust_env=False, timeout=PATIENCE_SECONDS, verify=False).status_code == 200
+    )
 
 
 def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream_and_a_worker_that_was_started_again(
@@ -93,7 +95,7 @@ def test_a_signal_stops_everything_within_seconds_even_with_an_open_stream_and_a
     wait_until(service.workers, "a worker that stays")
     descendants = service.descendants()
     with (
-        httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS) as http,
+        httpx.Client(trust_env=False, timeout=PATIENCE_SECONDS, verify=False) as http,
         http.stream("GET", f"{service.url}/v1/events") as stream,
     ):
         chunks = stream.iter_bytes()
@@ -144,13 +146,15 @@ def test_the_api_alone_leaves_the_database_to_migrate_and_says_to_which_hosts_it
         assert url.startswith("http://127.0.0.1:")
         assert "localhost, 127.0.0.1, ::1, tuner.example.org;" in process.stdout.readline()
         for host, status in (("tuner.example.org", 200), ("rebound.example", 421)):
-            answer = httpx.get(f"{url}/healthz", headers={"Host": host}, trust_env=False, timeout=PATIENCE_SECONDS)
+            answer = httpx.get(
+                f"{url}/healthz", headers={"Host": host}, trust_env=False, timeout=PATIENCE_SECONDS, verify=False
+            )
             assert answer.status_code == status
-        assert httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 503
+        assert httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS, verify=False).status_code == 503
         database = Database(Settings(data_dir=tmp_path).resolved_database_url)
         migrate(database)
         database.close()
-        ready = httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS)
+        ready = httpx.get(f"{url}/readyz", trust_env=False, timeout=PATIENCE_SECONDS, verify=False)
         assert (ready.status_code, ready.json()["num_workers"]) == (200, 0)
         assert templates(process) == []  # for which it has an hour
         process.terminate()
@@ -174,9 +178,11 @@ def test_what_answers_dry_runs_starts_with_the_api_and_when_somebody_looks_at_wh
             for template in templates(process):
                 template.kill()  # it would import torch
             wait_until(lambda: not templates(process), "its end")
-            assert httpx.get(f"{url}/v1/jobs", trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
+            assert (
+                httpx.get(f"{url}/v1/jobs", trust_env=False, timeout=PATIENCE_SECONDS, verify=False).status_code == 200
+            )
             assert templates(process) == []
-            assert httpx.get(url + seen, trust_env=False, timeout=PATIENCE_SECONDS).status_code == 200
+            assert httpx.get(url + seen, trust_env=False, timeout=PATIENCE_SECONDS, verify=False).status_code == 200
             wait_until(lambda: templates(process), f"what answers dry runs, after a look at {seen}")
         process.terminate()
         assert process.wait(PATIENCE_SECONDS) == 0

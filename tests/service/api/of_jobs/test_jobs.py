@@ -54,6 +54,7 @@ def test_requests_at_once_with_one_idempotency_key_make_one_job(http: httpx.Clie
             headers={"Idempotency-Key": "race"},
             trust_env=False,
             timeout=PATIENCE_SECONDS,
+            verify=False,
         )
 
     with ThreadPoolExecutor(8) as pool:

@@ -300,7 +300,7 @@ def test_a_refused_variation_and_search_say_why(lenient_page: Page, story: Story
 def test_what_is_no_trial_is_a_page_with_404(address: str, story: Story) -> None:
     for number in ("99", "nope", "-1", "9" * 30):
         for page in ("", "/logs"):
-            response = httpx.get(f"{address}/jobs/{story.job_id}/trials/{number}{page}", trust_env=False)
+            response = httpx.get(f"{address}/jobs/{story.job_id}/trials/{number}{page}", trust_env=False, verify=False)
             assert response.status_code == 404
             assert "<h1>No such trial</h1>" in response.text
             assert f'href="/jobs/{story.job_id}"' in response.text
