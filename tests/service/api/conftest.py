@@ -13,14 +13,14 @@ from tests.support.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
-def http(database: Database, warm_process: None) -> Iterator[httpx.Client]:
+def http(database: Database, warm_process: None) -> Iterator[httpx.Client]:  # noqa: ARG001 # the service forks it
     """A client of the API on each kind of database."""
     with running(database) as url, _client(url) as client:
         yield client
 
 
 @pytest.fixture
-def sqlite_http(sqlite_database: Database, warm_process: None) -> Iterator[httpx.Client]:
+def sqlite_http(sqlite_database: Database, warm_process: None) -> Iterator[httpx.Client]:  # noqa: ARG001 # the service forks it
     """A client of the API on SQLite, where the kind of database does not matter."""
     with running(sqlite_database) as url, _client(url) as client:
         yield client

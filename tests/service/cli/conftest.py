@@ -16,7 +16,7 @@ JOB = "workload: {name: digits-mlp}\nbudget: {num_trials: 4}\n"
 
 
 @pytest.fixture
-def url(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, warm_process: None) -> Iterator[str]:
+def url(sqlite_database: Database, monkeypatch: pytest.MonkeyPatch, warm_process: None) -> Iterator[str]:  # noqa: ARG001 # the service forks it
     """The API's address, which commands find in their environment."""
     with running(sqlite_database) as url:
         monkeypatch.setenv("SHAMPOO_TUNER_URL", url)

@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 
 @pytest.fixture
-def client(sqlite_database: Database, warm_process: None) -> Iterator[Client]:
+def client(sqlite_database: Database, warm_process: None) -> Iterator[Client]:  # noqa: ARG001 # the service forks it
     with running(sqlite_database) as url, Client(url) as client:
         yield client
 

@@ -57,7 +57,7 @@ def port() -> int:
 
 
 @pytest.fixture
-def address(sqlite_database: Database, tmp_path: Path, port: int, warm_process: None) -> Iterator[str]:
+def address(sqlite_database: Database, tmp_path: Path, port: int, warm_process: None) -> Iterator[str]:  # noqa: ARG001 # the service forks it
     """The service on the test's database."""
     with live.running(sqlite_database, port=port, data_dir=tmp_path / "data") as address:
         yield address
@@ -132,7 +132,7 @@ def page(profile: BrowserContext, address: str) -> Iterator[Page]:
 
 
 @pytest.fixture
-def lenient_page(profile: BrowserContext, port: int, warm_process: None) -> Iterator[Page]:
+def lenient_page(profile: BrowserContext, port: int, warm_process: None) -> Iterator[Page]:  # noqa: ARG001 # the service forks it
     """A page like `page` that may log errors: the browser itself logs every answer 401, 404 or 422 as one.
 
     The service need not run: a test may start its own on `port`.
