@@ -8,6 +8,7 @@ from itertools import chain
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from trainers.config import InvalidConfig, TrialConfig
 from trainers.parallel.ddp import BUCKET_BYTES, ReplicatedModel
@@ -75,6 +76,8 @@ def parallelise(model: nn.Module, workload: Workload, config: TrialConfig, conte
 
 def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
     if context.world_size == 1:
+        if context.checkpoint_directory is not None:
+            _require_loadable(model)
         return
     mode, shard_size = config.parallelism.mode, config.parallelism.shard_size
     if shard_size is not None and context.world_size % shard_size != 0:
@@ -110,6 +113,23 @@ def _check(model: nn.Module, config: TrialConfig, context: RankContext) -> None:
             )
     if config.compression is not None and scalars:
         raise InvalidConfig("compression", f"is not for parameters without dimensions ({', '.join(scalars)})")
+
+
+def _require_loadable(model: nn.Module) -> None:
+    """Checks that a checkpoint can be loaded into the model: now, and not when the trial is resumed.
+
+    Raises:
+        InvalidConfig: it cannot; the message has the names.
+    """
+    # What a module that has seen no batch keeps has no shape yet.
+    saved = {name: x for name, x in model.state_dict().items() if isinstance(x, Tensor) and not is_lazy(x)}
+    expanded = [name for name, x in saved.items() if _is_expanded(x)]
+    if expanded:
+        raise InvalidConfig(
+            "workload",
+            f"no checkpoint can be loaded into {', '.join(expanded)}, whose elements share memory, as in an expanded "
+            "view: make them with contiguous(), or register buffers with persistent=False, which no checkpoint has",
+        )
 
 
 def _is_expanded(x: Tensor) -> bool:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from tests.support.trainers.parallel.models import build
 from tests.support.trainers.parallel.training import (
     MODES,
+    WORKLOAD,
     RankResult,
     average_weights,
     gathered_weights_kept,
@@ -29,7 +32,9 @@ from tests.support.trainers.parallel.training import (
 )
 from tests.support.trainers.ranks import WarmRanks
 from tests.support.trainers.trials import assert_same_bits
-from trainers.config import CompressionConfig, ParallelismConfig
+from trainers.config import CompressionConfig, InvalidConfig, ParallelismConfig
+from trainers.parallel.parallelise import parallelise
+from trainers.ranks.context import single_process_context
 
 SHARDED = ("fsdp2", "hsdp", "simple_fsdp")
 
@@ -180,6 +185,18 @@ def test_a_parameter_that_gets_its_first_gradient_late_is_an_error_in_ddp(two_ra
     for message in two_ranks.run(late_gradient):
         assert message.startswith("parameter unused.")
         assert "had no gradient in the first step and has one now" in message
+
+
+def test_a_model_that_no_checkpoint_can_be_loaded_into_is_refused_by_name_before_it_trains(tmp_path: Path) -> None:
+    with_checkpoints = single_process_context(checkpoint_directory=tmp_path)
+    told = "workload: no checkpoint can be loaded into 0.mask, whose elements share memory, as in an expanded view"
+    with pytest.raises(InvalidConfig, match=f"^{re.escape(told)}"):
+        parallelise(build("expanded"), WORKLOAD, trial_config(), with_checkpoints)
+    for name in ("expanded_once", "expanded_unsaved"):
+        model = parallelise(build(name), WORKLOAD, trial_config(), with_checkpoints).model
+        model.load_state_dict(model.state_dict())
+    parallelise(nn.LazyLinear(3), WORKLOAD, trial_config(), with_checkpoints)
+    parallelise(build("expanded"), WORKLOAD, trial_config(), single_process_context())
 
 
 def test_impossible_configs_are_refused_by_name(two_ranks: WarmRanks, three_ranks: WarmRanks) -> None:

@@ -132,9 +132,10 @@ def build(name: str) -> nn.Module:
             return nn.Sequential(strided)
         case "empty":
             return nn.Sequential(nn.Linear(12, 17), nn.ParameterList([nn.Parameter(torch.zeros(0, 3))]))
-        case "expanded" | "expanded_once":
+        case "expanded" | "expanded_once" | "expanded_unsaved":
             expanded = nn.Linear(12, 17)
-            expanded.register_buffer("mask", torch.ones(1).expand(1 if name == "expanded_once" else 3, 1))
+            mask = torch.ones(1).expand(1 if name == "expanded_once" else 3, 1)
+            expanded.register_buffer("mask", mask, persistent=name != "expanded_unsaved")
             return nn.Sequential(expanded)
         case "partly_used":
             return PartlyUsed()
