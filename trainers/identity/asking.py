@@ -4,22 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
-from trainers.config import InvalidConfig, Json, TrialConfig
+from trainers.config import Json, TrialConfig
 from trainers.data.roots import DataRoots
-from trainers.identity.values import Fingerprint, ModelShape
-from trainers.workloads.describe import TIMEOUT_SECONDS, ask_process
-
-
-@dataclass(frozen=True, slots=True)
-class ToldModel:
-    """The model that a trial would train."""
-
-    digest: str
-    """Its `trainers.identity.model.model_digest`."""
-    shape: ModelShape | None
-    """None: it has no parameters that are trained."""
+from trainers.identity.values import Fingerprint, ToldModel
+from trainers.workloads.describe import TIMEOUT_SECONDS, told_by_process
 
 
 def ask_model(
@@ -35,16 +25,13 @@ def ask_model(
         DescriptionTooSlow: not in this time.
         DescriptionKilled: its process was killed.
     """
-    answer = ask_process(
+    return told_by_process(
         [json.dumps(config.to_json()), *([] if data_roots is None else [json.dumps(asdict(data_roots))])],
+        ToldModel.from_json,
         what=f"{config.workload}: to build its model",
         timeout_seconds=timeout_seconds,
         module="trainers.identity",
     )
-    if "refused" in answer:
-        raise InvalidConfig("workload", str(answer["refused"]))
-    parameters = answer["parameters"]
-    return ToldModel(str(answer["model"]), None if parameters is None else ModelShape.from_json(parameters))
 
 
 def ask_fingerprint(
@@ -65,12 +52,11 @@ def ask_fingerprint(
         DescriptionTooSlow: not in this time.
         DescriptionKilled: its process was killed.
     """
-    answer = ask_process(
+    return told_by_process(
         [name, json.dumps(options), json.dumps(list(frozen))],
+        Fingerprint.from_json,
+        field="name",
         what=f"{name}: to build its model",
         timeout_seconds=timeout_seconds,
         module="trainers.identity.fingerprinting",
     )
-    if "refused" in answer:
-        raise InvalidConfig("name", str(answer["refused"]))
-    return Fingerprint.from_json(answer)

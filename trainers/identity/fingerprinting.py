@@ -2,15 +2,14 @@
 patterns of the names of parameters that are not trained, as JSON.
 
 NAME is a workload, `module:Class` of a workload or of any `torch.nn.Module`, a function that builds one, or one that is
-built; or else a file with a state dict, whose code is not run. Models are built without weights. Prints a `Fingerprint`
-as JSON, or `{"refused": WHY}` with status 2. `ask_fingerprint` is the other end.
+built; or else a file with a state dict, whose code is not run. Models are built without weights. Prints a
+`Fingerprint`, or why there is none, as a line of `trainers.workloads.messages`. `ask_fingerprint` is the other end.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from trainers.identity.model import model_digest
 from trainers.identity.shape import read_model, shape_of_state_dict
 from trainers.identity.values import Fingerprint, ReadShape, fingerprint_of_read, fingerprint_of_workload
 from trainers.workload.user_workload import explain, is_reference
+from trainers.workloads.messages import answer
 from trainers.workloads.registry import UnknownWorkload, describe, load
 
 
@@ -103,20 +103,9 @@ def _read(name: str, model: nn.Module, frozen: Sequence[str] = ()) -> ReadShape:
 
 def main() -> int:
     """Runs the command; 0 if the fingerprint could be told."""
-    # What a module prints, however it does it, must not get between the lines of the answer.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     torch.set_num_threads(1)
-    status = 0
-    try:
-        answer = fingerprint_of(sys.argv[1], json.loads(sys.argv[2]), frozen=json.loads(sys.argv[3])).to_json()
-    except InvalidConfig as error:
-        answer, status = {"refused": error.message}, 2
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
-        answer, status = {"refused": explain(error)}, 2
-    answers.write(json.dumps(answer) + "\n")
-    answers.close()
-    return status
+    name, options, frozen = sys.argv[1:4]
+    return answer(lambda: fingerprint_of(name, json.loads(options), frozen=json.loads(frozen)))
 
 
 if __name__ == "__main__":

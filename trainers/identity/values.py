@@ -123,6 +123,26 @@ class TrialIdentity:
 
 
 @dataclass(frozen=True, slots=True)
+class ToldModel:
+    """The model that a trial would train."""
+
+    digest: str
+    """Its `trainers.identity.model.model_digest`."""
+    shape: ModelShape | None
+    """None: it has no parameters that are trained."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The model, as `from_json` reads it."""
+        return {"digest": self.digest, "shape": None if self.shape is None else self.shape.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The model that `to_json` gave."""
+        shape = data["shape"]
+        return cls(data["digest"], None if shape is None else ModelShape.from_json(shape))
+
+
+@dataclass(frozen=True, slots=True)
 class Fingerprint:
     """A model as it is known before it is trained: enough to find tuned ones like it."""
 

@@ -12,7 +12,6 @@ the process itself come on top, so that what is said not to fit does not. Activa
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -45,6 +44,7 @@ from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.workload.batches import check_has_examples
 from trainers.workload.protocol import Workload
 from trainers.workload.user_workload import explain
+from trainers.workloads.messages import standard_output_for_answers
 from trainers.workloads.registry import check_data_roots, load
 
 MAX_MODELS = 8
@@ -252,9 +252,7 @@ def _answer(asked: Question) -> Answer:
 def main() -> None:
     """Answers until standard input ends."""
     torch.set_num_threads(1)
-    # What a workload prints, however it does it, must not get between the answers.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    answers = standard_output_for_answers()
     for line in sys.stdin:
         answers.write(answer_to_line(_answer(Question.from_line(line))) + "\n")
         answers.flush()

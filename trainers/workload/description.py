@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self, TypeAlias, get_args
 
 from trainers.config import SUMMARY_PREFIXES, Json
@@ -199,6 +199,23 @@ class WorkloadDescription:
     """Groups by the class's method of this name. Whoever pastes a config that was found with them gets them, too."""
     tokens_per_example: TokensPerExample | None = None
     """Value of the class's property of this name; None: only the built workload knows, or its examples have none."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The description, as `from_json` reads it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The description that `to_json` gave."""
+        tokens = data["tokens_per_example"]
+        return cls(
+            **{
+                **data,
+                "options": {name: WorkloadOption.from_json(option) for name, option in data["options"].items()},
+                "parameter_groups": tuple(map(ParameterGroup.from_json, data["parameter_groups"])),
+                "tokens_per_example": None if tokens is None else TokensPerExample(**tokens),
+            }
+        )
 
 
 LOOP_METRICS: Mapping[str, Direction] = {

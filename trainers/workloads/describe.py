@@ -2,9 +2,9 @@
 
     python -m trainers.workloads.describe my_package.models:MyModel
 
-prints the description as JSON, or why there is none; with `--built-with OPTIONS` it also builds the workload. `ask` and
-`ask_for_installed` are the other end: they start that command where this process runs and imports from, and read what
-it prints. `trainers.identity.asking` asks others in the same way.
+prints the description, or why there is none, as a line of `trainers.workloads.messages`; with `--built-with OPTIONS` it
+also builds the workload. `ask` and `ask_for_installed` are the other end: they start that command where this process
+runs and imports from, and read what it prints. `trainers.identity.asking` asks others in the same way.
 """
 
 from __future__ import annotations
@@ -16,16 +16,21 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self, TypeVar
 
 from trainers.config import InvalidConfig, Json
 from trainers.processes.starting import Streams, start
-from trainers.workload.description import ParameterGroup, TokensPerExample, WorkloadDescription, WorkloadOption
+from trainers.workload.description import WorkloadDescription
 from trainers.workload.user_workload import explain, printable
+from trainers.workloads.messages import Refused, Tellable, answer, answer_from_line
 from trainers.workloads.registry import describe, description_from, entry_points, load
+
+T = TypeVar("T")
 
 TIMEOUT_SECONDS = 120.0
 """Time for a workload's module to be imported. torch alone takes seconds, on a busy machine half a minute."""
@@ -43,6 +48,18 @@ class Installed:
     descriptions: tuple[WorkloadDescription, ...]
     problems: Mapping[str, str]
     """The reasons why entry points give no description, by name."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The descriptions and problems, as `from_json` reads them."""
+        return {
+            "descriptions": [description.to_json() for description in self.descriptions],
+            "problems": dict(self.problems),
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The workloads that `to_json` gave."""
+        return cls(tuple(map(WorkloadDescription.from_json, data["descriptions"])), data["problems"])
 
 
 class DescriptionKilled(InvalidConfig):
@@ -68,10 +85,12 @@ def ask(
         DescriptionKilled: its process was killed.
     """
     building = [] if built_with is None else ["--built-with", json.dumps(built_with)]
-    answer = ask_process([*building, "--", name], what=f"{name}: its import", timeout_seconds=timeout_seconds)
-    if "refused" in answer:
-        raise InvalidConfig("workload", str(answer["refused"]))
-    return _from_json(answer["description"])
+    return told_by_process(
+        [*building, "--", name],
+        WorkloadDescription.from_json,
+        what=f"{name}: its import",
+        timeout_seconds=timeout_seconds,
+    )
 
 
 def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
@@ -80,8 +99,12 @@ def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
     Raises:
         InvalidConfig: the process did not answer, e.g. because a package ends it or hangs.
     """
-    answer = ask_process(["--installed"], what="the installed workloads: their import", timeout_seconds=timeout_seconds)
-    return Installed(tuple(map(_from_json, answer["descriptions"])), answer["problems"])
+    return told_by_process(
+        ["--installed"],
+        Installed.from_json,
+        what="the installed workloads: their import",
+        timeout_seconds=timeout_seconds,
+    )
 
 
 def environment_of_children() -> dict[str, str]:
@@ -89,17 +112,51 @@ def environment_of_children() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])}
 
 
+def told_by_process(
+    arguments: Sequence[str],
+    read: Callable[[Any], T],
+    *,
+    what: str,
+    field: str = "workload",
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    module: str = "trainers.workloads.describe",
+) -> T:
+    """The answer of a process that tells it by `trainers.workloads.messages`.
+
+    Args:
+        arguments: those of `python -m module`.
+        read: what makes the answer of JSON.
+        what: the process does, for the message of an error.
+        field: the field of the error where the process refuses to tell.
+
+    Raises:
+        InvalidConfig, DescriptionTooSlow, DescriptionKilled: it refuses, or as `ask_process`.
+    """
+    told: T | Refused = ask_process(
+        arguments,
+        what=what,
+        timeout_seconds=timeout_seconds,
+        module=module,
+        read=partial(answer_from_line, read=read),
+    )
+    if isinstance(told, Refused):
+        raise InvalidConfig(field, told.reason)
+    return told
+
+
 def ask_process(
     arguments: Sequence[str],
     *,
     what: str,
+    module: str,
     timeout_seconds: float = TIMEOUT_SECONDS,
-    module: str = "trainers.workloads.describe",
+    read: Callable[[bytes], Any] = json.loads,
 ) -> Any:
-    """The JSON that `python -m module` prints, started where this process runs and imports from.
+    """The answer that `python -m module` prints, started where this process runs and imports from.
 
     Args:
         what: the process does, for the message of an error.
+        read: what makes the answer of what it prints, and raises ValueError where that is none.
 
     Raises:
         InvalidConfig: it prints none; of field `workload`, whatever is asked.
@@ -118,7 +175,7 @@ def ask_process(
             process.end()
         output.seek(0)
         try:
-            return json.loads(output.read(_MAX_ANSWER_BYTES))
+            return read(output.read(_MAX_ANSWER_BYTES))
         except ValueError as error:
             how = f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
             said = printable(_end_of(noise), limit=_SHOWN_OF_OUTPUT)
@@ -131,22 +188,28 @@ def _end_of(noise: IO[bytes]) -> str:
     return noise.read().decode(errors="replace")
 
 
-def _from_json(data: dict[str, Any]) -> WorkloadDescription:
-    options = {name: WorkloadOption.from_json(option) for name, option in data["options"].items()}
-    groups = tuple(map(ParameterGroup.from_json, data["parameter_groups"]))
-    tokens = data["tokens_per_example"]
-    return WorkloadDescription(
-        **{
-            **data,
-            "options": options,
-            "parameter_groups": groups,
-            "tokens_per_example": None if tokens is None else TokensPerExample(**tokens),
-        }
-    )
+@contextmanager
+def _refusing(problem: str) -> Iterator[None]:
+    """Makes errors of a user's own code refusals that begin with a problem."""
+    try:
+        yield
+    except InvalidConfig:
+        raise
+    except (Exception, SystemExit) as error:
+        raise InvalidConfig("workload", f"{problem}: {explain(error)}") from error
 
 
-def _installed() -> dict[str, Any]:
-    descriptions: dict[str, Any] = {}
+def _described(name: str, built_with: Mapping[str, Json] | None) -> WorkloadDescription:
+    with _refusing(f"{name} cannot be described"):
+        description = describe(name)
+    if built_with is not None:
+        with _refusing(f"{name} cannot be built"):
+            load(name, built_with)
+    return description
+
+
+def _installed() -> Installed:
+    descriptions: dict[str, WorkloadDescription] = {}
     problems: dict[str, str] = {}
     for entry_point in entry_points():
         try:
@@ -154,8 +217,8 @@ def _installed() -> dict[str, Any]:
         except InvalidConfig as error:
             problems[entry_point.name] = error.message
         else:
-            descriptions.setdefault(description.name, asdict(description))
-    return {"descriptions": list(descriptions.values()), "problems": problems}
+            descriptions.setdefault(description.name, description)
+    return Installed(tuple(descriptions.values()), problems)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -168,23 +231,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     what.add_argument("--installed", action="store_true", help="all that installed packages bring")
     parser.add_argument("--built-with", type=json.loads, metavar="OPTIONS", help="build it with these, as JSON, too")
     options = parser.parse_args(arguments)
-    # What an imported module prints, however it does it, must not get between the lines of the answer.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    status, doing = 0, "described"
-    try:
-        answer = _installed() if options.installed else {"description": asdict(describe(options.name))}
-        if options.built_with is not None:
-            doing = "built"
-            load(options.name, options.built_with)
-        text = json.dumps(answer, allow_nan=False)
-    except InvalidConfig as error:
-        text, status = json.dumps({"refused": error.message}), 2
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
-        text, status = json.dumps({"refused": f"{options.name} cannot be {doing}: {explain(error)}"}), 2
-    answers.write(text + "\n")
-    answers.close()
-    return status
+
+    def find() -> Tellable:
+        return _installed() if options.installed else _described(options.name, options.built_with)
+
+    return answer(find)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from trainers.data.roots import DataRoots
 from trainers.installation.extras import needs
 from trainers.workload.description import WorkloadDescription
 from trainers.workload.protocol import Workload
-from trainers.workload.user_workload import description_of, explain, import_class, is_reference, printable
+from trainers.workload.user_workload import description_of, explain, import_class, is_reference, printable, problems_of
 from trainers.workloads.clicks import description as clicks
 from trainers.workloads.digits import description as digits
 from trainers.workloads.huggingface import description as huggingface
@@ -88,13 +88,16 @@ def description_from(entry_point: EntryPoint) -> WorkloadDescription:
     """The description that an entry point names, which is imported for it. A class is called by the entry point's name.
 
     Raises:
-        InvalidConfig: it cannot be imported, or names no `WorkloadDescription` and no class that describes itself.
+        InvalidConfig: it cannot be imported, names no `WorkloadDescription` and no class that describes itself, or is
+            described wrongly.
     """
     try:
         found = entry_point.load()
     except (Exception, SystemExit) as error:  # the boundary to a user's own code
         raise InvalidConfig("workload", f"{entry_point.value} cannot be imported: {explain(error)}") from error
     if isinstance(found, WorkloadDescription):
+        if problems := problems_of(found):
+            raise InvalidConfig("workload", f"{entry_point.value} is described wrongly: {'; '.join(problems)}")
         return found
     if isinstance(found, type):
         return replace(description_of(found, name=entry_point.name), implementation=entry_point.value)

@@ -21,9 +21,10 @@ from tests.support.waiting import wait_until
 from trainers.config import InvalidConfig, Json, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
-from trainers.workload.description import WorkloadOption
+from trainers.workload.description import WorkloadDescription, WorkloadOption
 from trainers.workload.user_workload import description_of, explain, import_class, is_reference, options_of, printable
 from trainers.workloads.describe import DescriptionKilled, ask, ask_for_installed, environment_of_children
+from trainers.workloads.messages import answer_from_line
 from trainers.workloads.registry import UnknownWorkload, describe, load
 
 MINE = """
@@ -51,7 +52,7 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for module in ("mine", "described"):
+    for module in ("mine", "described", "misdescribed"):
         sys.modules.pop(module, None)
 
 
@@ -343,7 +344,11 @@ def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
         "    default_evaluate_every=1, default_batch_size=1,\n"
         "    tokens_per_example=TokensPerExample('length', 'size', {'tiny': 8}))\n"
     )
-    install(mine, **{"my-model": "mine:Mine", "told": "described:D", "broken": "nowhere:X", "wrong": "json:loads"})
+    (mine / "misdescribed.py").write_text(
+        "import dataclasses, described\nD = dataclasses.replace(described.D, title=set())\n"
+    )
+    entry_points = {"told": "described:D", "broken": "nowhere:X", "wrong": "json:loads", "untitled": "misdescribed:D"}
+    install(mine, **{"my-model": "mine:Mine"}, **entry_points)
     description = describe("my-model")
     assert (description.name, description.implementation) == ("my-model", "mine:Mine")
     assert load("my-model", {"path": "x"}).num_train_examples == 50
@@ -358,7 +363,8 @@ def test_an_entry_point_may_name_a_class_or_a_description(mine: Path) -> None:
     installed = ask_for_installed()
     assert [one.name for one in installed.descriptions] == ["my-model", "told"]
     assert list(installed.descriptions) == [describe(name) for name in ("my-model", "told")]
-    assert sorted(installed.problems) == ["broken", "wrong"]
+    assert sorted(installed.problems) == ["broken", "untitled", "wrong"]
+    assert installed.problems["untitled"] == "misdescribed:D is described wrongly: title must be a text, got set()"
 
 
 @pytest.mark.processes
@@ -370,7 +376,9 @@ def test_the_command_prints_json_and_nothing_that_the_module_prints(mine: Path) 
         capture_output=True,
         check=True,
     )
-    assert json.loads(shown.stdout)["description"]["title"] == "Mine"
+    told = answer_from_line(shown.stdout, WorkloadDescription.from_json)
+    assert isinstance(told, WorkloadDescription)
+    assert told.title == "Mine"
     assert b"hello" in shown.stderr
 
 
