@@ -44,7 +44,7 @@ def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target
         config, _ = moved(candidate.config, candidate.situation, target)
         if counted > FARTHEST or not _is_alike(space, config):
             continue
-        given = {name: value for name, value in flat(config).items() if name in _searched(space)}
+        given = {name: value for name, value in config.flat.items() if name in _searched(space)}
         fitted = fit(space, given, held=config.arguments)
         if fitted is not None:
             found.append((counted, KnownOfSpace(*fitted, apart.total, candidate.source)))
@@ -54,17 +54,6 @@ def known_of(space: SearchSpace, candidates: Sequence[TransferCandidate], target
         if all(known.parameters != other.parameters for other in different):
             different.append(known)
     return different[:MAX_KNOWN]
-
-
-def flat(config: TunedConfig) -> dict[str, Scalar]:
-    """The values of a config by the names that search spaces have for them."""
-    found: dict[str, Scalar] = {}
-    for name, value in config.arguments.items():
-        if isinstance(value, Sequence) and not isinstance(value, str):
-            found.update({f"{name}[{index}]": element for index, element in enumerate(value)})
-        else:
-            found[name] = value
-    return {**found, **{f"schedule.{name}": value for name, value in config.schedule.items()}}
 
 
 def _searched(space: SearchSpace) -> set[str]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from service.evidence.types import EvidenceStatus
 from service.transfer.adapters import begun_for_adapters
 from service.transfer.candidates import SourceKind, TransferCandidate, published, shipped_members
+from service.transfer.pooled import MEASURED, PooledAnswer
 from service.transfer.rules import (
     Change,
     StepKind,
@@ -48,8 +49,6 @@ OF_PASSES = 3.0
 the shipped table's MLPs that see their data eight times as often were tuned to 30 times the others' decay and more."""
 LEAST_DISTANCE = 1e-3
 """Octaves that a model which is the target itself counts as, beside others: as good as alone."""
-COMMON_DECAY = "measured (tests.benchmarks.answers.transfer --train)"
-"""The source of a decay that several tuned models have together."""
 VARIATIONS = (0.5, 2.0)
 """Factors of the learning rate that are tried around the nearest config, as the rule has it."""
 ON_PURPOSE = "tried beside what the rules say, as the best may lie there"
@@ -82,25 +81,31 @@ class Transferred:
     """Factor of the learning rate, on purpose, around what the rules say."""
 
 
-def rank(target: Situation, stored: Sequence[TransferCandidate], *, num_configs: int) -> list[Transferred]:
+def rank(
+    target: Situation, stored: Sequence[TransferCandidate], *, num_configs: int, pooled: PooledAnswer | None = None
+) -> list[Transferred]:
     """The configs to try for a model, in this order; `num_configs` of them, if there are as many.
 
     Those of the nearest tuned models come first, moved by the rules: half of all, of the store and of the shipped table
-    as far as these are near. Then the nearest one with half and twice its learning rate, the published points in the
-    order that hits soonest, and what is left of the others. For low-rank adapters only models with adapters are near,
-    and what was measured on adapters comes before the points.
+    as far as these are near. What all models of the table say together takes the place of the nearest of them, and each
+    alone comes after those of the store. Then the first one with half and twice its learning rate, the published points
+    in the order that hits soonest, and what is left of the others. For low-rank adapters only models with adapters are
+    near, and what was measured on adapters comes before the points.
 
     Args:
         stored: what jobs have tuned; each with a situation.
+        pooled: what the models of the table say together; None: it is not known.
     """
     all_moved = list(_moved(target, stored))
     tuned = sorted((with_common_decay(found, all_moved, target) for found in all_moved), key=_place)
     near = [found for found in tuned if _apart(found) <= FARTHEST and _trains_alike(found.origin, target)]
+    if pooled is not None:
+        near = _with_pooled(near, tuned, pooled)
     begun = _begun(target) if target.features.has_adapters else []
     first = near[: max(1, (num_configs + 1) // 2)] or begun[:1]
     varied = [with_lr(first[0], factor) for factor in VARIATIONS] if first else []
     known = [_as_published(candidate) for candidate in published()]
-    rest = [found for found in tuned if found not in first]
+    rest = sorted((found for found in (*near, *tuned) if found not in first), key=_place)
     ranked: list[Transferred] = []
     for found in (*first, *varied, *begun, *known, *rest):
         if all(found.config != other.config for other in ranked):
@@ -121,6 +126,58 @@ def transferred(config: TunedConfig, origin: TransferCandidate, target: Situatio
     found, changes = moved(config, origin.situation, target)
     apart = distance(origin.situation, target)
     return Transferred(found, origin, apart, changes, _intervals(found, apart))
+
+
+def is_near_shipped(target: Situation) -> bool:
+    """True if a model of the shipped table is near enough to say something of the target."""
+    return any(_trains_alike(found.origin, target) and _apart(found) <= FARTHEST for found in _moved(target, []))
+
+
+def _with_pooled(near: Sequence[Transferred], tuned: Sequence[Transferred], pooled: PooledAnswer) -> list[Transferred]:
+    """The near ones of all that was tuned, with what the models of the table say together where the first of them alone
+    was."""
+    place = next((place for place, found in enumerate(near) if _is_shipped(found)), None)
+    if place is None:
+        return [*near]
+    behind = sorted(near[place:], key=lambda found: (_is_refuted(found), _is_shipped(found)))
+    return [*near[:place], together(pooled, tuned), *behind]
+
+
+def _is_shipped(found: Transferred) -> bool:
+    return found.origin.source.kind is SourceKind.SHIPPED
+
+
+def _is_refuted(found: Transferred) -> bool:
+    return found.origin.source.status is EvidenceStatus.REFUTED
+
+
+def together(pooled: PooledAnswer, tuned: Sequence[Transferred]) -> Transferred:
+    """The config that the models of the shipped table say together.
+
+    Short trainings hardly tell which weight decay is best, so neither do their trials together: it has that of the
+    nearest tuned model of the target's own data (`with_common_decay`), or else that of the nearest one of the table.
+
+    Args:
+        tuned: what was tuned, moved to the target, the nearest first; a model of the table among it.
+    """
+    nearest = next(found for found in tuned if _is_shipped(found))
+    assert nearest.distance is not None
+    of_own_data = next((found for found in tuned if _decays_alike(nearest, found)), nearest)
+    config = pooled.config(with_defaults(of_own_data.config)["weight_decay"])
+    changes = pooled.changes(nearest.origin.config, config)
+    by_rules = [one for one in of_own_data.changes if one.name == "weight_decay"]
+    if of_own_data is nearest:
+        changes += by_rules
+    else:
+        before, after = with_defaults(nearest.origin.config)["weight_decay"], config.arguments["weight_decay"]
+        reasons = "; ".join(
+            [f"that of {of_own_data.origin.source.name}, of its data", *(one.reason for one in by_rules)]
+        )
+        sources = "; ".join(one.source for one in by_rules) or MEASURED
+        changes.append(Change("weight_decay", before, after, reasons, sources))
+    return Transferred(
+        config, pooled.origin(nearest.origin), nearest.distance, changes, _intervals(config, nearest.distance)
+    )
 
 
 def with_common_decay(found: Transferred, all_moved: Sequence[Transferred], target: Situation) -> Transferred:
@@ -150,7 +207,7 @@ def with_common_decay(found: Transferred, all_moved: Sequence[Transferred], targ
         return found
     models = "another tuned model" if len(others) == 1 else f"{len(others)} other tuned models"
     reason = f"drawn to the decay of {models} of its data: × {after / before:.3g}"
-    drawn = _with_argument(found, "weight_decay", after, reason, COMMON_DECAY)
+    drawn = _with_argument(found, "weight_decay", after, reason, MEASURED)
     return dataclasses.replace(drawn, intervals=_intervals(drawn.config, apart))
 
 
@@ -223,7 +280,7 @@ def _apart(found: Transferred) -> float:
 def _place(found: Transferred) -> tuple[int, float]:
     """Refuted configs come last, then the nearest first, of equally near ones the confirmed ones."""
     status = found.origin.source.status or EvidenceStatus.PROVISIONAL
-    return int(status is EvidenceStatus.REFUTED), _apart(found) + 0.1 * status.rank
+    return int(_is_refuted(found)), _apart(found) + 0.1 * status.rank
 
 
 def _intervals(config: TunedConfig, apart: Distance) -> list[ParameterInterval]:

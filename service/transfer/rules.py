@@ -9,11 +9,12 @@ first layer's do, ask for none. `python -m tests.benchmarks.answers.transfer` me
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from search_spaces import Scalar
 from search_spaces.optimizers import ARGUMENTS
 from service.evidence.formats.family import grafting_of
 from service.transfer.situation import Situation
@@ -70,6 +71,17 @@ class TunedConfig:
     """Arguments of the optimizer's constructor."""
     schedule: Mapping[str, Any]
     """Fields of the schedule."""
+
+    @property
+    def flat(self) -> dict[str, Scalar]:
+        """The values by the names that search spaces have for them."""
+        found: dict[str, Scalar] = {}
+        for name, value in self.arguments.items():
+            if isinstance(value, Sequence) and not isinstance(value, str):
+                found.update({f"{name}[{index}]": element for index, element in enumerate(value)})
+            else:
+                found[name] = value
+        return {**found, **{f"schedule.{name}": value for name, value in self.schedule.items()}}
 
 
 @dataclass(frozen=True, slots=True)

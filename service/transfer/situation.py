@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Self
 
 from trainers.identity.values import ModelShape, ParameterKind, ParameterShape
 
@@ -114,6 +116,15 @@ class Situation:
     def num_examples(self) -> int:
         """Examples of a whole training, each counted as often as it is seen."""
         return self.batch_size * self.num_steps
+
+    def to_json(self) -> dict[str, Any]:
+        """The situation for another process."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The situation that `to_json` gave."""
+        return cls(**{**content, "features": Features(**content["features"])})
 
     @classmethod
     def of(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from service.evidence.in_words.wording import joined
 from service.transfer.candidates import SourceKind, TransferCandidate
+from service.transfer.pooled import NotPooled
 from service.transfer.ranking import CONFIDENCE, Transferred
 
 TABLE = "the table that comes with shampoo-tuner (small models, few trials each)"
@@ -16,6 +17,7 @@ NOT_MOVED = (
     "models of other sizes: nothing here was moved to this one."
 )
 ADAPTERS = "learning rates that were measured on low-rank adapters of a small GPT-2"
+ALONE = "Models of the table answer each alone, as they could not be asked together"
 FOR_ALL_WEIGHTS = (
     "No job tuned low-rank adapters here: what is not from those of the small GPT-2 was tuned for models of which all "
     "weights are trained."
@@ -33,6 +35,8 @@ class UntunedAnswer:
     """The one config that was moved, where a job was named as the model's proxy."""
     trains_adapters: bool = False
     """True if low-rank adapters are what is trained of the model."""
+    not_pooled: NotPooled | None = None
+    """The reason why the models of the table did not answer together; None: they did, or were not asked."""
 
     @property
     def rests_on_store(self) -> bool:
@@ -78,6 +82,8 @@ class UntunedAnswer:
         caveats = [NOT_MOVED] if self.configs and not any(tuned_for) else []
         if self.trains_adapters and not any(map(_is_of_job_on_adapters, self.configs)):
             caveats.append(FOR_ALL_WEIGHTS)
+        if self.not_pooled is not None:
+            caveats.append(f"{ALONE}: {self.not_pooled.why}.")
         return caveats
 
 

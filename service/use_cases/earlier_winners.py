@@ -19,7 +19,7 @@ from service.store.session import Session
 from service.transfer.candidates import shipped_members
 from service.transfer.known import known_of
 from service.transfer.situation import Situation
-from service.use_cases.transferring import stored_candidates
+from service.use_cases.untuned.transferring import stored_candidates
 
 MAX_WINNERS = 5
 """Winners for each side that asks for them, at most."""

@@ -10,14 +10,15 @@ from service.api import problems
 from service.api.conditional import UNCHANGEABLE, TaggedDependency
 from service.api.dependencies import CallerDependency, JobId, ReadSession
 from service.api.one_thread import OneThreadRoute
+from service.api.preparation import PreparedQuestionDependency
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
-from service.api.schemas.untuned import UntunedAnswerRead, UntunedQuestion
+from service.api.schemas.untuned import UntunedAnswerRead
 from service.api.strict_json import refuse_repeated_names
 from service.errors import NoRecommendation
 from service.evidence.formats.written import Format, Written, written
 from service.store.repositories import JobRepository, RecommendationQuery, RecommendationRepository
 from service.use_cases.found_recommendations import MAX_VERSIONS_ASKED, find_answers, values_elsewhere, version_asked
-from service.use_cases.transferring import configs_for
+from service.use_cases.untuned.transferring import configs_for
 from trainers.config import MAX_COUNT
 
 router = APIRouter(prefix="/v1", tags=["recommendations"], route_class=OneThreadRoute)
@@ -122,9 +123,12 @@ def list_recommendations(
     response_model=UntunedAnswerRead,
     responses=problems.documented(400, 413, 422, 503),
 )
-def recommend_untuned(question: UntunedQuestion, session: ReadSession, caller: CallerDependency) -> UntunedAnswerRead:
+def recommend_untuned(
+    asked: PreparedQuestionDependency, session: ReadSession, caller: CallerDependency
+) -> UntunedAnswerRead:
     """Configs to try first on a model that is known by its fingerprint alone: those of the nearest tuned models, moved
-    to it by scaling rules, and published ones. Nothing is stored, and no value is promised.
+    to it by scaling rules, what all models of the shipped table say together, and published ones. Nothing is stored,
+    and no value is promised.
 
     Each says what it was tuned for, how far that is from the model, what was changed by which rule, and in which range
     the best learning rate and weight decay lie. With no tuned model in the store, the table that comes with the service
@@ -132,7 +136,8 @@ def recommend_untuned(question: UntunedQuestion, session: ReadSession, caller: C
     tuned a smaller or shorter version of the model in its place. `formats` has each config written in other formats,
     too, as those of a recommendation are.
     """
-    return UntunedAnswerRead.of(configs_for(session, question.wanted, project=caller.sees), question)
+    found = configs_for(session, asked.question.wanted, asked.pooled, project=caller.sees)
+    return UntunedAnswerRead.of(found, asked.question)
 
 
 @router.get(

@@ -11,7 +11,8 @@ from fastapi.responses import HTMLResponse
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from service.api.dependencies import CallerDependency, ReadSession
+from service.api.dependencies import CallerDependency, DatabaseDependency, TurnsDependency
+from service.api.preparation import PreparationsDependency, prepare_pooled
 from service.api.request_body import join_field
 from service.api.schemas.untuned import MAX_CONFIGS, UntunedAnswerRead, UntunedQuestion
 from service.dashboard.recommendations.asked import PATH
@@ -19,7 +20,7 @@ from service.dashboard.recommendations.view import of_formats
 from service.dashboard.rendering import page
 from service.errors import InvalidInput
 from service.evidence.formats.written import Format
-from service.use_cases.transferring import configs_for
+from service.use_cases.untuned.transferring import configs_for
 
 MAX_FIELDS = 8
 """The form has five; a body of many is refused before all of it is parsed. By judgement."""
@@ -36,7 +37,13 @@ async def untuned_form(request: Request, proxy_job: str = "") -> HTMLResponse:
 
 
 @router.post(PATH + "/untuned")
-async def untuned_answer(request: Request, caller: CallerDependency, session: ReadSession) -> HTMLResponse:
+async def untuned_answer(
+    request: Request,
+    caller: CallerDependency,
+    database: DatabaseDependency,
+    turns: TurnsDependency,
+    preparations: PreparationsDependency,
+) -> HTMLResponse:
     """The form with the answer to it; nothing is stored."""
     try:
         fields = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=MAX_FIELDS)
@@ -54,11 +61,16 @@ async def untuned_answer(request: Request, caller: CallerDependency, session: Re
     except ValueError as error:
         return _page(request, given, problem=str(error))
 
+    pooled = await prepare_pooled(question.wanted, caller, preparations)
+
     def answer() -> UntunedAnswerRead:
-        return UntunedAnswerRead.of(configs_for(session, question.wanted, project=caller.sees), question)
+        with database.reading() as session:
+            found = configs_for(session, question.wanted, pooled, project=caller.sees)
+            return UntunedAnswerRead.of(found, question)
 
     try:
-        return _page(request, given, found=await run_in_threadpool(answer))
+        async with turns.one():
+            return _page(request, given, found=await run_in_threadpool(answer))
     except InvalidInput as error:
         return _page(request, given, problem=str(error))
 

@@ -17,6 +17,9 @@ moved to it, with the weight decay that it has together with the others of its f
   same new seeds, of which neither is the lucky one that the re-tuned one was chosen by: the geometric mean over
   `--seeds`; `noise`: its standard error, as a factor; `seed_noise`: the standard deviation of the re-tuned one's loss
   by one seed, likewise, with its median as `retuned_loss_over_itself`;
+- `pooled`: as much of the answer of the service, what all other members of the table say together (`pooled_trials`),
+  whose model was fitted without the held-out one; `over_nearest`: its loss over that of the one that is nearest, of
+  whatever data, alone, as the service would have it without the others;
 - `fields` (with `--fields`): the same ratio with one field of the moved config at a time as the re-tuned one has it;
 - `trials_ratio` (with `--seeded`): the trials that a search which begins with all other members of the table, moved,
   takes to reach the final value of the one that knew nothing, over the trials of that; that value is the best of all
@@ -38,13 +41,15 @@ import torch
 
 from search_spaces import preset
 from service.domain import Direction
+from service.scheduler.policy.pooled_trials import fitted, pooled_answer
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import New
 from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.transfer.candidates import ShippedMember, shipped_members
 from service.transfer.known import known_of
-from service.transfer.ranking import Transferred, transferred, with_common_decay
+from service.transfer.ranking import Transferred, together, transferred, with_common_decay
 from service.transfer.rules import TunedConfig
+from service.transfer.situation import distance
 from tests.benchmarks.report import Cell, report
 from tests.benchmarks.search.make_knowledge import MEMBERS, PRESETS, Member, outcome, train_value
 from trainers.config import OptimizerConfig, ScheduleConfig, TrialConfig
@@ -80,6 +85,18 @@ def moved_to(member: ShippedMember, small: ShippedMember) -> Transferred:
     arguments = {**candidate.config.arguments, "lr": best_lr(small)}
     config = TunedConfig(candidate.config.optimizer, arguments, candidate.config.schedule)
     return transferred(config, candidate, member.situation)
+
+
+def answers_for(member: ShippedMember, members: Sequence[ShippedMember]) -> tuple[Transferred, Transferred]:
+    """The config of the nearest other member alone, and what all others say together, as the service has them."""
+    others = sorted(
+        (other for other in members if other is not member),
+        key=lambda other: distance(other.situation, member.situation).total,
+    )
+    all_moved = [transferred(other.candidate().config, other.candidate(), member.situation) for other in others]
+    tuned = [with_common_decay(found, all_moved, member.situation) for found in all_moved]
+    pooled = pooled_answer(others, member.situation, hyperparameters=fitted(others))
+    return tuned[0], together(pooled, tuned)
 
 
 def trained(member: Member, config: TunedConfig, *, num_seeds: int) -> list[float]:
@@ -150,6 +167,7 @@ def main() -> None:
     made = {member.name: dataclasses.replace(member, preset=given.preset) for member in MEMBERS}
     rows: list[list[Cell]] = []
     factors, plain_factors, held, losses, noise, trials, winners = [], [], [], [], [], [], []
+    pooled_factors, pooled_held, pooled_losses, nearest_losses, over_nearest = [], [], [], [], []
     fields: dict[str, dict[str, float]] = {}
     for member in members:
         small = small_of(member, members)
@@ -162,13 +180,24 @@ def main() -> None:
         plain_factors.append(best_lr(small) / optimum)
         held.append(interval.low <= optimum <= interval.high)
         own: list[float] = []
+        nearest, pooled = answers_for(member, members)
+        pooled_factors.append(pooled.config.arguments["lr"] / optimum)
+        interval = next(one for one in pooled.intervals if one.name == "lr")
+        pooled_held.append(interval.low <= optimum <= interval.high)
         row: list[Cell] = [member.name, best_lr(small), lr, optimum, lr / optimum, "yes" if held[-1] else "no"]
+        row += [pooled_factors[-1], "yes" if pooled_held[-1] else "no"]
         if given.train:
             own = trained(made[member.name], member.candidate().config, num_seeds=given.seeds)
             found = trained(made[member.name], moved.config, num_seeds=given.seeds)
             losses.append(loss_ratio(found, own))
             noise.append(seed_noise(own))
-            row += [losses[-1], ratio_noise(found, own), noise[-1]]
+            of_pooled = trained(made[member.name], pooled.config, num_seeds=given.seeds)
+            of_nearest = trained(made[member.name], nearest.config, num_seeds=given.seeds)
+            pooled_losses.append(loss_ratio(of_pooled, own))
+            nearest_losses.append(loss_ratio(of_nearest, own))
+            over_nearest.append(loss_ratio(of_pooled, of_nearest))
+            row += [losses[-1], ratio_noise(found, own), noise[-1], pooled_losses[-1], ratio_noise(of_pooled, own)]
+            row += [nearest_losses[-1], over_nearest[-1], ratio_noise(of_pooled, of_nearest)]
         if given.fields:
             replaced = with_own_fields(moved.config, member.candidate().config)
             fields[member.name] = {
@@ -191,21 +220,33 @@ def main() -> None:
         "lr_within_two": _share(factors),
         "lr_within_two_without_rules": _share(plain_factors),
         "lr_in_interval": sum(held) / len(held),
+        "pooled_lr_within_two": _share(pooled_factors),
+        "pooled_lr_in_interval": sum(pooled_held) / len(pooled_held),
     }
     if losses:
         ratios["moved_over_retuned_loss"] = statistics.median(losses)
         ratios["retuned_loss_over_itself"] = statistics.median(noise)
+        ratios["pooled_over_retuned_loss"] = statistics.median(pooled_losses)
+        ratios["nearest_over_retuned_loss"] = statistics.median(nearest_losses)
+        ratios["pooled_over_nearest_loss"] = statistics.geometric_mean(over_nearest)
     if trials:
         ratios["seeded_over_unseeded_trials"] = min(statistics.median(trials), 99.0)
     if winners:
         ratios["seeded_winner_over_retuned_loss"] = statistics.median(winners)
     columns = ["member", "small one's lr", "moved lr", "own lr", "lr factor", "in interval"]
+    columns += ["pooled lr factor", "in interval"]
     columns += ["loss ratio", "noise", "seed noise"] if given.train else []
+    columns += ["pooled ratio", "noise", "nearest ratio", "pooled over nearest", "noise"] if given.train else []
     columns += ["with own fields"] if given.fields else []
     columns += ["seeded trials"] if given.seeded else []
     columns += ["winner ratio"] if given.seeded and given.train else []
     figures = {"num_members": len(rows), "members": [row[0] for row in rows], "lr_factors": factors, "loss": losses}
-    figures["fields"] = fields
+    figures |= {
+        "fields": fields,
+        "pooled_lr_factors": pooled_factors,
+        "pooled_loss": pooled_losses,
+        "nearest_loss": nearest_losses,
+    }
     report("transfer", columns=columns, rows=rows, figures=figures, ratios=ratios, json_file=given.json)
 
 

@@ -17,7 +17,7 @@ from service.store.session import Database
 from service.transfer.candidates import TransferCandidate, shipped_members
 from service.transfer.known import known_of
 from service.transfer.situation import Situation
-from service.use_cases.transferring import stored_candidates
+from service.use_cases.untuned.transferring import stored_candidates
 from tests.benchmarks.search.make_curves import TASKS, Task
 from tests.benchmarks.search.make_seed_curves import Task as SeedTask
 from tests.benchmarks.search.search_simulation import Problem, final_value

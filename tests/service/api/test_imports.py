@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,26 @@ def test_the_api_loads_neither_torch_nor_ray_and_is_there_at_once() -> None:
     assert told["heavy"] == []
     # Of its own computing, which is slower, too, where neighbours share caches and cores.
     assert told["seconds"] < 30
+
+
+ASKING = """
+import json, sys
+from fastapi.testclient import TestClient
+from service.api import examples
+from service.server.app import create_app
+from service.settings import Settings
+with TestClient(create_app(Settings(database_url=sys.argv[1])), base_url="http://127.0.0.1") as client:
+    answer = client.post("/v1/recommendations", json=examples.UNTUNED_QUESTION)
+heavy = {"torch", "numpy", "scipy"}
+print(json.dumps({"heavy": sorted(heavy & set(sys.modules)), "answer": answer.json()}))
+"""
+
+
+def test_the_api_answers_for_many_tuned_models_together_without_what_computes_that(migrated_sqlite_file: Path) -> None:
+    asked = [sys.executable, "-c", ASKING, f"sqlite:///{migrated_sqlite_file}"]
+    told = json.loads(subprocess.run(asked, capture_output=True, text=True, check=True).stdout)
+    assert told["heavy"] == []
+    assert told["answer"]["items"][0]["origin"]["name"].startswith("14 tuned models together")
 
 
 def test_help_loads_no_more_than_the_command_line_and_what_asks_a_service_no_database() -> None:

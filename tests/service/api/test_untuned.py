@@ -18,12 +18,17 @@ from service.evidence.formats.written import Format
 from service.specification.identity import StoredIdentity
 from service.store.repositories import ModelShapeRepository
 from service.store.session import Database
+from service.transfer.candidates import SourceKind
+from service.use_cases.untuned import asking
 from tests.support.event_loop import run
 from tests.support.service.live import finished_job, running
 from trainers import run as run_one
 from trainers.config import TrialConfig
 from trainers.identity.fingerprinting import fingerprint_of
 from trainers.identity.values import READING, Fingerprint, ModelShape, ParameterShape
+
+pytestmark = pytest.mark.processes(minutes=1)
+"""A process answers for the shipped table's models together."""
 
 SMALL = ModelShape((ParameterShape("linear", (64, 64), 3), ParameterShape("vector", (64,), 3)))
 WIDE = ModelShape((ParameterShape("linear", (512, 512), 3), ParameterShape("vector", (512,), 3)))
@@ -39,10 +44,33 @@ def test_an_empty_store_answers_from_what_is_built_in_and_says_so(sqlite_http: h
     found = UntunedAnswerRead.model_validate(answer.json())
     assert found.basis == "built_in"
     assert found.says.startswith("No tuned model")
+    assert "could not be asked" not in found.says
     assert len(found.items) == 5
     assert all("Never tried on this model" in one.python for one in found.items)
     for one in found.items:
         compile(one.python, "<python>", "exec")
+
+
+def test_the_models_of_the_table_answer_together_and_the_nearest_alone_where_they_cannot(
+    sqlite_http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=ASKED).json())
+    first, alone = found.items[:2]
+    together = "14 tuned models together, the nearest digits-"
+    assert (first.origin.kind, first.origin.num_trials) == (SourceKind.SHIPPED, 336)
+    assert first.origin.name.startswith(together)
+    (of_lr,) = [change for change in first.changes if change.name == "lr"]
+    assert of_lr.after == first.config["lr"]
+    assert of_lr.reason.startswith("least of one model of the 336 trials of 14 tuned models")
+    assert f"# From {together}" in first.python
+    assert "% 11 other models" in first.remarks[0]
+    assert alone.origin.name.startswith("digits-")
+
+    monkeypatch.setattr(asking, "POOL_MODULE", "tests.support.killed")
+    longer = {**ASKED, "num_steps": ASKED["num_steps"] + 1}
+    answer = UntunedAnswerRead.model_validate(sqlite_http.post("/v1/recommendations", json=longer).json())
+    assert answer.items[0].origin == alone.origin
+    assert answer.says.endswith("the process that asks them ended the process with signal SIGKILL.")
 
 
 def test_the_answer_says_what_of_the_model_was_frozen_and_not_known(sqlite_http: httpx.Client) -> None:

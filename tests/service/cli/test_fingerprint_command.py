@@ -145,12 +145,10 @@ def test_a_list_tells_a_job_of_the_shipped_table_and_of_another_learning_rate(
     assert result.exit_code == 0, result.output
     lines = in_one_line(result.stderr)
     assert f"shampoo of digits-mlp, batch size 128, {job_id}, " in lines
-    assert (
-        "shampoo of digits-mlp width=256, batch size 32, of the table that comes with shampoo-tuner, 1.0 oct" in lines
-    )
+    alone = "digits-mlp width=256, batch size 32, of the table that comes with shampoo-tuner"
+    together = f"14 tuned models together, the nearest {alone}"
+    for name in (together, alone):
+        assert f"shampoo of {name}, 1.0 oct" in lines
     for factor in ("half", "twice"):
         assert f", the first one with {factor} its learning rate" in lines
-    assert (
-        "From digits-mlp width=256, batch size 32, of the table that comes with shampoo-tuner"
-        in result.stdout.replace("\n#   ", " ")
-    )
+    assert f"From {together}" in result.stdout.replace("\n#   ", " ")

@@ -19,6 +19,10 @@ FORM = {
     "num_trials": "2",
 }
 ADDRESS = "/recommendations/untuned"
+PATIENCE_SECONDS = 60.0
+"""For an answer that takes a process, which the first of these tests waits longest for."""
+
+pytestmark = pytest.mark.processes(minutes=1)
 
 
 def test_the_form_is_answered_below_itself(address: str) -> None:
@@ -26,12 +30,25 @@ def test_the_form_is_answered_below_itself(address: str) -> None:
     form = httpx.get(address + ADDRESS, trust_env=False, verify=False).text
     assert 'name="fingerprint"' in form
     assert "run <code>shampoo-tuner fingerprint my_model:Net</code> where its code is" in form
-    answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM, verify=False)
+    answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM, verify=False, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 200
     assert "No tuned model with a known shape is stored here" in answer.text
     assert answer.text.count("<details") == 2 * (1 + len(Format))
     assert all(answer.text.count(f"<summary>{form.words}") == 2 for form in Format)
     assert "no workload builds this model" in answer.text
+
+
+def test_the_page_tells_what_the_models_of_the_table_say_together_and_why_each_value_is_what_it_is(
+    address: str,
+) -> None:
+    answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM, verify=False, timeout=PATIENCE_SECONDS)
+    text = answer.text
+    assert "<p>From 14 tuned models together, the nearest digits-" in text
+    reason = "least of one model of the 336 trials of 14 tuned models, moved here and weighed by distance"
+    assert "<li>lr: " in text
+    assert text.count(reason) > 1
+    assert "<li>what the models&#39; trials weigh here: " in text
+    assert text.count("<p>From 14 tuned models together") == 1
 
 
 def test_a_config_with_another_learning_rate_is_told_by_the_one_it_varies(address: str) -> None:
@@ -45,7 +62,7 @@ def test_a_config_with_another_learning_rate_is_told_by_the_one_it_varies(addres
     parameters = [{"kind": kind, "shape": shape, "count": 1} for kind, shape in shapes]
     fingerprint = json.dumps({**examples.UNTUNED_QUESTION["fingerprint"], "parameters": parameters})
     form = {**FORM, "fingerprint": fingerprint, "num_trials": "5"}
-    answer = httpx.post(address + ADDRESS, trust_env=False, data=form, verify=False)
+    answer = httpx.post(address + ADDRESS, trust_env=False, data=form, verify=False, timeout=PATIENCE_SECONDS)
     assert answer.status_code == 200
     assert answer.text.count("The first one with half its learning rate, as the best may be lower.") == 1
     assert answer.text.count("The first one with twice its learning rate, as the best may be higher.") == 1
@@ -63,7 +80,9 @@ def test_a_config_with_another_learning_rate_is_told_by_the_one_it_varies(addres
     ],
 )
 def test_what_is_wrong_is_said_beside_the_form(address: str, changed: dict[str, str], said: str) -> None:
-    answer = httpx.post(address + ADDRESS, trust_env=False, data={**FORM, **changed}, verify=False)
+    answer = httpx.post(
+        address + ADDRESS, trust_env=False, data={**FORM, **changed}, verify=False, timeout=PATIENCE_SECONDS
+    )
     assert answer.status_code == 422
     assert said in answer.text
     assert "<details" not in answer.text

@@ -19,24 +19,9 @@ from service.transfer.rules import TunedConfig
 from service.transfer.situation import Distance, Situation, distance
 from service.transfer.taken_away import AskedModel, taken_away
 from service.transfer.words import UntunedAnswer, header_of
+from tests.support.service.tuned import adapters, situation, stored
 from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workload.description import ParameterRule
-
-
-def situation(
-    kind: str = "linear", *, width: int = 64, workload: str | None = "mine", num_steps: int = 500
-) -> Situation:
-    shape = (width, width) if kind == "linear" else (width, width, 3, 3)
-    parameters = (ParameterShape(kind, shape, 4),)  # type: ignore[arg-type]  # one of the kinds
-    return Situation.of(ModelShape(parameters), batch_size=64, num_steps=num_steps, workload=workload)
-
-
-def stored(
-    lr: float, status: EvidenceStatus = EvidenceStatus.CONFIRMED, decay: float = 0.0, **where: int
-) -> TransferCandidate:
-    arguments = {"lr": lr, "betas": [0.9, 0.99], "grafting": "adam", **({"weight_decay": decay} if decay else {})}
-    config = TunedConfig("shampoo", arguments, {"warmup_fraction": 0.05})
-    return TransferCandidate(config, Source(SourceKind.STORE, "mine", status=status), situation(**where))  # type: ignore[arg-type]
 
 
 def test_an_empty_store_answers_with_what_is_published_in_the_order_that_hits_soonest() -> None:
@@ -205,14 +190,6 @@ def test_an_optimizer_of_adapters_is_named_for_models_that_have_some() -> None:
     assert {one.config.optimizer for one in without} == {"shampoo"}
     # What trained all weights lies far from what trains adapters, however many of the weights these are.
     assert distance(adapted, situation()).kinds == 4
-
-
-def adapters(width: int, num_blocks: int = 2) -> Situation:
-    """Of the layers of a GPT-2, as `service.transfer.adapters` measured the smallest."""
-    sides = [(width, width), (3 * width, width), (4 * width, width), (width, 4 * width)]
-    factors = [shape for outputs, inputs in sides for shape in ((outputs, 8), (8, inputs))]
-    shape = ModelShape(tuple(ParameterShape("adapter", one, num_blocks) for one in factors))
-    return Situation.of(shape, batch_size=32, num_steps=40, workload=None)
 
 
 def test_without_a_tuned_one_adapters_begin_with_what_was_measured_on_those_of_a_small_model() -> None:

@@ -36,6 +36,38 @@ def test_gradient_of_the_fit_is_that_of_its_loss() -> None:
     np.testing.assert_allclose(gradient, numeric, atol=1e-5)
 
 
+def test_the_mean_alone_is_that_with_a_deviation_and_the_weights_are_its_weights() -> None:
+    vectors, asked = configs(10), configs(3, seed=1)
+    rows = Rows(np.arange(10), np.zeros(10), np.random.default_rng(1).normal(size=10))
+    posterior = CurveModel(ENCODING).condition(vectors, rows)
+    mean, _ = posterior.final(asked)
+    np.testing.assert_allclose(posterior.expected(asked), mean)
+    np.testing.assert_allclose([posterior.weights(vector) @ rows.target for vector in asked], mean)
+
+
+def test_a_row_with_noise_of_its_own_says_less_and_one_with_much_says_nothing() -> None:
+    vectors = configs(10)
+    rows = Rows(np.arange(10), np.zeros(10), np.r_[5.0, np.zeros(9)])
+    model = CurveModel(ENCODING)
+    noises = [np.r_[variance, np.zeros(9)] for variance in (0.0, 1.0, 1e9)]
+    told = [model.condition(vectors, rows, added_noise=noise).expected(vectors[:1])[0] for noise in noises]
+    others = Rows(np.arange(1, 10), np.zeros(9), np.zeros(9))
+    without = model.condition(vectors, others).expected(vectors[:1])[0]
+    assert told[0] > told[1] + 0.5 > told[2]
+    assert told[2] == pytest.approx(without, abs=1e-4)
+
+
+def test_a_model_goes_on_from_the_hyperparameters_of_another_one() -> None:
+    vectors = configs(10)
+    rows = Rows(np.arange(10), np.zeros(10), 3 * vectors[:, 3])
+    model = CurveModel(ENCODING)
+    model.fit(vectors, rows)
+    other = CurveModel(ENCODING, hyperparameters=model.hyperparameters)
+    asked = configs(3, seed=1)
+    first, second = (one.condition(vectors, rows).expected(asked) for one in (model, other))
+    np.testing.assert_array_equal(first, second)
+
+
 def test_ends_of_finished_configs_are_known_and_of_unfinished_ones_uncertain() -> None:
     vectors = configs(10)
     finals = 3 * vectors[:, 3]

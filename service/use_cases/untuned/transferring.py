@@ -12,6 +12,7 @@ from service.store.models import RecommendationRow
 from service.store.repositories import ModelShapeRepository, RecommendationQuery, RecommendationRepository
 from service.store.session import Session
 from service.transfer.candidates import Source, SourceKind, TransferCandidate, source_name
+from service.transfer.pooled import NotPooled, PooledAnswer
 from service.transfer.ranking import rank, rank_proxy
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import ConfigsWanted, Situation, distance
@@ -24,10 +25,14 @@ NUM_NEAREST = 40
 """Most of the best answers that are moved, the nearest, by judgement: more than the configs that can be asked for."""
 
 
-def configs_for(session: Session, wanted: ConfigsWanted, *, project: str | None) -> UntunedAnswer:
+def configs_for(
+    session: Session, wanted: ConfigsWanted, pooled: PooledAnswer | NotPooled | None = None, *, project: str | None
+) -> UntunedAnswer:
     """The configs to try for a model.
 
     Args:
+        pooled: what the models of the shipped table say together (`asking`), or why that is not known; None: they were
+            not asked.
         project: the project whose recommendations count; None: any.
 
     Raises:
@@ -44,8 +49,14 @@ def configs_for(session: Session, wanted: ConfigsWanted, *, project: str | None)
         (proxy,) = _candidates(row, situation, with_baselines=False)
         return UntunedAnswer(1, rank_proxy(target, proxy, num_configs=num_configs), proxy=proxy)
     candidates = stored_candidates(session, target, project=project)
-    ranked = rank(target, candidates, num_configs=num_configs)
-    return UntunedAnswer(len(candidates), ranked, trains_adapters=target.features.has_adapters)
+    together = pooled if isinstance(pooled, PooledAnswer) else None
+    ranked = rank(target, candidates, num_configs=num_configs, pooled=together)
+    return UntunedAnswer(
+        len(candidates),
+        ranked,
+        trains_adapters=target.features.has_adapters,
+        not_pooled=pooled if isinstance(pooled, NotPooled) else None,
+    )
 
 
 def stored_candidates(

@@ -1,0 +1,164 @@
+"""The config that all trials of several tuned models together say for one that was never tuned.
+
+Each trial is moved to that model by the scaling rules (`service.transfer.rules`), and its objective taken on the scale
+of its own model's trials. One model of the search (`searching.curve_model`) is of all of them; the farther away a trial
+was measured, the more noise it is taken to have. The answer is the config for which this model expects most.
+
+    python -m service.scheduler.policy.pooled_trials SITUATION
+
+prints the answer of the shipped table for a situation (`Situation.to_json`), as `PooledAnswer.to_json`. The API, which
+does not load NumPy, asks it so (`service.use_cases.untuned.asking`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from search_spaces import Scalar, SearchSpace, preset
+from search_spaces.fitting import fit
+from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Posterior, Rows
+from service.scheduler.policy.searching.encoding import Array, Encoding
+from service.scheduler.policy.searching.scaling import Scale
+from service.transfer.candidates import ShippedMember, ShippedTrial
+from service.transfer.pooled import PRESET, MemberShare, PooledAnswer, name_in_table, pooled_members
+from service.transfer.rules import TunedConfig, moved
+from service.transfer.situation import Situation, distance
+
+HYPERPARAMETERS = Path(__file__).with_name("pooled_trials.json")
+"""The hyperparameters of the model of the shipped table's trials: a fit takes four times as long as an answer. Made by
+`python -m tests.benchmarks.answers.fit_pooled`."""
+NOISE_PER_SQUARE = 0.1
+"""Variance of the noise that an octave of distance adds, to the square of it, where the trials of each model have
+variance 1: three octaves away they are half noise. By judgement, with the members in sight that
+`tests.benchmarks.answers.transfer` holds out."""
+MOVED_TO_OTHER_DATA = ("lr", "weight_decay")
+"""The parameters that rules move between models of other data and loss. Averages, warm-up, epsilon and refresh period
+stay as they were tuned there, by judgement: the rules for them are of another batch or length of the same training."""
+NUM_UNIFORM = 3000
+"""Candidates drawn uniformly."""
+NUM_LEADERS = 20
+"""The best candidates, around which others are drawn."""
+NUM_AROUND = 60
+"""Candidates around each of them, in each round."""
+SPREADS = (0.1, 0.05, 0.02, 0.01, 0.01)
+"""Standard deviations of the rounds, as shares of the ranges. All four by judgement: more found nothing better."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Trials:
+    """The trials of all members, moved to a target."""
+
+    vectors: Array
+    """(n, dimensions) snapped."""
+    rows: Rows
+    added_noise: Array
+    """(n,)"""
+    member: np.ndarray[Any, np.dtype[np.int64]]
+    """(n,) the place of each one's member among all."""
+
+
+def pooled_answer(
+    members: Sequence[ShippedMember], target: Situation, *, hyperparameters: Sequence[float]
+) -> PooledAnswer:
+    """The answer of tuned models of one preset.
+
+    Args:
+        hyperparameters: of the model, as `fitted` finds them.
+    """
+    space = preset(members[0].preset)
+    encoding = Encoding(space)
+    trials = _moved_trials(members, target, space, encoding)
+    model = CurveModel(encoding, KNOWN_LENGTHS, hyperparameters=hyperparameters)
+    posterior = model.condition(trials.vectors, trials.rows, added_noise=trials.added_noise)
+    best = _best(posterior, encoding, trials.vectors)
+    weights = np.bincount(trials.member, np.abs(posterior.weights(best)), len(members))
+    shares = [
+        MemberShare(name_in_table(member), float(weight))
+        for member, weight in zip(members, weights / weights.sum(), strict=True)
+    ]
+    return PooledAnswer(
+        members[0].preset,
+        encoding.decode(best),
+        len(trials.vectors),
+        tuple(sorted(shares, key=lambda one: -one.share)),
+    )
+
+
+def fitted(members: Sequence[ShippedMember]) -> list[float]:
+    """The hyperparameters that explain the trials of tuned models of one preset best, all moved to the first one."""
+    space = preset(members[0].preset)
+    encoding = Encoding(space)
+    trials = _moved_trials(members, members[0].situation, space, encoding)
+    model = CurveModel(encoding, KNOWN_LENGTHS)
+    model.fit(trials.vectors, trials.rows)
+    return model.hyperparameters
+
+
+def shipped_hyperparameters() -> list[float]:
+    """The hyperparameters of the model of the shipped table's trials."""
+    found: list[float] = json.loads(HYPERPARAMETERS.read_text())[PRESET]
+    return found
+
+
+def _moved_trials(
+    members: Sequence[ShippedMember], target: Situation, space: SearchSpace, encoding: Encoding
+) -> _Trials:
+    vectors, targets, noise, places = [], [], [], []
+    for place, member in enumerate(members):
+        values = np.array([math.nan if trial.value is None else trial.value for trial in member.trials])
+        octaves = distance(member.situation, target).total
+        vectors += [encoding.encode(_moved(member, trial, target, space)) for trial in member.trials]
+        targets.append(Scale(values, is_minimised=True)(values))
+        noise += [NOISE_PER_SQUARE * octaves**2] * len(values)
+        places += [place] * len(values)
+    rows = Rows(np.arange(len(vectors)), np.zeros(len(vectors)), np.concatenate(targets))
+    return _Trials(encoding.snap(np.array(vectors)), rows, np.array(noise), np.array(places))
+
+
+def _moved(member: ShippedMember, trial: ShippedTrial, target: Situation, space: SearchSpace) -> dict[str, Scalar]:
+    """A trial's parameters, moved, inside the ranges of the space."""
+    assigned = space.assign(trial.parameters)
+    config, _ = moved(
+        TunedConfig(assigned.optimizer, assigned.optimizer_arguments, assigned.schedule), member.situation, target
+    )
+    values: dict[str, Scalar] = {name: config.flat[name] for name in trial.parameters}
+    if distance(member.situation, target).workload:
+        values |= {name: value for name, value in trial.parameters.items() if name not in MOVED_TO_OTHER_DATA}
+    found = fit(space, values)
+    assert found is not None, "a config of the space stays one"
+    return found[0]
+
+
+def _best(posterior: Posterior, encoding: Encoding, vectors: Array) -> Array:
+    """The snapped vector for which a random search finds the largest expected value; the same each time."""
+    rng = np.random.default_rng(0)
+    drawn = rng.random((NUM_UNIFORM, encoding.num_dimensions))
+    candidates = np.concatenate([vectors, encoding.snap(drawn)])
+    expected = posterior.expected(candidates)
+    for spread in SPREADS:
+        leaders = candidates[np.argsort(-expected)[:NUM_LEADERS]].repeat(NUM_AROUND, axis=0)
+        moves = spread * rng.standard_normal(leaders.shape) * ~encoding.is_categorical
+        around = encoding.snap(leaders + moves)
+        candidates = np.concatenate([candidates, around])
+        expected = np.concatenate([expected, posterior.expected(around)])
+    best: Array = candidates[np.argmax(expected)]
+    return best
+
+
+def main() -> None:
+    """Runs the command."""
+    target = Situation.from_json(json.loads(sys.argv[1]))
+    answer = pooled_answer(pooled_members(), target, hyperparameters=shipped_hyperparameters())
+    sys.stdout.write(json.dumps(answer.to_json()) + "\n")
+
+
+if __name__ == "__main__":
+    main()

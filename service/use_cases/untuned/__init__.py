@@ -1,0 +1,2 @@
+"""Configs for models that were never tuned: from what a project tuned and what is built in. Nothing here trains, and
+nothing computes what needs NumPy."""

@@ -1,0 +1,78 @@
+"""The process that asks all tuned models of the shipped table together."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec
+
+import pytest
+
+from service.scheduler.policy.pooled_trials import pooled_answer, shipped_hyperparameters
+from service.transfer.candidates import shipped_members
+from service.transfer.pooled import NotPooled, PooledAnswer, pooled_members
+from service.transfer.situation import ConfigsWanted
+from service.use_cases.untuned import asking
+from service.use_cases.untuned.asking import ask_pooled, question_of
+
+TARGET = shipped_members()[1].situation
+WANTED = ConfigsWanted(TARGET, num_configs=5)
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept() -> Iterator[None]:
+    asking._asked.cache_clear()
+    yield
+    asking._asked.cache_clear()
+
+
+def question() -> str:
+    found = question_of(WANTED)
+    assert found is not None
+    return found
+
+
+@pytest.mark.processes
+def test_the_process_answers_as_the_model_of_all_trials_does(warm_process: None) -> None:  # noqa: ARG001 # it is forked
+    found = ask_pooled(question())
+    assert isinstance(found, PooledAnswer), found
+    expected = pooled_answer(pooled_members(), TARGET, hyperparameters=shipped_hyperparameters())
+    # With another number of threads, sums may round otherwise, and another draw be the best.
+    assert dict(found.parameters) == pytest.approx(dict(expected.parameters), rel=0.05)
+    assert ask_pooled(question()) is found  # kept
+
+
+@pytest.mark.processes
+def test_a_process_that_dies_or_is_too_slow_has_no_answer_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(asking, "POOL_MODULE", "tests.support.killed")
+        found = ask_pooled(question())
+        assert found == NotPooled("the process that asks them ended the process with signal SIGKILL")
+    with monkeypatch.context() as patch:
+        patch.setattr(asking, "POOL_SECONDS", 0.01)
+        assert ask_pooled(question()) == NotPooled("the process that asks them takes more than 0.01 s")
+    with monkeypatch.context() as patch:
+        patch.setattr(asking, "POOL_MODULE", "service.no_such_module")
+        broken = ask_pooled(question())
+        assert isinstance(broken, NotPooled)
+        assert "No module named service.no_such_module" in broken.why
+
+
+def test_without_scipy_and_without_a_process_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_scipy(name: str) -> ModuleSpec | None:
+        return None if name == "scipy" else importlib.machinery.ModuleSpec(name, None)
+
+    def no_process(*_arguments: object, **_options: object) -> None:
+        raise OSError("Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainers.workloads.describe.start", no_process)
+        assert ask_pooled(question()) == NotPooled("Cannot allocate memory")
+    monkeypatch.setattr(importlib.util, "find_spec", no_scipy)
+    assert ask_pooled(question()) == NotPooled("SciPy is not installed beside this API")
+
+
+def test_nobody_is_asked_where_one_job_answers_alone_or_no_model_of_the_table_is_near() -> None:
+    assert question_of(ConfigsWanted(TARGET, num_configs=5, proxy_job="job_1")) is None
+    far = TARGET.features.__class__(width=1e6, fan_in=1e6, depth=200.0, num_parameters=10**9, shares={"linear": 1.0})
+    assert question_of(ConfigsWanted(TARGET.__class__(far, 32, 100), num_configs=5)) is None

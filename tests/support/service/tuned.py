@@ -1,0 +1,33 @@
+"""Tuned models as transfers know them: their situations, and configs of a store."""
+
+from __future__ import annotations
+
+from service.evidence.types import EvidenceStatus
+from service.transfer.candidates import Source, SourceKind, TransferCandidate
+from service.transfer.rules import TunedConfig
+from service.transfer.situation import Situation
+from trainers.identity.values import ModelShape, ParameterShape
+
+
+def situation(
+    kind: str = "linear", *, width: int = 64, workload: str | None = "mine", num_steps: int = 500
+) -> Situation:
+    shape = (width, width) if kind == "linear" else (width, width, 3, 3)
+    parameters = (ParameterShape(kind, shape, 4),)  # type: ignore[arg-type]  # one of the kinds
+    return Situation.of(ModelShape(parameters), batch_size=64, num_steps=num_steps, workload=workload)
+
+
+def stored(
+    lr: float, status: EvidenceStatus = EvidenceStatus.CONFIRMED, decay: float = 0.0, **where: int
+) -> TransferCandidate:
+    arguments = {"lr": lr, "betas": [0.9, 0.99], "grafting": "adam", **({"weight_decay": decay} if decay else {})}
+    config = TunedConfig("shampoo", arguments, {"warmup_fraction": 0.05})
+    return TransferCandidate(config, Source(SourceKind.STORE, "mine", status=status), situation(**where))  # type: ignore[arg-type]
+
+
+def adapters(width: int, num_blocks: int = 2) -> Situation:
+    """Of the layers of a GPT-2, as `service.transfer.adapters` measured the smallest."""
+    sides = [(width, width), (3 * width, width), (4 * width, width), (width, 4 * width)]
+    factors = [shape for outputs, inputs in sides for shape in ((outputs, 8), (8, inputs))]
+    shape = ModelShape(tuple(ParameterShape("adapter", one, num_blocks) for one in factors))
+    return Situation.of(shape, batch_size=32, num_steps=40, workload=None)
