@@ -35,8 +35,11 @@ def pytest_report_header(config):
 """
 
 
-def run_ci(directory: Path, tests: str, *options: str, num_workers: int = 0) -> subprocess.CompletedProcess[str]:
-    """Runs a copy of `.ci/run` on a project of one test file, whose linters find nothing."""
+def run_ci(
+    directory: Path, tests: str, *options: str, num_workers: int = 0, **linters: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs a copy of `.ci/run` on a project of one test file, whose linters find nothing but where `linters` have a
+    script instead."""
     (directory / ".ci").mkdir(exist_ok=True)
     (directory / "tests").mkdir(exist_ok=True)
     (directory / ".venv" / "bin").mkdir(parents=True, exist_ok=True)
@@ -49,7 +52,7 @@ def run_ci(directory: Path, tests: str, *options: str, num_workers: int = 0) -> 
         ".venv/bin/python": f'exec {sys.executable} "$@"',
     }
     for linter in ("ruff", "mypy", "lint-imports"):
-        scripts[f".venv/bin/{linter}"] = f"echo {linter} was run"
+        scripts[f".venv/bin/{linter}"] = linters.get(linter, f"echo {linter} was run")
     for name, script in scripts.items():
         (directory / name).write_text(f"#!/bin/sh\n{script}\n")
         (directory / name).chmod(0o755)
@@ -94,6 +97,16 @@ def test_what_passes_is_run_once(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count(" passed in ") == 1
     assert "FLAKY" not in ran.stdout
+
+
+def test_what_compiles_in_the_background_ends_with_a_run_that_a_linter_ends(tmp_path: Path) -> None:
+    tests = "import pathlib, time\npathlib.Path('began').touch()\ntime.sleep(20)\npathlib.Path('went_on').touch()\n"
+    finds_a_fault = "until [ -e began ]; do sleep 0.1; done; echo a fault; exit 1"
+    ran = run_ci(tmp_path, tests, ruff=finds_a_fault)  # which waits for the last that holds the output
+    assert ran.returncode == 1
+    assert ran.stdout == f"pytest {pytest.__version__}\na fault\n"
+    assert ran.stderr == ""
+    assert not (tmp_path / "went_on").exists()
 
 
 def test_all_is_run_unless_the_half_is_asked_for_that_the_commit_draws(tmp_path: Path) -> None:
