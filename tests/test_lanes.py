@@ -138,6 +138,33 @@ def test_the_table_has_the_processor_time_of_each_file_and_of_what_it_started(tm
     assert cpu == pytest.approx(user + system, abs=0.11)
 
 
+def test_the_end_of_a_process_that_others_have_used_takes_nothing_from_the_file_in_which_it_ends(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import subprocess, sys, pytest\n"
+        "BUSY = 'import time\\nwhile time.process_time() < 1: pass\\nprint(flush=True)\\ninput()'\n"
+        "STARTING = f'import subprocess, sys\\nsubprocess.run([sys.executable, \"-c\", {BUSY!r}])'\n"
+        "@pytest.fixture(scope='session')\n"
+        "def busy():\n"
+        "    pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE}\n"
+        "    with subprocess.Popen([sys.executable, '-c', STARTING], **pipes) as process:\n"
+        "        process.stdout.readline()\n"
+        "        yield\n"
+        "        process.kill()\n"  # nobody waits for the one that it has started
+    )
+    for name in ("first", "second"):
+        text = f"import pytest\n@pytest.mark.processes\ndef test_{name}(busy): pass\n"
+        (tmp_path / f"test_{name}.py").write_text(text)
+    table = tmp_path / "table.md"
+    ran, _ = run(tmp_path, "-n", "0", "--cpu-table", str(table), "test_first.py", "test_second.py")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    rows = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.read_text().splitlines()[2:]]
+    taken = {row[0]: float(row[4]) for row in rows}
+    assert taken["test_first.py"] >= 1.0
+    assert taken["test_second.py"] >= 0.0
+
+
 def test_the_fast_ring_is_a_part_of_what_has_no_lane_and_all_of_it_where_a_path_is_given(tmp_path: Path) -> None:
     (tmp_path / "test_many.py").write_text(
         "import pytest\n"

@@ -1,16 +1,18 @@
 """A table of the CPU time that each test file takes: `tests/run --cpu-table=FILE`.
 
 CPU time of a file is that of its tests' own process and of all processes below it, from the file's first test to its
-last. What a process below takes that outlives its parents is lost, and so is what tests leave for a session's end.
+last. What a process below takes that outlives its parents is lost, from when a file's first test begins that is its
+last.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -37,26 +39,37 @@ class Spent:
         return Spent(*(mine + its for mine, its in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
+@dataclass(frozen=True, slots=True)
+class _Times:
+    """Seconds of a process, and of those that it has waited for."""
+
+    user: float
+    system: float
+    children_user: float
+    children_system: float
+
+
 class CpuTimes:
     """A plugin of every process that runs tests; those of xdist's workers come together in the first process."""
 
     def __init__(self, config: pytest.Config, file: Path) -> None:
         self._config, self._file = config, file
         self._spent: dict[str, Spent] = {}
-        self._began = (0.0, 0.0, 0.0)
+        self._at_first: dict[psutil.Process, _Times] = {}
+        self._began = 0.0
         self._path: str | None = None
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Any:
         path = _path(item)
         if path != self._path:
-            self._path, self._began = path, _times()
+            self._path, self._at_first, self._began = path, _times(), time.monotonic()
             self._spent.setdefault(path, Spent())
         self._spent[path].num_tests += 1
         outcome = yield
         if nextitem is None or _path(nextitem) != path:
-            user, system, wall = (now - then for now, then in zip(_times(), self._began, strict=True))
-            self._spent[path] += Spent(0, user, system, wall)
+            user, system = _spent(self._at_first, _times())
+            self._spent[path] += Spent(0, user, system, time.monotonic() - self._began)
             self._path = None
         return outcome
 
@@ -95,15 +108,33 @@ def _path(item: pytest.Item) -> str:
     return item.nodeid.partition("::")[0]
 
 
-def _times() -> tuple[float, float, float]:
-    """User, system and wall seconds of this process and of all below it, whether they live or were waited for."""
-    own = os.times()
-    user, system = own.user + own.children_user, own.system + own.children_system
-    for process in psutil.Process().children(recursive=True):
-        try:
+def _spent(before: dict[psutil.Process, _Times], now: dict[psutil.Process, _Times]) -> tuple[float, float]:
+    """User and system seconds that processes have taken between two looks.
+
+    Whoever has waited for a process that ended meanwhile has all that it took, of which the part before is not meant.
+    If nobody did, that part is nowhere, and nothing is left out for it.
+    """
+    none = _Times(0.0, 0.0, 0.0, 0.0)
+    gone = [times for process, times in before.items() if process not in now]
+    then = [before.get(process, none) for process in now]
+    user, system = (
+        sum(map(own, now.values()))
+        - sum(map(own, then))
+        + max(0.0, sum(map(waited, now.values())) - sum(map(waited, then)) - sum(own(t) + waited(t) for t in gone))
+        for own, waited in (
+            (attrgetter("user"), attrgetter("children_user")),
+            (attrgetter("system"), attrgetter("children_system")),
+        )
+    )
+    return user, system
+
+
+def _times() -> dict[psutil.Process, _Times]:
+    """The seconds of this process and of each below it that lives, and of those that each has waited for."""
+    this = psutil.Process()
+    found = {}
+    for process in (this, *this.children(recursive=True)):
+        with suppress(psutil.Error):  # it has just ended
             times = process.cpu_times()
-        except psutil.Error:  # it has just ended
-            continue
-        user += times.user + times.children_user
-        system += times.system + times.children_system
-    return user, system, time.monotonic()
+            found[process] = _Times(times.user, times.system, times.children_user, times.children_system)
+    return found
