@@ -1,10 +1,11 @@
 """Start of runs from a process that has imported what they and their ranks need, once for all runs of a worker.
 
-That process, the launcher, imports while the worker waits for its first job. For a run it forks twice: one fork is the
-run, the other, a child of it, the template of its ranks (`cluster.worker_template`). So a run finds all imports done,
-its own and its ranks', and is the parent of all that it starts, as if it had started the template itself. On a cluster
-that is not the run's own there is no template: ranks are forked by nobody there, and the launcher imports neither torch
-nor what else they need.
+That process, the launcher, imports while the worker waits for its first job. For a run it forks three times: one fork
+is the run, the others, children of it, are the template of its ranks (`cluster.worker_template`) and that of the
+processes which it asks about models (`trainers.processes.template`). So a run finds all imports done, its own and its
+ranks', and is the parent of all that it starts, as if it had started the templates itself. On a cluster that is not the
+run's own there is no template: ranks are forked by nobody there, and the launcher imports neither torch nor what else
+they need.
 
 A run that is forked is like one that the worker starts: in a session of its own, with the environment, the arguments
 and the streams that the worker gives it. The variables that `/proc` shows of it are the launcher's, which has no run's
@@ -25,7 +26,7 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,8 @@ from service.scheduler.cluster import worker_template
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE
 from service.scheduler.cluster.worker_start import SOCKET_VARIABLE, STANDARD_STREAMS, send_request
 from service.settings import Settings
+from trainers.processes import template
+from trainers.processes.starting import GivenTemplate, forked_from
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +50,7 @@ MODULES = (
 )
 """Imported ahead. The last three are what Ray imports in each process that connects to a cluster."""
 WITH_RANKS = "ranks"
-"""An argument of a launcher whose runs have a template of their ranks."""
+"""An argument of a launcher whose runs have templates."""
 START_SECONDS = 60.0
 """Seconds that the launcher may take to be ready: it imports for five of a quiet machine."""
 NUMBER_BYTES = 8
@@ -228,25 +231,44 @@ def _become(
         os.environ.clear()
         os.environ.update(environment)
         if forks_ranks:
-            _start_template(Path(environment[DIRECTORY_VARIABLE]))
-        status = _run(*arguments)
+            held = _start_template_of_ranks(Path(environment[DIRECTORY_VARIABLE]))
+            with forked_from(_start_template_of_questions(held)):
+                status = _run(*arguments)
+        else:
+            status = _run(*arguments)
     except BaseException:  # noqa: BLE001  # a process boundary
         traceback.print_exc()
     finally:
         os._exit(status)
 
 
-def _start_template(directory: Path) -> None:
-    """Forks the template of this run's ranks."""
+def _start_template_of_ranks(directory: Path) -> int:
+    """Forks the template of this run's ranks, which ends when the file descriptor that this gives does."""
     with worker_template.listening(directory) as listener:
         os.environ[SOCKET_VARIABLE] = str(listener.getsockname())
-        end, _held = os.pipe()  # it comes to its end with this process
+        end, held = os.pipe()  # it comes to its end with this process
         if os.fork() == 0:
-            os.close(_held)
+            os.close(held)
             set_up_job_log(Settings().log_format)
             worker_template.serve(listener, end)
             os._exit(0)
     os.close(end)
+    return held
+
+
+def _start_template_of_questions(held: int) -> GivenTemplate:
+    """Forks the template of the processes that this run asks about models.
+
+    Args:
+        held: a file descriptor that only this process may hold.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with theirs:
+        if os.fork() == 0:
+            os.close(held)
+            ours.close()
+            os._exit(_exit_status(lambda: template.serve(theirs)))
+    return GivenTemplate(ours)
 
 
 def _run(module: str, *arguments: str) -> int:
@@ -255,8 +277,13 @@ def _run(module: str, *arguments: str) -> int:
 
     set_process_title(" ".join([sys.executable, "-m", module, *arguments])[:TITLE_BYTES])
     sys.argv = [module, *arguments]
+    return _exit_status(lambda: importlib.import_module(module).main(arguments))
+
+
+def _exit_status(run: Callable[[], object]) -> int:
+    """The exit status of a process that runs this, as far as its end is no other error; output is written by then."""
     try:
-        importlib.import_module(module).main(arguments)
+        run()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     finally:
@@ -271,7 +298,8 @@ def main() -> None:
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         connection.set_inheritable(False)
         forks_ranks = WITH_RANKS in sys.argv
-        if worker_template.can_fork_after_imports((*(worker_template.MODULES if forks_ranks else ()), *MODULES)):
+        of_templates = (*worker_template.MODULES, *template.MODULES) if forks_ranks else ()
+        if worker_template.can_fork_after_imports((*of_templates, *MODULES)):
             with suppress(EOFError, BrokenPipeError):
                 serve(connection, forks_ranks=forks_ranks)
 

@@ -188,8 +188,8 @@ def _warm_process() -> Iterator[WarmProcess]:
 def warm_process(_warm_process: WarmProcess, request: pytest.FixtureRequest) -> Iterator[None]:
     """Answers this test's questions about models by forks of one process, as in a running service.
 
-    One that starts by itself imports for four core-seconds. Forks see the variables and the import path that the first
-    of these tests had. A test that may start no process has none: a service that is asked for workloads would start it.
+    One that starts by itself imports for four core-seconds. A test that may start no process has none: a service that
+    is asked for workloads would start it.
     """
     if lane(request.node) == "fast":
         yield

@@ -1,7 +1,8 @@
 """Starts of Python processes that belong to the one who asks: they end with it, with all that they have started.
 
-A process that imports torch takes seconds before it does anything. While `kept_warm` is open, processes are forked from
-one that has imported it (`trainers.processes.template`); else, and wherever that fails, they start by themselves.
+A process that imports torch takes seconds before it does anything. While `kept_warm` is open, or `forked_from` with a
+template that somebody else has started, processes are forked from one that has imported it
+(`trainers.processes.template`); else, and wherever that fails, they start by themselves.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 from trainers.processes.job_code import variables_of_children
@@ -56,17 +58,16 @@ def start(module: str, arguments: Sequence[str], streams: Streams, *, environmen
     """Starts `python -m module arguments`, from the warm process where one is kept.
 
     Args:
-        environment: all variables of a process that starts by itself. A forked one has those of the warm process. To
-            both come those of the job that it is of (`job_code.children_have`).
+        environment: all of its variables, but for those of the job that it is of (`job_code.children_have`).
     """
-    of_job = variables_of_children()
+    variables = {**environment, **variables_of_children()}
     template = _kept
     if template is not None:
         try:
-            return template.fork(module, arguments, streams, environment=of_job)
+            return template.fork(module, arguments, streams, environment=variables)
         except OSError as error:
             logger.warning("%s starts by itself: there is no warm process to fork (%s)", module, error)
-    return _Own(module, arguments, streams, environment={**environment, **of_job})
+    return _Own(module, arguments, streams, environment=variables)
 
 
 @contextmanager
@@ -91,16 +92,16 @@ def kept_warm(environment: Mapping[str, str]) -> Iterator[None]:
 def warm_up() -> None:
     """Starts the warm process, where one is kept and has not started: it imports for two or three seconds, while this
     one goes on."""
-    if (warm := _kept) is not None:
-        warm.warm_up()
+    if isinstance(_kept, WarmProcess):
+        _kept.warm_up()
 
 
 @contextmanager
-def forked_from(warm: WarmProcess) -> Iterator[None]:
-    """While it is open, `start` forks this process, in all threads of this one."""
+def forked_from(template: Template) -> Iterator[None]:
+    """While it is open, `start` forks this template, in all threads of this process."""
     global _kept
     assert _kept is None, "kept warm twice"
-    _kept = warm
+    _kept = template
     try:
         yield
     finally:
@@ -155,8 +156,34 @@ class _Forked:
             self.wait(END_SECONDS)
 
 
+class Template(Protocol):
+    """A process that has imported torch and forks for whoever asks."""
+
+    def fork(
+        self, module: str, arguments: Sequence[str], streams: Streams, *, environment: Mapping[str, str]
+    ) -> Started:
+        """A process with these variables that imports from where one with them would that starts in this directory.
+
+        Raises: OSError: there is no process to fork, or the arguments are too long for it.
+        """
+
+
+class GivenTemplate:
+    """This side of a template that another process has started, and that ends when this connection does."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Takes one of two connected sockets that keep messages whole."""
+        self._connection = connection
+        self._connection.settimeout(SEND_SECONDS)
+
+    def fork(
+        self, module: str, arguments: Sequence[str], streams: Streams, *, environment: Mapping[str, str]
+    ) -> Started:
+        return _asked(lambda: self._connection, module, arguments, streams, environment)
+
+
 class WarmProcess:
-    """This side of the warm process: started when it is wanted, and again when it was killed."""
+    """This side of the warm process: a template that is started when it is wanted, and again when it was killed."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         # What is forked must have one thread; whoever computes in a fork says with how many.
@@ -173,22 +200,9 @@ class WarmProcess:
 
     def fork(
         self, module: str, arguments: Sequence[str], streams: Streams, *, environment: Mapping[str, str]
-    ) -> _Forked:
-        """A process with these variables beside the template's.
-
-        Raises: OSError: there is no process to fork, or the arguments are too long for it.
-        """
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        question = {"module": module, "arguments": list(arguments), "environment": dict(environment)}
-        asked = json.dumps(question).encode()
-        try:
-            with theirs, self._lock:
-                handed = [streams.stdin, streams.stdout, streams.stderr, theirs.fileno()]
-                socket.send_fds(self._started(), [asked], handed)
-        except OSError:
-            ours.close()
-            raise
-        return _Forked(ours)
+    ) -> Started:
+        with self._lock:
+            return _asked(self._started, module, arguments, streams, environment)
 
     def _started(self) -> socket.socket:
         if self._is_closed:
@@ -232,5 +246,26 @@ class WarmProcess:
                     self._process.wait()
 
 
-_kept: WarmProcess | None = None
-"""The warm process of this one, which has one or none; `kept_warm` sets it."""
+def _asked(
+    connected: Callable[[], socket.socket],
+    module: str,
+    arguments: Sequence[str],
+    streams: Streams,
+    environment: Mapping[str, str],
+) -> _Forked:
+    """The fork that the template at the other end of a connection makes. Raises: OSError: it cannot be asked."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    question = {"module": module, "arguments": list(arguments), "environment": dict(environment)}
+    asked = json.dumps({**question, "directory": str(Path.cwd())}).encode()
+    try:
+        with theirs:
+            handed = [streams.stdin, streams.stdout, streams.stderr, theirs.fileno()]
+            socket.send_fds(connected(), [asked], handed)
+    except OSError:
+        ours.close()
+        raise
+    return _Forked(ours)
+
+
+_kept: Template | None = None
+"""The template of this process, which has one or none; `forked_from` sets it."""

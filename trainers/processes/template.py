@@ -2,6 +2,8 @@
 
     python -m trainers.processes.template FILE_DESCRIPTOR
 
+Another process that has imported all that (`MODULES`) is such a template from when it calls `serve`.
+
 Each fork answers one question and ends, so that nothing stays of what it imported or left in memory, and code that has
 changed is read anew. A fork is killed when the one who asked hangs up, and when this process ends. With it goes all
 that it has started, also in sessions of their own; but where this process is killed, the fork's session alone. Forking
@@ -28,6 +30,8 @@ from pathlib import Path
 from trainers.processes.orphans import adopt_orphans, children
 from trainers.processes.starting import NUMBER_BYTES
 
+MODULES = ("trainers.identity.__main__", "trainers.memory.prediction")
+"""Modules that answer questions; with them comes all that they import."""
 QUESTION_BYTES = 200_000
 """Most bytes of a question: above what a socket takes in one piece."""
 NUM_DESCRIPTORS = 4
@@ -41,7 +45,17 @@ class _Question:
     module: str
     arguments: list[str]
     environment: dict[str, str]
-    """Variables beside this process's."""
+    directory: str
+    """The directory of the one who asks."""
+
+    def enter(self) -> None:
+        """Makes this process one that has started there, with these variables and no others."""
+        os.chdir(self.directory)
+        os.environ.clear()
+        os.environ.update(self.environment)
+        before_others = [self.directory, *filter(None, self.environment.get("PYTHONPATH", "").split(os.pathsep))]
+        sys.path[:] = dict.fromkeys([*before_others, *sys.path])
+        importlib.invalidate_caches()
 
 
 class _Forks:
@@ -152,8 +166,8 @@ def _import_ahead() -> bool:
     from here on.
     """
     gc.disable()  # what is imported stays: to look for garbage among it, again and again, takes a sixth of the time
-    importlib.import_module("trainers.identity.__main__")
-    importlib.import_module("trainers.memory.prediction").predict_an_example()
+    *_, prediction = map(importlib.import_module, MODULES)
+    prediction.predict_an_example()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         sys.stderr.write("warning: an import has started a thread: questions are answered by processes of their own\n")
         return False
@@ -163,22 +177,30 @@ def _import_ahead() -> bool:
     return True
 
 
-def main() -> int:
-    """Imports, then forks for what it is asked. In a fork: runs the module that was asked for; its exit status."""
-    with socket.socket(fileno=int(sys.argv[1])) as questions:
-        questions.set_inheritable(False)
-        if not _import_ahead():
-            return 1
-        adopt_orphans()
-        question = _Forks().next_question(questions)
+def serve(questions: socket.socket) -> int:
+    """Forks for each question, until nobody asks any more. In a fork: runs the module that was asked for.
+
+    This process must have one thread.
+
+    Returns: the exit status of the process.
+    """
+    adopt_orphans()
+    question = _Forks().next_question(questions)
     if question is None:
         return 0
-    importlib.invalidate_caches()
-    os.environ.update(question.environment)
+    question.enter()
     sys.argv = [question.module, *question.arguments]
+    sys.orig_argv = [sys.executable, "-m", *sys.argv]
     sys.modules.pop(question.module, None)  # it is run as the main one
     runpy.run_module(question.module, run_name="__main__", alter_sys=True)
     return 0
+
+
+def main() -> int:
+    """Imports, then forks for what it is asked; the exit status."""
+    with socket.socket(fileno=int(sys.argv[1])) as questions:
+        questions.set_inheritable(False)
+        return serve(questions) if _import_ahead() else 1
 
 
 if __name__ == "__main__":

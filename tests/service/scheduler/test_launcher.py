@@ -37,12 +37,40 @@ def main(arguments):
         "of_ray": os.environ.get("RAY_JOB_ID"), "threads": len(os.listdir("/proc/self/task")),
     }), flush=True)
     print("an error", file=sys.stderr, flush=True)
+    if arguments[0] == "ask":
+        os.environ["VALUE"] = "of the run"
+        print(json.dumps(asked()), flush=True)
     sys.stdin.read()
     if arguments[0] == "raise":
         raise KeyError("of a run")
-    sys.exit(int(arguments[0]))
+    sys.exit(0 if arguments[0] == "ask" else int(arguments[0]))
+
+def asked():
+    import tempfile
+    from trainers.processes.starting import Streams, start
+    from trainers.workloads.describe import environment_of_children
+    with tempfile.TemporaryFile() as answer:
+        streams = Streams(sys.stdin.fileno(), answer.fileno(), sys.stderr.fileno())
+        process = start("a_question", ["a", "b"], streams, environment=environment_of_children())
+        status = process.wait(100.0)
+        process.end()
+        answer.seek(0)
+        return {"status": status, **json.load(answer)}
 """
 """A run: it tells of itself, waits for the end of its standard input, and has the exit status that it is told."""
+
+
+QUESTION = """
+import json, os, sys
+
+print(json.dumps({
+    "arguments": sys.argv[1:], "parent": os.getppid(), "value": os.environ.get("VALUE"), "session": os.getsid(0),
+    "torch": "torch" in sys.modules, "files": [os.readlink(f"/proc/self/fd/{name}") for name in (0, 2)],
+    "sockets": sum("socket:" in os.readlink(file.path) for file in os.scandir("/proc/self/fd") if file.is_symlink()),
+}))
+sys.exit(5)
+"""
+"""A process that a run asks: it tells of itself."""
 
 
 class Started:
@@ -85,6 +113,7 @@ def path_of_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Variables by which a launcher finds the run's module."""
     directory = tmp_path_factory.mktemp("modules")
     (directory / "a_run.py").write_text(RUN)
+    (directory / "a_question.py").write_text(QUESTION)
     return {"PYTHONPATH": f"{directory}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
 
 
@@ -108,7 +137,7 @@ def started(tmp_path: Path) -> Iterator[Any]:
         yield start
 
 
-def test_runs_are_forks_that_look_as_if_the_worker_had_started_them_with_a_template_each(
+def test_runs_are_forks_that_look_as_if_the_worker_had_started_them_with_templates_of_their_own(
     launcher: Launcher, started: Any
 ) -> None:
     for status in (0, 3):
@@ -118,16 +147,45 @@ def test_runs_are_forks_that_look_as_if_the_worker_had_started_them_with_a_templ
         assert (told["has"], told["threads"], told["of_ray"]) == (["ray", "torch"], 1, None)
         assert told["process"] == told["session"] == run.process.pid
         assert Path(told["template"]).parent == run.directory
-        assert [file for file in told["files"] if file.startswith("socket:")] == []
+        assert sum(file.startswith("socket:") for file in told["files"]) == 1  # to the template of its questions
         shown = psutil.Process(run.process.pid)
         assert f"{sys.executable} -m a_run {status}" in shown.cmdline()
         assert shown.environ()[DIRECTORY_VARIABLE].endswith("-launcher"), "by which those of a killed worker are found"
-        (template,) = shown.children()
+        templates = shown.children()
+        assert len(templates) == 2
         with pytest.raises(subprocess.TimeoutExpired):
             run.process.wait(timeout=0.05)
         run.close()
         assert run.process.wait(timeout=PATIENCE_SECONDS) == status
-        wait_until(partial(process_tree.any_is_gone, [template]), "the end of its template")
+        wait_until(partial(all_are_gone, templates), "the end of its templates")
+
+
+def all_are_gone(processes: list[psutil.Process]) -> bool:
+    return all(process_tree.any_is_gone([process]) for process in processes)
+
+
+def test_the_processes_that_a_run_asks_are_forks_with_its_variables(launcher: Launcher, started: Any) -> None:
+    run = started(launcher, status="ask")
+    told = run.told()
+    wait_until(lambda: run.log.read_text().count("\n") == 3, "the answer")
+    answer = json.loads(run.log.read_text().splitlines()[-1])
+    assert (answer["status"], answer["arguments"], answer["torch"]) == (5, ["a", "b"], True)
+    assert answer["value"] == "of the run"
+    assert answer["parent"] in {child.pid for child in psutil.Process(run.process.pid).children()}
+    assert answer["session"] != told["session"]
+    assert answer["sockets"] == 0  # neither of the run's nor of other questions
+    assert answer["files"][1] == str(run.log)
+    run.close()
+    assert run.process.wait(timeout=PATIENCE_SECONDS) == 0
+
+
+def test_a_run_that_is_killed_says_by_what_and_its_templates_end(launcher: Launcher, started: Any) -> None:
+    run = started(launcher)
+    run.told()
+    templates = psutil.Process(run.process.pid).children()
+    run.process.kill()
+    assert run.process.wait(timeout=PATIENCE_SECONDS) == -signal.SIGKILL
+    wait_until(partial(all_are_gone, templates), "the end of its templates")
 
 
 def test_a_run_that_raises_shows_where_and_has_an_exit_status(launcher: Launcher, started: Any) -> None:
@@ -166,13 +224,6 @@ def test_workers_of_a_run_have_ray_and_end_with_their_raylet(launcher: Launcher,
     wait_until(lambda: process_tree.any_is_gone([fork]), "the end of the worker")
     run.close()
     assert run.process.wait(timeout=PATIENCE_SECONDS) == 0
-
-
-def test_a_run_that_is_killed_says_by_what(launcher: Launcher, started: Any) -> None:
-    run = started(launcher)
-    run.told()
-    run.process.kill()
-    assert run.process.wait(timeout=PATIENCE_SECONDS) == -signal.SIGKILL
 
 
 def test_a_run_outlives_its_launcher_and_the_next_run_has_another(launcher: Launcher, started: Any) -> None:

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.processes
 TELLING = """
 import json, os, sys
 told = {{"arguments": sys.argv[1:], "parent": os.getppid(), "has_torch": "torch" in sys.modules, "text": "{text}"}}
-print(json.dumps({{**told, "group": os.getpgid(0), "pid": os.getpid()}}))
+print(json.dumps({{**told, "group": os.getpgid(0), "pid": os.getpid(), "value": os.environ.get("VALUE")}}))
+assert sys.orig_argv[1:] == ["-m", __spec__.name, *sys.argv[1:]], sys.orig_argv
 sys.exit(3)
 """
 HANGING = """
@@ -113,6 +114,25 @@ def test_a_fork_runs_a_module_as_a_process_of_its_own_and_reads_it_anew_each_tim
     assert one["pid"] == one["group"] != other["pid"]
     assert (one["arguments"], one["has_torch"], one["text"]) == (["--", "an argument"], True, "first")
     assert (other["arguments"], other["text"]) == ([], "and then another")
+
+
+def test_a_fork_has_the_variables_the_directory_and_the_import_path_of_the_one_who_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, on_path = tmp_path / "here", tmp_path / "on_path"
+    for directory, text in ((here, "here"), (on_path, "on the path")):
+        directory.mkdir()
+        (directory / f"telling_{directory.name}.py").write_text(TELLING.format(text=text))
+    monkeypatch.chdir(here)
+    monkeypatch.syspath_prepend(on_path)
+    monkeypatch.setenv("VALUE", "of the one who asks")
+    found = told("telling_here")
+    assert (found["value"], found["text"]) == ("of the one who asks", "here")
+    monkeypatch.delenv("VALUE")
+    found = told("telling_on_path")
+    assert (found["value"], found["text"]) == (None, "on the path")
+    (template,) = _templates()
+    assert found["parent"] == template.pid
 
 
 def test_a_fork_that_takes_too_long_is_ended_with_what_it_has_started(modules: Path) -> None:
