@@ -68,6 +68,7 @@ def test_versions_that_are_not_in_use_now_are_left_out() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_a_class_that_is_not_here_is_named_before_anything_is_started() -> None:
     check_trainable("tests.support.trainers.broken_workloads:Sound", {})
     with pytest.raises(
@@ -88,6 +89,7 @@ class Mine(Sound):
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_a_class_that_reads_a_file_by_a_relative_path_is_told_from_another_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

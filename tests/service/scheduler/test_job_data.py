@@ -107,6 +107,7 @@ def test_other_jobs_may_be_measured_at_their_end_alone() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_a_run_counts_the_examples_of_a_population_that_is_measured_by_epochs() -> None:
     training = {"num_steps": 40, "batch_size": 64, "evaluate_every_epochs": 2.0}
     with pytest.raises(JobImpossible, match=r"^training\.evaluate_every_epochs: 2 epochs are \d+ steps, and 'pbt'"):

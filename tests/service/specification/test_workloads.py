@@ -183,6 +183,7 @@ def test_another_machine_may_have_data_where_the_service_has_none(sqlite_databas
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 @pytest.mark.parametrize("dry_run", [False, True])
 def test_what_the_workload_refuses_is_refused_by_a_submission_as_by_a_dry_run(
     sqlite_database: Database, tmp_path: Path, dry_run: bool

@@ -54,6 +54,7 @@ OWN_CLASS = {"workload": {"name": "tests.support.trainers.broken_workloads:Sound
 OWN_SAMPLER = {"sampler": {"name": "my_samplers:Mine"}}
 
 
+@pytest.mark.usefixtures("warm_process")
 @pytest.mark.parametrize(
     "own", [pytest.param(OWN_CLASS, marks=pytest.mark.processes), OWN_SAMPLER], ids=["class", "sampler"]
 )

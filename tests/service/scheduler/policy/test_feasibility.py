@@ -63,6 +63,7 @@ def test_a_limit_far_above_the_machine_learns_nothing_from_a_trial_that_ran_out_
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 @pytest.mark.parametrize(
     ("resources", "is_local", "is_launched"),
     [({}, True, False), ({"beyond_memory": True}, True, True), ({}, False, True)],
@@ -87,6 +88,7 @@ def test_what_needs_far_more_than_the_machine_has_is_not_launched(
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_no_more_trials_train_at_once_than_the_machine_has_memory_for(sqlite_database: Database) -> None:
     machine = memory_of_this_machine()
     wide = {"name": "digits-mlp", "options": {"width": 4000, "depth": 2}}
@@ -130,6 +132,7 @@ def test_a_new_run_knows_from_the_rows_what_ran_out_of_memory(sqlite_database: D
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_a_process_of_its_own_predicts_for_a_new_run(sqlite_database: Database) -> None:
     plan, stored = job_out_of_memory(sqlite_database, 2 * predicted_bytes(config_of("shampoo")), TrialState.FAILED)
     with make_feasibility(plan, stored, is_local=True) as feasibility:

@@ -209,6 +209,7 @@ def test_activations_are_those_that_the_backward_pass_needs() -> None:
 
 
 @pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_what_cannot_be_built_is_told_and_the_process_goes_on() -> None:
     found = plan()
     config = found.trial_config(Phase.SEARCH, found.spaces[Phase.SEARCH].defaults())
