@@ -6,10 +6,14 @@ import ast
 import inspect
 import sys
 from functools import cache
+from itertools import islice
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core.core_schema import CoreSchema
+
+from service.faults import MAX_LOOKED_AT
 
 
 class DescribedModel(BaseModel):
@@ -69,3 +73,14 @@ class StrictModel(DescribedModel):
         frozen=True,
         allow_inf_nan=False,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_what_nobody_looks_at(cls, value: Any) -> Any:
+        """Leaves out the unknown fields beyond those that are told: pydantic makes an error of each, for seconds."""
+        fields = cls.model_fields
+        if not isinstance(value, dict) or len(value) <= len(fields) + MAX_LOOKED_AT:
+            return value
+        known = {field.alias or name for name, field in fields.items()}
+        told = set(islice((name for name in value if name not in known), MAX_LOOKED_AT))
+        return {name: inner for name, inner in value.items() if name in known or name in told}

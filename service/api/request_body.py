@@ -6,6 +6,7 @@ A path comes from a validation error's location as `a.b[0]`, and leads to the va
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import re
@@ -90,26 +91,38 @@ def _unstorable(value: object, field: str, depth: int) -> Iterator[tuple[str, st
     """Paths of what cannot be stored, and why."""
     if depth > MAX_DEPTH:
         yield field, f"is nested deeper than {MAX_DEPTH} levels"
-    elif isinstance(value, str):
-        if problem := _text_problem(value):
-            yield field, problem
-    elif isinstance(value, float):
-        if not math.isfinite(value):
-            yield field, f"must be a finite number, got {value}"
     elif isinstance(value, dict):
         for key, item in value.items():
             if problem := _text_problem(key):
                 yield join_field(field, key), f"the name {problem}"
-            yield from _unstorable(item, join_field(field, key), depth + 1)
+            yield from _unstorable_part(item, field, key, depth)
     elif isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _unstorable(item, join_field(field, index), depth + 1)
+            yield from _unstorable_part(item, field, index, depth)
+    elif problem := _value_problem(value):
+        yield field, problem
+
+
+def _unstorable_part(item: object, field: str, part: str | int, depth: int) -> Iterator[tuple[str, str]]:
+    """The same of what an object or an array has as `part`. Only what needs a path gets one: a body has many values."""
+    if isinstance(item, dict | list):
+        yield from _unstorable(item, join_field(field, part), depth + 1)
+    elif problem := _value_problem(item):
+        yield join_field(field, part), problem
+
+
+def _value_problem(value: object) -> str | None:
+    if isinstance(value, str):
+        return _text_problem(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"must be a finite number, got {value}"
+    return None
 
 
 def _text_problem(text: str) -> str | None:
     if "\0" in text:
         return "must not contain the NUL character"
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
         return "must be valid Unicode: it contains half of a surrogate pair"
     return None
 
@@ -162,6 +175,7 @@ def _kinds_with_fields(annotation: Any) -> Iterator[type]:
         yield from _kinds_with_fields(argument)
 
 
+@functools.cache
 def _fields(kind: type) -> dict[str, Any]:
     """The annotations of its fields by name."""
     if issubclass(kind, BaseModel):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pydantic import Field
+import pytest
+from pydantic import Field, ValidationError
 
-from service.described_model import DescribedModel
+from service.described_model import DescribedModel, StrictModel
+from service.faults import MAX_LOOKED_AT
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class Second(First):
     """Of the list."""
 
 
+class Strict(StrictModel):
+    inner: Strict | None = None
+    number: int = Field(0, alias="no")
+
+
 def _descriptions(kind: type[DescribedModel]) -> dict[str, Any]:
     return {name: each.get("description") for name, each in kind.model_json_schema()["properties"].items()}
 
@@ -49,3 +56,14 @@ def test_a_field_is_described_by_the_docstring_below_it() -> None:
 def test_a_subclass_has_its_own_docstrings_and_those_that_it_inherits() -> None:
     found = _descriptions(Second)
     assert found == {**_descriptions(First), "name": "Said anew.", "no": "Of the list."}
+
+
+def test_of_many_unknown_fields_only_as_many_are_made_errors_as_are_told() -> None:
+    many = {f"field{index}": index for index in range(60_000)}
+    with pytest.raises(ValidationError) as refused:
+        Strict.model_validate({**many, "no": "x", "inner": {**many, "no": "x"}})
+    places = [error["loc"] for error in refused.value.errors()]
+    unknown = [f"field{index}" for index in range(MAX_LOOKED_AT)]
+    assert sorted(places) == sorted(
+        [*((name,) for name in ("no", *unknown)), *(("inner", name) for name in ("no", *unknown))]
+    )
