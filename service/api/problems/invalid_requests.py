@@ -21,7 +21,7 @@ from service.api.problems.written_forms import main_field, meant_form, right_for
 from service.api.request_body import Names, at, field_of, fields_at, join_field, names_of, small, spot_of
 from service.api.schemas.common import FieldError, JsonType
 from service.api.schemas.jobs import JobCreate
-from service.evidence.in_words.wording import joined
+from service.evidence.in_words.wording import counted, joined
 from service.faults import MAX_LOOKED_AT
 from service.specification.training import SAID_ELSEWHERE
 from trainers.workload.user_workload import REFERENCE_PATTERN
@@ -162,6 +162,13 @@ def _message(error: Mapping[str, Any]) -> str:
             return "must not be empty" if error["ctx"]["min_length"] == 1 else error["msg"]
         case "too_long" | "string_too_long" if isinstance(error.get("input"), str):
             return f"must have at most {error['ctx']['max_length']} characters"
+        case "too_long" | "too_short":
+            context = error["ctx"]
+            bound = ("most", context["max_length"]) if error["type"] == "too_long" else ("least", context["min_length"])
+            given = context["actual_length"]  # None: of an object with too many
+            return f"must have at {bound[0]} {counted(bound[1], 'item')}" + (
+                "" if given is None else f", got {given:,}"
+            )
         case "string_pattern_mismatch" if error["ctx"]["pattern"] == f"^{REFERENCE_PATTERN}$":
             return "must be a class of your own as module:Class"
         case "value_error":
