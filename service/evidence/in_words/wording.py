@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 DASH = "–"
 FAR_SHARE = 10.0
 """Share beyond which a figure is no longer told: a reader takes "-1313.0%" for a slip."""
+SHARE_DIGITS = 4
+"""Digits behind the point of a percentage, at most: one that is 0 in all of them has no sign."""
 OPTIMIZER_TITLES = {
     "shampoo": "Shampoo",
     "adamw": "AdamW",
@@ -54,10 +56,14 @@ def share(value: float) -> str:
 
 
 def signed_share(value: float) -> str:
-    """A share with its sign, in percent; as far as `FAR_SHARE`, beyond which no figure says more."""
+    """A share with its sign, in percent; as far as `FAR_SHARE`, beyond which no figure says more.
+
+    A small one has as many digits as show its sign: an interval that ends just short of 0 decides a verdict.
+    """
     if abs(value) > FAR_SHARE:
         return f"{'above' if value > 0 else 'below'} {math.copysign(FAR_SHARE, value):+,.0%}"
-    return f"{value:+.1%}"
+    told = (f"{value:+.{digits}%}" for digits in range(1, SHARE_DIGITS + 1) if round(100 * value, digits))
+    return next(told, "0.0%")
 
 
 def chance(probability: float) -> str:

@@ -1,6 +1,7 @@
 """Evidence in words: the one renderer of what a job found, for the snippet, the terminal and the page.
 
-Numbers are rounded in one way: measured values to four significant digits, shares to a tenth of a percent.
+Numbers are rounded in one way: measured values to four significant digits, shares to a tenth of a percent,
+or as far as shows their sign.
 """
 
 from __future__ import annotations

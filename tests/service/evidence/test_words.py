@@ -74,6 +74,7 @@ def test_shares_ratios_and_device_hours_are_rounded_in_one_way() -> None:
         "above +1,000%",
         "-1000.0%",
     )
+    assert [signed_share(value) for value in (-0.0004, 0.00004, -1e-9, 0.0)] == ["-0.04%", "+0.004%", "0.0%", "0.0%"]
     assert (times(200 / 110), times(1.0)) == ("1.8×", "1×")
     assert device_hours(0.123456, 2.0) == "0.123 of 2 device-hours"
     assert (device_time(12.345), device_time(0.01)) == ("12.3 device-hours", "36 s of one device")
