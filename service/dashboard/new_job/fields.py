@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -14,6 +15,8 @@ Kind: TypeAlias = Literal[
 ]
 """The kind of value that a field takes: the name by which `static/new_job/kinds.js` reads and writes it."""
 
+_EMPTY = {"null:": "empty:", "Null:": "Empty:"}
+_NULL = re.compile(r"(?<=[;.]\s)[nN]ull:")
 ROW = "#"
 """The index, in a pointer, of a row that is not there yet."""
 
@@ -42,7 +45,7 @@ class FormField:
     @property
     def told(self) -> str:
         """`help` in the form's words: what stays empty there is null in the document, where that is the default."""
-        return self.help.replace("; null:", "; empty:") if self.default is None else self.help
+        return _NULL.sub(lambda found: _EMPTY[found[0]], self.help) if self.default is None else self.help
 
     @property
     def id(self) -> str:

@@ -54,6 +54,8 @@ def test_a_field_takes_what_its_schema_says() -> None:
     assert (sampler.kind, sampler.choices[:2], sampler.takes_more) == ("choice", ("auto", "tpe"), True)
     assert _field("/baselines/#/search_space").default == "adamw"
     assert _field("/target/metric").required
+    assert "; empty: that of the model" in _field("/name").told
+    assert "\nEmpty: no limit." in _field("/budget/wall_clock_seconds").told
     kinds = {name: _field(name).kind for name in ("/tags", "/trackers", "/pinned", "/training/compile", "/name")}
     assert kinds == {
         "/tags": "pairs",
