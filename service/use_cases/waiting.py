@@ -73,7 +73,8 @@ class WorkerFault:
 
     def told(self, *, with_log: bool) -> str:
         """The trouble in words. `with_log`: with the line of the log, for whoever may see the jobs of all projects."""
-        return f"{self.what}{f': {self.last_line}' if with_log and self.last_line else ''}; {self.log_place}"
+        last = f" (last in its log: {self.last_line})" if with_log and self.last_line else ""
+        return f"{self.what}{last}; {self.log_place}"
 
 
 @dataclass(frozen=True, slots=True)

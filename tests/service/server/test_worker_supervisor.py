@@ -72,7 +72,7 @@ def test_a_worker_that_was_killed_is_not_alive_any_more_and_its_last_words_are_t
     told = _supervised(sqlite_database, KILLED, url, until=has_ended)
     assert told is not None
     ended, place = "the service starts its worker again, which ended by SIGKILL", f"; {LOG_PLACE}"
-    assert told.told(with_log=True) == f"{ended}: no room for Ray's objects{place}"
+    assert told.told(with_log=True) == f"{ended} (last in its log: no room for Ray's objects){place}"
     assert told.told(with_log=False) == f"{ended}{place}"
     assert "no room for Ray's objects\n" in capfd.readouterr().err
     with sqlite_database.reading() as session:
@@ -85,7 +85,7 @@ def test_a_worker_that_never_comes_is_counted_and_of_a_line_for_programs_the_mes
     fails = 'import sys; sys.exit(\'{"event": "no checkpoints can be kept", "level": "error"}\')'
     told = _supervised(sqlite_database, fails, until=lambda found: _told(found, "2 times"))
     assert told is not None
-    ended = "which ended 2 times in a row, at last with exit status 1: no checkpoints can be kept; its log"
+    ended = "which ended 2 times in a row, at last with exit status 1 (last in its log: no checkpoints can be kept)"
     assert told.told(with_log=True).startswith(f"the service starts its worker again, {ended}")
 
 
@@ -98,4 +98,6 @@ def test_a_worker_that_takes_long_to_come_is_told_of_after_a_while(
     monkeypatch.setattr(worker_supervisor, "SLOW_START_SECONDS", 0.0)
     told = _supervised(sqlite_database, says, until=lambda found: _told(found, "imports Ray"))
     assert told is not None
-    assert told.told(with_log=True) == f"the service's worker starts, but takes long: imports Ray; {LOG_PLACE}"
+    assert told.told(with_log=True) == (
+        f"the service's worker starts, but takes long (last in its log: imports Ray); {LOG_PLACE}"
+    )
