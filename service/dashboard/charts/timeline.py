@@ -120,7 +120,10 @@ def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes
         return []
     at_once = f"Up to {num_lanes} trials ran at once" if num_lanes > 1 else "One trial ran at a time"
     idle = idle_share(stretches, num_lanes)
-    lines = [at_once + ("." if idle is None else f"; {_share(idle)} of the lanes' time nothing ran.")]
+    lines = [
+        at_once
+        + ("." if idle is None else f"; from the first one's start on, nothing ran for {_share(idle)} of the time.")
+    ]
     paused = len({stretch.number for stretch in stretches if stretch.ending is StretchEnding.PAUSED})
     lost = sum(trial.losses for trial in trials)
     memory = sum(trial.memory_failures for trial in trials)

@@ -222,7 +222,7 @@ def test_a_trial_takes_the_first_free_lane_and_leaves_it_while_it_is_paused() ->
     ]
     assert idle_share(stretches, 2) == pytest.approx(1 - 18 / 24)
     assert summary(trials, stretches, 2)[:3] == [
-        "Up to 2 trials ran at once; 25% of the lanes' time nothing ran.",
+        "Up to 2 trials ran at once; from the first one's start on, nothing ran for 25% of the time.",
         "1 trial paused on the way.",
         "Trials were taken up again once after a loss.",
     ]
