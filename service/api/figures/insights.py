@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from service.api.figures.axes import Figure, layout_of, literal
 from service.api.figures.charts import DIVERGED_COLOUR, PHASE_COLOURS, PRUNED_COLOUR
 from service.api.figures.positions import Positions
-from service.domain import Direction, Side, TrialState, phase_of
+from service.domain import Direction, FailureReason, Side, TrialState, phase_of
+from service.evidence.finished_trial import TrialEnding
 from service.evidence.in_words.wording import number
 from service.evidence.insights import ParameterInsight, ParameterMap
 
@@ -29,6 +30,10 @@ DIVERGED_MARKER: Figure = {
     "symbol": "x-thin",
     "line": {"width": 2, "color": DIVERGED_COLOUR},
 }
+COMPLETED, PRUNED = TrialEnding(TrialState.COMPLETED), TrialEnding(TrialState.PRUNED)
+DIVERGED = TrialEnding(TrialState.FAILED, FailureReason.DIVERGED)
+TELLING = (COMPLETED, PRUNED, DIVERGED)
+"""Ends of trials that say something of the objective."""
 OUTLINE: Figure = {"width": 1, "color": "rgba(255, 255, 255, 0.7)"}
 MAP_COLOURS = [[0.0, "#5b6470"], [0.5, "#4f86b8"], [1.0, "#35c28b"]]
 
@@ -41,15 +46,15 @@ class InsightTrial:
     """A trial of a side that says something of its objective."""
 
     number: int
-    state: TrialState
-    has_diverged: bool
+    ending: TrialEnding
+    """One of `TELLING`."""
     parameters: Mapping[str, Any]
     value: float | None
 
     @property
-    def ending(self) -> str:
-        """`completed`, `pruned` or `diverged`."""
-        return "diverged" if self.has_diverged else self.state.value
+    def has_diverged(self) -> bool:
+        """True if its loss was not finite, or too large."""
+        return self.ending == DIVERGED
 
 
 def slice_figure(
@@ -84,12 +89,12 @@ def slice_figure(
     }
     colour = PHASE_COLOURS[phase_of(side)]
     kinds = [
-        ("completed", TrialState.COMPLETED, {"color": colour, "size": 7, "opacity": 0.75}),
-        ("pruned (value when stopped)", TrialState.PRUNED, PRUNED_MARKER),
+        ("completed", COMPLETED, {"color": colour, "size": 7, "opacity": 0.75}),
+        ("pruned (value when stopped)", PRUNED, PRUNED_MARKER),
     ]
     data = []
-    for name, state, marker in kinds:
-        own = [(place, trial) for place, trial in shown if trial.state is state and trial.value is not None]
+    for name, ending, marker in kinds:
+        own = [(place, trial) for place, trial in shown if trial.ending == ending and trial.value is not None]
         if own:
             data.append(
                 _points(own, [trial.value for _, trial in own], parameter, name, marker)
@@ -146,13 +151,13 @@ def map_figure(
                 },
             }
         )
-    looks: dict[str, Figure] = {
-        "completed": {"color": PHASE_COLOURS[phase_of(side)], "size": 7},
-        "pruned": {"color": PRUNED_COLOUR, "size": 6},
-        "diverged": DIVERGED_MARKER,
-    }
-    for name, marker in looks.items():
-        own = [(place, trial) for place, trial in shown if trial.ending == name]
+    looks: list[tuple[str, TrialEnding, Figure]] = [
+        ("completed", COMPLETED, {"color": PHASE_COLOURS[phase_of(side)], "size": 7}),
+        ("pruned", PRUNED, {"color": PRUNED_COLOUR, "size": 6}),
+        ("diverged", DIVERGED, DIVERGED_MARKER),
+    ]
+    for name, ending, marker in looks:
+        own = [(place, trial) for place, trial in shown if trial.ending == ending]
         if own:
             data.append(
                 {
@@ -186,7 +191,7 @@ def _thinned(placed: Sequence[tuple[Place, InsightTrial]], direction: Direction)
     done = [
         (sign * trial.value, index)
         for index, (_, trial) in enumerate(placed)
-        if trial.value is not None and trial.state is TrialState.COMPLETED
+        if trial.value is not None and trial.ending == COMPLETED
     ]
     kept = {*range(0, len(placed), stride), *(index for _, index in sorted(done)[:1])}
     return [placed[index] for index in sorted(kept)]
@@ -246,7 +251,7 @@ def _table(parameter: ParameterInsight, placed: Sequence[tuple[float, InsightTri
         groups.setdefault(min(count - 1, max(0, int(place * count))), []).append(trial)
     rows = []
     for _, own in sorted(groups.items()):
-        values = sorted(trial.value for trial in own if trial.state is TrialState.COMPLETED and trial.value is not None)
+        values = sorted(trial.value for trial in own if trial.ending == COMPLETED and trial.value is not None)
         best = (values[0] if direction is Direction.MINIMIZE else values[-1]) if values else None
         rows.append(
             [

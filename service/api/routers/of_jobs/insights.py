@@ -9,11 +9,12 @@ from fastapi import APIRouter, Query
 
 from service.api import problems
 from service.api.dependencies import JobId, Now, ReadSession, TrialMemoryDependency
-from service.api.figures.insights import InsightTrial, map_figure, slice_figure
+from service.api.figures.insights import TELLING, InsightTrial, map_figure, slice_figure
 from service.api.one_thread import OneThreadRoute
 from service.api.schemas.insights import InsightsRead, JobHealth
-from service.domain import FailureReason, Phase, Side, TrialState, side_of
+from service.domain import Phase, Side, side_of
 from service.errors import InvalidInput, NotFound
+from service.evidence.finished_trial import TrialEnding
 from service.evidence.insights import ParameterInsight, SideInsights
 from service.store.models import Job, JobInsightsRow
 from service.store.repositories import InsightsRepository, JobRepository, RecommendationRepository
@@ -119,8 +120,7 @@ def _parameter(side: SideInsights, field: str, label: str) -> tuple[int, Paramet
 def _trials(session: ReadSession, job: Job, side: SideInsights) -> list[InsightTrial]:
     """The trials of a side that say something of the objective."""
     return [
-        InsightTrial(row.number, row.state, row.reason is FailureReason.DIVERGED, row.parameters, row.value)
+        InsightTrial(row.number, ending, row.parameters, row.value)
         for row in InsightsRepository(session).ended(job.id)
-        if side_of(row.phase, row.optimizer) == side.side
-        and (row.state in (TrialState.COMPLETED, TrialState.PRUNED) or row.reason is FailureReason.DIVERGED)
+        if side_of(row.phase, row.optimizer) == side.side and (ending := TrialEnding(row.state, row.reason)) in TELLING
     ]

@@ -8,7 +8,15 @@ import httpx
 import pytest
 
 from service.api import examples
-from service.api.figures.insights import MAX_TRIALS, InsightTrial, map_figure, slice_figure
+from service.api.figures.insights import (
+    COMPLETED,
+    DIVERGED,
+    MAX_TRIALS,
+    PRUNED,
+    InsightTrial,
+    map_figure,
+    slice_figure,
+)
 from service.api.figures.positions import Positions
 from service.api.schemas.insights import InsightsRead
 from service.client import ApiError, Client
@@ -21,10 +29,10 @@ from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, claimed_job, store_trials
 
 TRIALS = [
-    InsightTrial(0, TrialState.COMPLETED, False, {"lr": 0.003, "grafting": "adam"}, 0.3),
-    InsightTrial(1, TrialState.PRUNED, False, {"lr": 0.0002, "grafting": None}, 0.9),
-    InsightTrial(2, TrialState.FAILED, True, {"lr": 0.08, "grafting": "adam"}, 4e9),
-    InsightTrial(3, TrialState.COMPLETED, False, {"grafting": "adam"}, 0.2),
+    InsightTrial(0, COMPLETED, {"lr": 0.003, "grafting": "adam"}, 0.3),
+    InsightTrial(1, PRUNED, {"lr": 0.0002, "grafting": None}, 0.9),
+    InsightTrial(2, DIVERGED, {"lr": 0.08, "grafting": "adam"}, 4e9),
+    InsightTrial(3, COMPLETED, {"grafting": "adam"}, 0.2),
 ]
 
 
@@ -107,7 +115,7 @@ def test_a_slice_has_the_diverged_at_the_upper_edge_and_the_good_range_shaded() 
 
 def test_of_many_trials_a_part_is_drawn_and_all_are_in_the_table() -> None:
     many = [
-        InsightTrial(number, TrialState.COMPLETED, False, {"lr": 0.001 + number * 1e-6}, 0.5 if number == 7 else 1.0)
+        InsightTrial(number, COMPLETED, {"lr": 0.001 + number * 1e-6}, 0.5 if number == 7 else 1.0)
         for number in range(3 * MAX_TRIALS)
     ]
     figure = slice_figure(many, LR, side="search", metric="loss", direction=Direction.MINIMIZE)
