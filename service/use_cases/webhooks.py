@@ -53,6 +53,8 @@ class WebhookMessage:
     url: str
     secret: str
     body: bytes
+    taken_at: datetime
+    """The moment that its signature tells, by the clock of the service."""
 
 
 def add_webhook(
@@ -185,7 +187,7 @@ def take_due(session: Session, *, busy: Collection[str] = (), limit: int, now: d
         delivery.next_attempt_at = now + timedelta(seconds=LOST_SECONDS)
     session.flush()
     return [
-        WebhookMessage(delivery.id, webhook.id, webhook.url, webhook.secret, delivery.body.encode())
+        WebhookMessage(delivery.id, webhook.id, webhook.url, webhook.secret, delivery.body.encode(), taken_at=now)
         for delivery, webhook in taken
     ]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
@@ -135,5 +134,7 @@ class Sending:
 async def _send(message: WebhookMessage, *, allows_private: bool) -> Reply:
     from service.webhooks.sending import send  # imports httpx, for which many workers have no use
 
-    headers = signed_headers(message.secret, message_id=message.id, timestamp=int(time.time()), body=message.body)
+    headers = signed_headers(
+        message.secret, message_id=message.id, timestamp=int(message.taken_at.timestamp()), body=message.body
+    )
     return await send(message.url, message.body, headers, allows_private=allows_private)
