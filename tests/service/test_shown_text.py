@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from service.api.schemas.jobs import JobCreate
+from service.api.schemas.jobs import JobChange, JobCreate
 from service.shown_text import is_unseen
 from service.specification.external.messages import Suggest
 
@@ -66,3 +66,20 @@ def test_models_metrics_and_clients_that_show_nothing_are_refused() -> None:
     with pytest.raises(ValidationError, match="must have a character that can be seen"):
         Suggest.model_validate({"client": "\u200b"})
     assert Suggest.model_validate({"client": ""}).client == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "field", "value"),
+    [
+        (JobCreate, "name", "a\nb"),
+        (JobCreate, "model", "a\u2028b"),
+        (JobCreate, "tags", {"a\nb": ""}),
+        (JobChange, "name", "a\x85b"),
+        (JobChange, "tags", {"a": "b\tc"}),
+    ],
+)
+def test_the_schema_says_what_has_to_be_one_line(kind: type[JobCreate | JobChange], field: str, value: object) -> None:
+    workload = {"workload": {"name": "digits-mlp"}} if kind is JobCreate else {}
+    with pytest.raises(ValidationError, match="must be one line"):
+        kind.model_validate({**workload, field: value})
+    assert "one line" in kind.model_json_schema()["properties"][field]["description"]

@@ -68,11 +68,11 @@ class JobCreate(RequestModel, JobSpecification):
     )
 
     name: JobName | None = None
-    """The job's name for people; null: that of the model, or else the workload's."""
+    """The job's name for people, one line; null: that of the model, or else the workload's."""
     model: ModelName | None = None
-    """Your own name of the model, e.g. `my-gpt`, by which its recommendations can be asked for."""
+    """Your own name of the model, one line, e.g. `my-gpt`, by which its recommendations can be asked for."""
     tags: Tags = Field(default_factory=dict, examples=[{"team": "vision"}])
-    """Anything to find the job by."""
+    """Anything to find the job by; names and values are one line each."""
     priority: Priority = 0
     """Higher goes first: in the queue, and where jobs share a cluster."""
     notes: Notes = ""
@@ -108,9 +108,9 @@ class JobChange(ChangeModel):
     model_config = ConfigDict(json_schema_extra=_job_change_schema)
 
     name: JobName = ""
-    """The job's name for people."""
+    """The job's name for people, one line."""
     tags: Tags = Field(default_factory=dict)
-    """All of them: those left out go."""
+    """All of them, names and values of one line each: those left out go."""
     priority: Priority = 0
     """Holds from now on, for the queue and for the next rank group of a cluster that becomes free."""
     notes: Notes = ""
