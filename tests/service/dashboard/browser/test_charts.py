@@ -331,3 +331,18 @@ def test_the_axis_of_values_has_numbers_where_a_trial_has_a_value(page: Page, sq
     axes = lines.locator("g[data-axis]")
     expect(axes.last.locator("text")).to_have_count(0)
     assert axes.first.locator("text").count() > 1
+
+
+def test_the_charts_of_a_job_fill_the_page_however_wide_it_is(page: Page, finished: Story) -> None:
+    open_page(page, finished)
+    best, curves, timeline = (
+        page.locator("section.chart", has=page.locator(f"#{name}"))
+        for name in ("best-so-far", "learning-curves", "timeline")
+    )
+    for width in (600, 1280, 1600, 2600):
+        page.set_viewport_size({"width": width, "height": 900})
+        first, second, whole = (
+            box.evaluate("(box) => box.getBoundingClientRect().toJSON()") for box in (best, curves, timeline)
+        )
+        assert (first["left"], second["right"]) == (whole["left"], whole["right"]), width
+        assert (first["y"] == second["y"]) == (width > 1000), width
