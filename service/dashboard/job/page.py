@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from fastapi import APIRouter, Request, Response
 
 from service.access.caller import Scope
@@ -26,6 +24,7 @@ from service.dashboard.job.parallel import axes_of
 from service.dashboard.job.trials import AskedOfTable, best_numbers_of, table_of
 from service.dashboard.job.view import bar_of
 from service.dashboard.rendering import live_parts, page
+from service.dashboard.written_json import LONGEST, written
 from service.domain import JobState, Phase, TrialState
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.standing import standing_of
@@ -99,6 +98,7 @@ def job_page(
         named["baseline"] = label_of[progress.baseline_best.number]
     may_steer = caller.may(Scope.SUBMIT)
     may_run_again = may_have_run(specification.workload, specification.sampler, settings, caller=caller)
+    specification_text = written(job.stored_specification)
     context = {
         "job": job,
         "now": now,
@@ -151,7 +151,8 @@ def job_page(
         "weights": weights_links(job.id, recommendation) if recommendation else {},
         "snippet": python_snippet(recommendation) if recommendation else None,
         "imported": specification.imported,
-        "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),
+        "specification": specification_text[:LONGEST],
+        "num_left_out": max(0, len(specification_text) - LONGEST),
     }
     if parts:
         return live_parts(request, "job/page.html", context, known)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 from pathlib import Path
 
 from fastapi import APIRouter, Request
@@ -18,6 +17,7 @@ from service.dashboard.job import view
 from service.dashboard.job.confirmation import confirmation_of
 from service.dashboard.rendering import page
 from service.dashboard.report.drawing import Drawing, drawing_of
+from service.dashboard.written_json import written
 from service.domain import Phase
 from service.evidence.formats.snippet import python_snippet
 from service.evidence.in_words.standing import standing_of
@@ -85,7 +85,7 @@ def report_page(
         "environment": None if stored is None else stored.stored_environment,
         "fingerprint": None if stored is None else stored.fingerprint,
         "data_digest": None if stored is None else stored.data_digest,
-        "specification": json.dumps(job.stored_specification, indent=2, ensure_ascii=False),
+        "specification": written(job.stored_specification),
     }
     answer = page(request, "report/page.html", context)
     answer.headers["Content-Disposition"] = f'inline; filename="{job.id}-report.html"'

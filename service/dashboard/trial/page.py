@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timedelta
 from typing import Annotated, Any, get_args
 
@@ -20,6 +19,7 @@ from service.api.paging import LARGEST_INT
 from service.api.routers.of_trials.output import Wanted
 from service.dashboard.rendering import live_parts, page
 from service.dashboard.trial import metrics, view
+from service.dashboard.written_json import written
 from service.domain import Direction, FailureReason, Phase, TrialState, side_of
 from service.errors import TrialNotFound
 from service.evidence.in_words.trial_words import RepeatedTrial, Standing, account_of, facts_of
@@ -133,7 +133,7 @@ def trial_page(
         "environment": trial.stored_environment,
         "places": lines_of(words_by_run(trial.places)),
         "python": python,
-        "config": json.dumps(trial.config, indent=2, ensure_ascii=False),
+        "config": written(trial.config),
         "rank": rank,
         "ranks": [] if parts else OutputRepository(session).ranks(trial.id),
         "chunks": [] if parts else Wanted(trial.id, rank=rank).tail(session, LINES_SHOWN),
