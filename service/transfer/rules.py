@@ -86,7 +86,7 @@ class TunedConfig:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value that a rule moved."""
+    """A value that differs from the one that was tuned."""
 
     name: str
     """Name of the parameter, e.g. `lr`, `betas[1]`, `schedule.warmup_fraction`."""
@@ -95,7 +95,8 @@ class Change:
     reason: str
     """The rule with its ratio, for a person."""
     source: str
-    """The paper that the rule is from, or follows from; or why it was varied beside the rules."""
+    """The paper that the rule is from, or follows from; why it was varied beside the rules; or the benchmark that
+    measures what several models have together."""
 
 
 def step_kind(optimizer: str, arguments: Mapping[str, Any]) -> StepKind:

@@ -160,18 +160,18 @@ class DistanceRead(ReadModel):
 
 
 class ChangeRead(ReadModel):
-    """A value that a scaling rule moved, or that was varied beside the rules."""
+    """A value that a scaling rule moved, that several models have together, or that was varied beside the rules."""
 
     name: str
     """The name of the value, e.g. `lr` or `betas[1]`."""
     before: float
-    """The value that was tuned."""
+    """The value that was tuned; where several models answer together, that of the nearest one."""
     after: float
     """The value in this config."""
     reason: str
-    """The rule, with its ratio, and the factor beside it where there is one."""
+    """The rule, with its ratio, and the factor beside it where there is one; or how several models have it together."""
     source: str
-    """The paper that the rule is from, or follows from; or why the value was varied."""
+    """The paper that the rule is from, or follows from; why the value was varied; or the benchmark that measures it."""
 
 
 class IntervalRead(ReadModel):
@@ -206,7 +206,7 @@ class OriginRead(ReadModel):
     value: float | None
     """The value of the objective, for the model that it was tuned for: not to be expected of another one."""
     num_trials: int | None
-    """Trials that its search had."""
+    """Trials that its search had; of several models together those of all."""
 
 
 class UntunedConfigRead(ReadModel):
