@@ -34,8 +34,12 @@ ASKING = """
 import json, sys
 from fastapi.testclient import TestClient
 from service.api import examples
+from service.api.schemas.untuned import UntunedQuestion
 from service.server.app import create_app
 from service.settings import Settings
+from service.use_cases.untuned import asking
+asking.POOL_SECONDS = 600.0  # on a busy machine it may take longer than the request waits: ahead of it
+asking.ask_pooled(asking.question_of(UntunedQuestion.model_validate(examples.UNTUNED_QUESTION).wanted))
 with TestClient(create_app(Settings(database_url=sys.argv[1])), base_url="http://127.0.0.1") as client:
     answer = client.post("/v1/recommendations", json=examples.UNTUNED_QUESTION)
 heavy = {"torch", "numpy", "scipy"}

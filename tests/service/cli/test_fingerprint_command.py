@@ -15,6 +15,7 @@ from tests.support.service.commands import in_one_line, run
 from tests.support.service.identities import built_identity
 from tests.support.service.live import finished_job, running
 from tests.support.service.scenarios import specification
+from tests.support.service.tuned import ask_ahead
 from trainers.identity.kinds import OF_A_FILE
 from trainers.identity.values import READING
 
@@ -132,11 +133,12 @@ def test_a_file_with_a_fingerprint_is_answered_with_configs(weights: Path, sqlit
 
 @pytest.mark.processes
 def test_a_list_tells_a_job_of_the_shipped_table_and_of_another_learning_rate(
-    sqlite_database: Database, tmp_path: Path
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job_id = finished_job(sqlite_database, identity=built_identity(specification()))
     path = tmp_path / "wide.json"
     path.write_text(run("fingerprint", "digits-mlp", "--option", "width=512").stdout)
+    ask_ahead(monkeypatch, {"fingerprint": json.loads(path.read_text()), "batch_size": 32, "num_steps": 100})
     with running(sqlite_database) as url:
         result = run(
             *("recommend", "--fingerprint", str(path), "--batch-size", "32", "--num-steps", "100", "--trials", "8"),

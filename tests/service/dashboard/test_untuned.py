@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 from service.api import examples
 from service.evidence.formats.written import Format
 from tests.support.service.pages.accessible import assert_accessible
+from tests.support.service.tuned import ask_ahead
 
 FORM = {
     "fingerprint": json.dumps(examples.UNTUNED_QUESTION["fingerprint"]),
@@ -39,8 +40,10 @@ def test_the_form_is_answered_below_itself(address: str) -> None:
 
 
 def test_the_page_tells_what_the_models_of_the_table_say_together_and_why_each_value_is_what_it_is(
-    address: str,
+    address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = {"fingerprint": examples.UNTUNED_QUESTION["fingerprint"], "batch_size": 64, "num_steps": 500}
+    ask_ahead(monkeypatch, asked)
     answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM, verify=False, timeout=PATIENCE_SECONDS)
     text = answer.text
     assert "<p>From 14 tuned models together, the nearest digits-" in text

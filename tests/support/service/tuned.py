@@ -1,11 +1,19 @@
-"""Tuned models as transfers know them: their situations, and configs of a store."""
+"""Tuned models as transfers know them: their situations, configs of a store, and what the shipped ones say together."""
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from service.api.schemas.untuned import UntunedQuestion
 from service.evidence.types import EvidenceStatus
 from service.transfer.candidates import Source, SourceKind, TransferCandidate
+from service.transfer.pooled import PooledAnswer
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Situation
+from service.use_cases.untuned import asking
+from service.use_cases.untuned.asking import ask_pooled, question_of
 from trainers.identity.values import ModelShape, ParameterShape
 
 
@@ -31,3 +39,17 @@ def adapters(width: int, num_blocks: int = 2) -> Situation:
     factors = [shape for outputs, inputs in sides for shape in ((outputs, 8), (8, inputs))]
     shape = ModelShape(tuple(ParameterShape("adapter", one, num_blocks) for one in factors))
     return Situation.of(shape, batch_size=32, num_steps=40, workload=None)
+
+
+PATIENCE_SECONDS = 600.0
+
+
+def ask_ahead(monkeypatch: pytest.MonkeyPatch, body: dict[str, Any]) -> None:
+    """Has what the shipped table's models say together kept for a request with this body. On a busy machine the process
+    may take longer than requests wait, which then are answered without it."""
+    question = question_of(UntunedQuestion.model_validate(body).wanted)
+    assert question is not None, "no model of the table is near"
+    with monkeypatch.context() as patch:
+        patch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)
+        found = ask_pooled(question)
+    assert isinstance(found, PooledAnswer), found

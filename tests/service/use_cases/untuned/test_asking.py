@@ -14,6 +14,7 @@ from service.transfer.pooled import NotPooled, PooledAnswer, pooled_members
 from service.transfer.situation import ConfigsWanted
 from service.use_cases.untuned import asking
 from service.use_cases.untuned.asking import ask_pooled, question_of
+from tests.support.service.tuned import PATIENCE_SECONDS
 
 TARGET = shipped_members()[1].situation
 WANTED = ConfigsWanted(TARGET, num_configs=5)
@@ -33,7 +34,11 @@ def question() -> str:
 
 
 @pytest.mark.processes
-def test_the_process_answers_as_the_model_of_all_trials_does(warm_process: None) -> None:  # noqa: ARG001 # it is forked
+def test_the_process_answers_as_the_model_of_all_trials_does(
+    warm_process: None,  # noqa: ARG001 # it is forked
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)
     found = ask_pooled(question())
     assert isinstance(found, PooledAnswer), found
     expected = pooled_answer(pooled_members(), TARGET, hyperparameters=shipped_hyperparameters())
@@ -45,6 +50,7 @@ def test_the_process_answers_as_the_model_of_all_trials_does(warm_process: None)
 @pytest.mark.processes
 def test_a_process_that_dies_or_is_too_slow_has_no_answer_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
+        patch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)
         patch.setattr(asking, "POOL_MODULE", "tests.support.killed")
         found = ask_pooled(question())
         assert found == NotPooled("the process that asks them ended the process with signal SIGKILL")
@@ -52,6 +58,7 @@ def test_a_process_that_dies_or_is_too_slow_has_no_answer_and_says_why(monkeypat
         patch.setattr(asking, "POOL_SECONDS", 0.01)
         assert ask_pooled(question()) == NotPooled("the process that asks them takes more than 0.01 s")
     with monkeypatch.context() as patch:
+        patch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)
         patch.setattr(asking, "POOL_MODULE", "service.no_such_module")
         broken = ask_pooled(question())
         assert isinstance(broken, NotPooled)
