@@ -122,15 +122,32 @@ class CurveModel:
 
     def fit(self, configs: Array, rows: Rows) -> None:
         """Finds the hyperparameters that explain the rows best, starting from the present ones."""
+        self.fit_together([(configs, rows)])
+
+    def fit_together(self, searches: Sequence[tuple[Array, Rows]]) -> None:
+        """Finds the hyperparameters that explain several searches of the space best, starting from the present ones.
+
+        Args:
+            searches: the configs and rows of each, whose values are a function of its own.
+        """
         # Loading it takes a quarter of the time of a process that only conditions, as one that answers a question.
         from scipy.optimize import minimize
 
-        features = self._encoding.features(configs)
-        squares = _squares_by_parameter(features, self._encoding)
+        first, *others = (
+            (features := self._encoding.features(configs), _squares_by_parameter(features, self._encoding), rows)
+            for configs, rows in searches
+        )
+
+        def loss(theta: Array) -> tuple[float, Array]:
+            total, gradient = self._loss(theta, *first)
+            for other in others:
+                of_other, its_gradient = self._unlikelihood(theta, *other)
+                total, gradient = total + of_other, gradient + its_gradient
+            return total, gradient
+
         found = minimize(
-            self._loss,
+            loss,
             self._theta,
-            args=(features, squares, rows),
             jac=True,
             method="L-BFGS-B",
             bounds=[(mean - 4 * sd, mean + 4 * sd) for mean, sd in zip(self._prior_mean, self._prior_sd, strict=True)],
@@ -149,16 +166,20 @@ class CurveModel:
 
     def _loss(self, theta: Array, features: Array, squares: Array, rows: Rows) -> tuple[float, Array]:
         """Negative log posterior of the hyperparameters, and its gradient."""
+        deviation = (theta - self._prior_mean) / self._prior_sd
+        loss, gradient = self._unlikelihood(theta, features, squares, rows)
+        return loss + float(0.5 * deviation @ deviation), gradient + deviation / self._prior_sd
+
+    def _unlikelihood(self, theta: Array, features: Array, squares: Array, rows: Rows) -> tuple[float, Array]:
+        """Negative log likelihood of the hyperparameters, and its gradient."""
         parts = _Kernel(theta, self._encoding.parameter_of_feature, features)
         covariance = parts.covariance(rows)
         factor = _factor(covariance)
         alpha = cho_solve((factor, True), rows.target)
-        deviation = (theta - self._prior_mean) / self._prior_sd
-        loss = 0.5 * rows.target @ alpha + np.log(np.diag(factor)).sum() + 0.5 * deviation @ deviation
+        loss = 0.5 * rows.target @ alpha + np.log(np.diag(factor)).sum()
         inverse = cho_solve((factor, True), np.eye(len(alpha)))
         weight = 0.5 * (inverse - np.outer(alpha, alpha))  # d loss / d covariance
-        gradient = parts.gradient(rows, squares, weight)
-        return float(loss), gradient + deviation / self._prior_sd
+        return float(loss), parts.gradient(rows, squares, weight)
 
 
 class Posterior:

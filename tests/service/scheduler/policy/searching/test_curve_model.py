@@ -68,6 +68,20 @@ def test_a_model_goes_on_from_the_hyperparameters_of_another_one() -> None:
     np.testing.assert_array_equal(first, second)
 
 
+def test_searches_with_functions_of_their_own_share_length_scales_and_no_noise() -> None:
+    """Fitted as one function, what sets them apart passes for noise of each config."""
+    vectors = configs(24)
+    searches = [(vectors, Rows(np.arange(24), np.zeros(24), sign * 3 * vectors[:, 3])) for sign in (1.0, -1.0)]
+    alone, together, as_one = (CurveModel(ENCODING) for _ in range(3))
+    alone.fit(*searches[0])
+    together.fit_together(searches)
+    targets = np.concatenate([rows.target for _, rows in searches])
+    as_one.fit(np.concatenate([vectors, vectors]), Rows(np.arange(48), np.zeros(48), targets))
+    own = 2 * ENCODING.num_dimensions + 1  # the deviation of what is a config's alone
+    assert alone.hyperparameters[own] < np.log(0.3)
+    assert together.hyperparameters[own] < np.log(0.3) < as_one.hyperparameters[own]
+
+
 def test_ends_of_finished_configs_are_known_and_of_unfinished_ones_uncertain() -> None:
     vectors = configs(10)
     finals = 3 * vectors[:, 3]
