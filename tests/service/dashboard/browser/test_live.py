@@ -250,20 +250,24 @@ def test_a_page_of_a_job_that_has_ended_says_that_it_goes_on_or_is_deleted(
     lenient_page: Page, address: str, running: Story, path: str
 ) -> None:
     page = lenient_page
+    page.clock.install()
     with httpx.Client(base_url=address, trust_env=False, verify=False, timeout=PATIENCE_SECONDS) as client:
         client.post(f"/v1/jobs/{running.job_id}/cancel").raise_for_status()
         page.goto(path.format(job=running.job_id))
         page.wait_for_load_state("networkidle")
         expect(page.locator("#stream")).to_be_hidden()
         client.post(f"/v1/jobs/{running.job_id}/resume").raise_for_status()
+        page.clock.run_for(11_000)  # longer than from one look to the next
         wait_until_live(page)
         client.post(f"/v1/jobs/{running.job_id}/cancel").raise_for_status()
         expect(page.locator("#stream")).to_be_hidden()
         client.delete(f"/v1/jobs/{running.job_id}").raise_for_status()
+        page.clock.run_for(11_000)
     expect(page.get_by_role("alert")).to_contain_text("It may have been deleted")
     expect(page.locator("main button")).to_have_count(0)
     answers = Answers(page)
-    page.wait_for_timeout(11_000)  # longer than from one look to the next
+    page.clock.run_for(11_000)
+    page.wait_for_timeout(1000)  # for an answer
     assert answers.seen == []
 
 
