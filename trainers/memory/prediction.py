@@ -47,6 +47,8 @@ from trainers.workload.user_workload import explain
 from trainers.workloads.messages import standard_output_for_answers
 from trainers.workloads.registry import check_data_roots, load
 
+LARGEST_PARAMETER_BYTES = 2**43
+"""Size of a parameter up to which the optimizer's state for it is predicted: it has millions of blocks then."""
 MAX_MODELS = 8
 """Kept at hand, by the workload's options."""
 
@@ -95,13 +97,18 @@ def predicted_bytes(config: TrialConfig, *, world_size: int = 1, device_type: st
 
 
 def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
-    """The trial's needs on one rank: model and optimizer are built as for training, without data in them.
+    """The trial's needs on one rank: model and optimizer are built as for training, without data in them. Of a model
+    with a parameter beyond `LARGEST_PARAMETER_BYTES` they are weights and gradients alone, which no machine holds.
 
     Raises:
         InvalidConfig: the workload, its model or the optimizer refuses the config.
         ValueError: the workload's groups of parameters do not fit the optimizer.
     """
     found = _model_of(config)
+    weights = _bytes_of_weights(found.model)
+    if any(parameter.nbytes > LARGEST_PARAMETER_BYTES for parameter in found.model.parameters()):
+        trained = sum(parameter.nbytes for parameter in found.model.parameters() if parameter.requires_grad)
+        return Needs(weights=weights, gradients=trained, averages=0, optimizer=0, scratch=0)
     groups = parameter_groups(found.workload, found.model, config.optimizer)
     counts: Counter[Tensor] = Counter()
     for group in groups:
@@ -122,7 +129,7 @@ def needs_of(config: TrialConfig, *, device_type: str = "cpu") -> Needs:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return Needs(
-        weights=_bytes_of_weights(found.model),
+        weights=weights,
         gradients=sum(count * parameter.nbytes for parameter, count in counts.items()),
         averages=averages,
         optimizer=sum(counts[p] * bytes_of_state(kept) for p, kept in inner.state.items()),

@@ -33,8 +33,9 @@ def _plan(**fields: Any) -> JobPlan:
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
-def test_a_job_for_which_the_machine_is_far_too_small_is_refused_unless_it_insists() -> None:
-    huge: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"width": 1_000_000, "depth": 2}}}
+@pytest.mark.parametrize("width", [1_000_000, pytest.param(10_000_000, id="with more blocks than can be counted")])
+def test_a_job_for_which_the_machine_is_far_too_small_is_refused_unless_it_insists(width: int) -> None:
+    huge: dict[str, Any] = {"workload": {"name": "digits-mlp", "options": {"width": width, "depth": 2}}}
     told = r"resources: no trial of the search .* on the only rank, .* `beyond_memory: true` launches them all the same"
     with pytest.raises(InvalidInput, match=told):
         check_workload(_plan(**huge), start_seconds=PATIENCE_SECONDS)
