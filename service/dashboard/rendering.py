@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,8 @@ CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'self'"
 )
+_TURNING = frozenset({"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"})
+"""Classes of characters that turn the direction of what follows, and of those that end it."""
 HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "Cache-Control": "no-store",
@@ -79,6 +82,12 @@ def live_parts(request: Request, template: str, context: Mapping[str, Any], know
 def breakable(name: str) -> Markup:
     """The name of a setting, that a narrow column may break behind its dots and underscores alone."""
     return escape(name).replace(".", Markup(".<wbr>")).replace("_", Markup("_<wbr>"))
+
+
+def undirected(name: str) -> str:
+    """The name without characters that turn the direction of writing, for a page's title: there, no element keeps what
+    follows from being turned."""
+    return "".join(letter for letter in name if unicodedata.bidirectional(letter) not in _TURNING)
 
 
 def prose(text: str) -> Markup:
@@ -117,6 +126,7 @@ def _environment() -> jinja2.Environment:
         optimizer_title=optimizer_title,
         prose=prose,
         breakable=breakable,
+        undirected=undirected,
         times_words=times_words,
         ago=times.ago,
         iso=times.iso,

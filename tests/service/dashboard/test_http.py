@@ -37,6 +37,7 @@ from tests.support.service.scenarios import (
 from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
+TITLE = re.compile("<title>(.*)</title>")
 # Without TLS, whose certificates take longer to read than a page.
 get = partial(httpx.get, trust_env=False, verify=False, timeout=PATIENCE_SECONDS)
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -377,3 +378,13 @@ def test_the_list_is_found_by_its_address(address: str, sqlite_database: Databas
     assert "are found" in get(f"{address}/?text=%3Cscript%3E").text
     assert "<script>" not in get(f"{address}/?text=%3Cscript%3E&tag=%22x").text
     assert get(f"{address}/?text=&tag=&archived=false").text.count('<tr id="job_') == 2
+
+
+def test_a_name_that_turns_the_direction_of_writing_turns_nothing_of_a_title(
+    address: str, sqlite_database: Database
+) -> None:
+    job = submit(sqlite_database)
+    with sqlite_database.writing() as session:
+        change_job(session, job, name="\u2069abc\u202egnp \u05d0\u2066", now=NOW)
+    titles = [TITLE.findall(get(f"{address}/jobs/{job}{page}").text) for page in ("", "/report")]
+    assert titles == [["abcgnp \u05d0 · shampoo-tuner"], ["abcgnp \u05d0: report · shampoo-tuner"]]
