@@ -2,7 +2,8 @@
 
 Never here: the arithmetic of a step or of a preconditioner, which is the same on one rank and on many.
 
-    mesh = init_device_mesh("cuda", (num_nodes, 8))            # HSDP; a mesh of one dimension is FSDP2
+    # HSDP; a mesh of one dimension is FSDP2
+    mesh = init_device_mesh("cuda", (num_nodes, 8), mesh_dim_names=("replicate", "shard"))
     fully_shard(model, mesh=mesh)
     optimizer = Shampoo(model.parameters())                    # every rank; nothing else changes
     optimizer = Shampoo(model.parameters(), distributed="local")
