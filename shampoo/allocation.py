@@ -24,7 +24,7 @@ from shampoo.group_rules import is_trained, require_own_memory, require_params, 
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
 from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
-from shampoo.state.held_states import HeldStates, States, beside_parameters, replace_beside
+from shampoo.state.held_states import HeldStates, States, beside_parameters, replace_beside, require_no_positions
 from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
 
 
@@ -188,8 +188,13 @@ class Allocation:
 
     def snapshot(self, groups: Sequence[Mapping[str, Any]], state: States) -> dict[str, Any]:
         """The groups, a copy of the state of parameters that are not frozen, and what is kept beside it as it is, as a
-        `state_dict()` has them: with the positions of parameters in place of these."""
+        `state_dict()` has them: with the positions of parameters in place of these.
+
+        Raises:
+            ValueError: something is kept under the position of a parameter, and one of the two would be lost.
+        """
         found: dict[Any, dict[str, Any]] = beside_parameters(state)
+        require_no_positions(found, num_params=len(self._positions_of_all))
         for param, position in self._positions_of_all.items():
             # Nothing of what others own has an entry, too, without which torch's `set_state_dict` refuses the state.
             if param not in self.frozen:

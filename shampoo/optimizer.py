@@ -319,6 +319,9 @@ class Shampoo(Optimizer):
         what this rank owns of shared parameters, which may be nothing: some blocks of a parameter under a key like
         "part 1 of 4", and with distributed="local" every state under one like "shard 1 of 4". The state of all ranks
         together fits any number of them; see `distributed_state_dict`. Keys of `state` that are no parameters are kept.
+
+        Raises:
+            ValueError: such a key is the position of a parameter, under which the state of that one is saved.
         """
         torch_internals.before_saving(self)
         self._follow_parameters()

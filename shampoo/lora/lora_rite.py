@@ -21,7 +21,7 @@ from shampoo.lora.groups import refuse_arguments, require_known_keys, require_pa
 from shampoo.lora.hyperparameters import NAMES, LoraRiteHyperparameters
 from shampoo.lora.plain_step import new_plain_state, plain_step
 from shampoo.state.buckets import state_dtype
-from shampoo.state.held_states import replace_beside
+from shampoo.state.held_states import beside_parameters, replace_beside, require_no_positions
 from shampoo.state.transfer import copy_state, require_same_layout
 
 Loss = TypeVar("Loss")
@@ -147,6 +147,16 @@ class LoraRite(Optimizer):
         for h, param in plain:
             plain_step(param, self.state[param], h)
         return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """State and hyperparameters, as torch's optimizers give them.
+
+        Raises:
+            ValueError: a key of `state` is the position of a parameter, under which the state of that one is saved.
+        """
+        num_params = sum(len(group["params"]) for group in self.param_groups)
+        require_no_positions(beside_parameters(self.state), num_params=num_params)
+        return super().state_dict()
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -23,6 +23,20 @@ def beside_parameters(state: Mapping[Any, Any]) -> dict[Any, Any]:
     return {key: held for key, held in state.items() if not isinstance(key, Tensor)}
 
 
+def require_no_positions(beside: Mapping[Any, Any], *, num_params: int) -> None:
+    """Checks the keys of what is kept beside the states of parameters, before these are saved by position.
+
+    Raises:
+        ValueError: one is the position of a parameter, and one of the two would be lost.
+    """
+    taken = [key for key in beside if key in range(num_params)]
+    if taken:
+        raise ValueError(
+            f"optimizer.state has the keys {taken} beside those of parameters, under which a state_dict() has the "
+            "states of the parameters at these positions: keep what is there under names, which are strings"
+        )
+
+
 def forget_parameters(state: MutableMapping[Any, Any]) -> None:
     """Removes the states of all parameters, and nothing beside them."""
     for param in [key for key in state if isinstance(key, Tensor)]:

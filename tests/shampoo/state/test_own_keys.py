@@ -1,8 +1,9 @@
-"""Keys of a user's own in parameter groups, in a checkpoint that is loaded."""
+"""Keys of a user's own in parameter groups and in the state, in a checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from torch.optim import Optimizer
@@ -40,3 +41,20 @@ def test_values_of_own_keys_are_not_shared_with_the_checkpoint(make: Callable[[]
     third = make()
     third.load_state_dict(saved)
     assert third.param_groups[0]["zz_mine"] == {"seen": [1]}
+
+
+@pytest.mark.parametrize("make", [shampoo, lora_rite, averaged])
+@pytest.mark.parametrize("key", [0, False, 0.0])
+def test_a_key_under_which_the_state_of_a_parameter_is_saved_is_refused(
+    make: Callable[[], Optimizer], key: Any
+) -> None:
+    optimizer, other = make(), make()
+    state: dict[Any, Any] = optimizer.state
+    state[key] = {"mine": 3}
+    with pytest.raises(ValueError, match=rf"optimizer\.state has the keys \[{key}\] beside those of parameters"):
+        optimizer.state_dict()
+    state["mine"] = state.pop(key)
+    state[2] = {"mine": 4}  # the position of none
+    other.load_state_dict(optimizer.state_dict())
+    loaded: dict[Any, Any] = other.state
+    assert (loaded["mine"], loaded[2]) == ({"mine": 3}, {"mine": 4})
