@@ -123,6 +123,11 @@ def require_params(params: Sequence[object], *, paired: bool) -> None:
         raise ValueError(f"params must be pairs, A and B in turns, got {len(tensors)} parameters; {_HOW}")
     for index, (first, second) in enumerate(zip(tensors[::2], tensors[1::2], strict=True)):
         shapes = tuple(first.shape), tuple(second.shape)
+        if 0 in (first.numel(), second.numel()):
+            raise ValueError(
+                f"parameters {2 * index} and {2 * index + 1} are a pair with no elements, got {shapes[0]} and "
+                f"{shapes[1]}: leave it out"
+            )
         if min(first.ndim, second.ndim) < 2 or first.shape[0] != second[0].numel():
             raise ValueError(
                 f"parameters {2 * index} and {2 * index + 1} must be a pair of factors (r, in) and (out, r), got "

@@ -22,6 +22,13 @@ def test_a_parameter_whose_elements_share_memory_is_refused() -> None:
         LoraRite(pair)
 
 
+@pytest.mark.parametrize(("first", "second"), [((3, 0), (5, 3)), ((3, 4), (0, 3)), ((0, 4), (5, 0))])
+def test_a_pair_without_elements_is_refused(first: tuple[int, int], second: tuple[int, int]) -> None:
+    pair = [nn.Parameter(torch.zeros(first)), nn.Parameter(torch.zeros(second))]
+    with pytest.raises(ValueError, match=r"parameters 0 and 1 are a pair with no elements, got .*: leave it out"):
+        LoraRite(pair)
+
+
 def test_parameters_that_share_memory_are_refused_in_one_group_and_in_two() -> None:
     A, B = nn.Parameter(torch.ones(3, 4)), nn.Parameter(torch.zeros(5, 3))
     head = nn.Parameter(B.data[1:])
