@@ -9,12 +9,10 @@ from dataclasses import asdict
 from trainers.config import Json, TrialConfig
 from trainers.data.roots import DataRoots
 from trainers.identity.values import Fingerprint, ToldModel
-from trainers.workloads.describe import TIMEOUT_SECONDS, told_by_process
+from trainers.workloads.describe import told_by_process
 
 
-def ask_model(
-    config: TrialConfig, *, data_roots: DataRoots | None = None, timeout_seconds: float = TIMEOUT_SECONDS
-) -> ToldModel:
+def ask_model(config: TrialConfig, *, data_roots: DataRoots | None = None) -> ToldModel:
     """The model that a trial would train (`trainers.identity`), which is built without weights.
 
     Args:
@@ -29,7 +27,6 @@ def ask_model(
         [json.dumps(config.to_json()), *([] if data_roots is None else [json.dumps(asdict(data_roots))])],
         ToldModel.from_json,
         what=f"{config.workload}: to build its model",
-        timeout_seconds=timeout_seconds,
         module="trainers.identity",
     )
 
@@ -39,7 +36,6 @@ def ask_fingerprint(
     options: Mapping[str, Json],
     *,
     frozen: Sequence[str] = (),
-    timeout_seconds: float = TIMEOUT_SECONDS,
 ) -> Fingerprint:
     """The fingerprint of the model that a workload, `module:Class` or a file of weights names
     (`trainers.identity.fingerprinting`); a model is built without weights.
@@ -57,6 +53,5 @@ def ask_fingerprint(
         Fingerprint.from_json,
         field="name",
         what=f"{name}: to build its model",
-        timeout_seconds=timeout_seconds,
         module="trainers.identity.fingerprinting",
     )

@@ -39,9 +39,9 @@ class ReplicatedModel(ParallelModel):
         model: nn.Module,
         context: RankContext,
         *,
-        call: nn.Module | None = None,
-        compression: CompressionConfig | None = None,
-        seed: int = 0,
+        call: nn.Module | None,
+        compression: CompressionConfig | None,
+        seed: int,
     ) -> None:
         """`call`: the module that calls the model in training, e.g. compiled; None: the model itself."""
         super().__init__(model, context)

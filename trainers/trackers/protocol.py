@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
@@ -51,9 +51,9 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_\-. ]")
 class SafeNames:
     """Gives each name one of letters, digits, `_-.` and spaces, that no other name of the same run has."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
+    def __init__(self) -> None:
         self._safe: dict[str, str] = {}
-        self._taken = set(taken)
+        self._taken: set[str] = set()
 
     def of(self, name: str) -> str:
         """The safe name; the same one each time."""

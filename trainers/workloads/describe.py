@@ -93,18 +93,13 @@ def ask(
     )
 
 
-def ask_for_installed(*, timeout_seconds: float = TIMEOUT_SECONDS) -> Installed:
+def ask_for_installed() -> Installed:
     """The workloads that installed packages bring.
 
     Raises:
         InvalidConfig: the process did not answer, e.g. because a package ends it or hangs.
     """
-    return told_by_process(
-        ["--installed"],
-        Installed.from_json,
-        what="the installed workloads: their import",
-        timeout_seconds=timeout_seconds,
-    )
+    return told_by_process(["--installed"], Installed.from_json, what="the installed workloads: their import")
 
 
 def environment_of_children() -> dict[str, str]:
