@@ -19,7 +19,7 @@ _MEMINFO = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
 
 
-def require_memory(costs: Sequence[tuple[Tensor, Cost]], h: Hyperparameters, *, working_bytes: int = 0) -> None:
+def require_memory(costs: Sequence[tuple[Tensor, Cost]], h: Hyperparameters, *, working_bytes: int) -> None:
     """Checks that the state of parameters fits into what is left of their devices' memory, where that is known.
 
     Args:

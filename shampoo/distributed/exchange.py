@@ -47,7 +47,7 @@ class Exchange:
         RuntimeError: a collective fails; the message holds the rank and what it was for.
     """
 
-    def __init__(self, topology: Topology, communication_dtype: torch.dtype, *, reduces: bool = False) -> None:
+    def __init__(self, topology: Topology, communication_dtype: torch.dtype, *, reduces: bool) -> None:
         """`reduces`: gradients are each rank's own, and are averaged; for parameters that are not cut."""
         self._topology = topology
         self._reduction = Reduction(topology) if reduces else None

@@ -79,7 +79,7 @@ def refined_eigenbasis(
     Q: Tensor,
     method: RefinementMethod,
     *,
-    with_change: bool = False,
+    with_change: bool,
     solved: tuple[Tensor, ...] | None = None,
 ) -> RefinedBasis:
     """One step of subspace iteration from the basis Q.
@@ -131,7 +131,7 @@ def symmetric_from_lower(A: Tensor) -> Tensor:
     return symmetric
 
 
-def eigendecomposition(A: Tensor, *, double: bool = False) -> tuple[Tensor, Tensor]:
+def eigendecomposition(A: Tensor, *, double: bool) -> tuple[Tensor, Tensor]:
     """Eigenvalues, ascending, and eigenvectors, in the calling thread and in the precision that they took.
 
     That is float64 for the whole stack where one of its matrices needed it; NaN for matrices that have none.

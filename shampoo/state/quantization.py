@@ -108,37 +108,25 @@ def unpack(
     stored: Mapping[str, Tensor],
     size: int,
     dtype: StateDtype,
-    out: Tensor | None = None,
     *,
     structure: Structure = "general",
-    table: Tensor | None = None,
 ) -> Tensor:
-    """The stored matrices, (K, size, size) float32: `out`, or else a new tensor, never a view of what is stored.
+    """The stored matrices, (K, size, size) float32: a new tensor, never a view of what is stored.
 
     Args:
         stored: The tensors of the layout, each (K, ...); others are left alone.
         size: n.
         dtype: As at `pack`.
-        out: Contiguous (K, size, size) float32 to write into.
         structure: As at `pack`.
-        table: What `decode_table` gives, for a caller who decodes often enough to keep it (its making is about ten
-            small operations).
 
     Raises:
-        ValueError: a tensor has another shape or dtype than the layout asks for, or `out` is not contiguous.
+        ValueError: a tensor has another shape or dtype than the layout asks for.
     """
     num, device = _check_stored(stored, size, dtype, structure)
-    if out is None:
-        out = torch.empty((num, size, size), dtype=torch.float32, device=device)
-    elif out.shape != (num, size, size) or out.dtype != torch.float32 or not out.is_contiguous():
-        raise ValueError(
-            f"out must be a contiguous float32 tensor of shape {(num, size, size)}, got {out.dtype} of shape "
-            f"{tuple(out.shape)} and strides {out.stride()}"
-        )
+    out = torch.empty((num, size, size), dtype=torch.float32, device=device)
     if dtype in _PLAIN_DTYPES:
         return out.copy_(stored["values"])
-    if table is None:
-        table = decode_table(dtype, out.device, structure=structure)
+    table = decode_table(dtype, device, structure=structure)
     kind = _stored_as(dtype, structure)
     num_values = _num_values(size, dtype, structure)
     values = out.view(num, num_values) if kind == "general" else out.new_empty((num, num_values))
@@ -170,15 +158,13 @@ def is_product_of_reflections(dtype: StateDtype, structure: Structure) -> bool:
     return _stored_as(dtype, structure) == "orthogonal"
 
 
-def rectify(V: Tensor, times: int = 1) -> Tensor:
-    """V ← 1.5·V − 0.5·V Vᵀ V, repeated: a step of Newton and Schulz towards the nearest orthogonal matrix.
+def rectify(V: Tensor) -> Tensor:
+    """1.5·V − 0.5·V Vᵀ V: a step of Newton and Schulz towards the nearest orthogonal matrix.
 
     V: (K, n, n), singular values below √3. One at a small distance d from 1 comes to 1.5·d² from it. The "orthogonality
     rectification" of arXiv 2405.18144, which does it once before an update of A and four times before its root.
     """
-    for _ in range(times):
-        V = torch.baddbmm(V, V, torch.bmm(V.mT, V), beta=1.5, alpha=-0.5)
-    return V
+    return torch.baddbmm(V, V, torch.bmm(V.mT, V), beta=1.5, alpha=-0.5)
 
 
 def _codebook(bits: int, device: torch.device) -> Tensor:

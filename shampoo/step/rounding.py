@@ -22,9 +22,7 @@ def rounding_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
     return drawn.view(torch.int16)[:numel].view(shape)
 
 
-def stochastic_round_to_bfloat16_(
-    target: Tensor, value: Tensor, *, generator: torch.Generator | None = None, noise: Tensor | None = None
-) -> Tensor:
+def stochastic_round_to_bfloat16_(target: Tensor, value: Tensor, noise: Tensor) -> Tensor:
     """Writes `value` rounded at random to one of its two neighbours in bfloat16; its expectation is `value`.
 
     Exact values stay as they are, signed zeros, infinities and NaN as well. Between bfloat16's largest number, 3.39e38,
@@ -33,17 +31,11 @@ def stochastic_round_to_bfloat16_(
     Args:
         target: bfloat16, written in place and returned.
         value: float32 of the same shape.
-        generator: On `value`'s device; advanced by `rounding_noise`.
-        noise: Instead of the generator, int16 or int32 of that shape, whose low 16 bits are used.
+        noise: int16 or int32 of that shape, whose low 16 bits are used, as `rounding_noise` draws them.
 
     Raises:
-        ValueError: other dtypes or shapes, or not exactly one of generator and noise.
+        ValueError: other dtypes or shapes.
     """
-    if (generator is None) == (noise is None):
-        raise ValueError("needs either a generator or noise")
-    if generator is not None:
-        noise = rounding_noise(value.shape, generator)
-    assert noise is not None
     if target.dtype != torch.bfloat16 or value.dtype != torch.float32 or noise.dtype not in (torch.int16, torch.int32):
         raise ValueError(
             "needs a bfloat16 target, a float32 value and int16 or int32 noise, "
@@ -61,10 +53,11 @@ def stochastic_round_to_bfloat16_(
     return target.copy_(torch.where(value.isfinite(), rounded, value))
 
 
-def stochastic_round_to_float16_(target: Tensor, value: Tensor, *, generator: torch.Generator) -> None:
+def stochastic_round_to_float16_(target: Tensor, value: Tensor, noise: Tensor) -> None:
     """Writes float32 `value` rounded at random to one of its two neighbours in float16; finite values stay finite.
 
     The expectation is `value`; for subnormal numbers, below 2^−14, to 2^−13 of their neighbours' distance, 2^−24.
+    `noise` is as `stochastic_round_to_bfloat16_` takes it; its low 13 bits are used.
     """
     mantissa, _ = torch.frexp(value)
     is_normal = value.abs() >= 2.0**-14
@@ -72,7 +65,7 @@ def stochastic_round_to_float16_(target: Tensor, value: Tensor, *, generator: to
     scaled = torch.where(is_normal, mantissa * 2.0**11, value * 2.0**24)
     distance = torch.where(is_normal, value / scaled, 2.0**-24)
     # A normal number has 13 bits more than float16 keeps: the sum is exact.
-    noise = (rounding_noise(value.shape, generator).to(torch.int32) & 0x1FFF).to(value.dtype) * 2.0**-13
+    share = (noise.to(torch.int32) & 0x1FFF).to(value.dtype) * 2.0**-13
     largest = torch.finfo(torch.float16).max
-    rounded = scaled.add_(noise).floor_().mul_(distance).clamp_(-largest, largest)
+    rounded = scaled.add_(share).floor_().mul_(distance).clamp_(-largest, largest)
     target.copy_(torch.where(value.isfinite(), rounded, value))

@@ -17,7 +17,7 @@ from shampoo.hyperparameters import Hyperparameters
 from shampoo.state import buckets
 from shampoo.state.buckets import BucketPiece, Chunk, state_dtype
 from shampoo.step.block_step import BlockDirection
-from shampoo.step.rounding import stochastic_round_to_bfloat16_, stochastic_round_to_float16_
+from shampoo.step.rounding import rounding_noise, stochastic_round_to_bfloat16_, stochastic_round_to_float16_
 from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_mul_, foreach_norm, fused_adamw_
 
 
@@ -224,10 +224,11 @@ class Weights:
             # keeps the seeds of models of fewer parameters apart.
             generator = torch.Generator(device=param.device)
             generator.manual_seed(self._steps[param] * 1_000_003 + self._positions[param])
+            noise = rounding_noise(weight.shape, generator)
             if param.dtype == torch.bfloat16:
-                stochastic_round_to_bfloat16_(param, weight, generator=generator)
+                stochastic_round_to_bfloat16_(param, weight, noise)
             else:
-                stochastic_round_to_float16_(param, weight, generator=generator)
+                stochastic_round_to_float16_(param, weight, noise)
 
     def _rounds(self, param: Tensor) -> bool:
         return self._stochastic and param.dtype in (torch.bfloat16, torch.float16)

@@ -6,15 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from shampoo.linalg.orthogonalization import PolynomialName, orthogonalize
+from shampoo.linalg.orthogonalization import orthogonalize
 
-BANDS: dict[tuple[PolynomialName, int], tuple[float, float]] = {
-    ("muon", 5): (0.68, 1.21),
-    ("polar_express", 5): (0.85, 1.15),
-    ("polar_express", 6): (0.99, 1.01),
-    ("polar_express", 8): (1 - 1e-5, 1 + 1e-5),
-}
-"""Bounds of singular values that were at least 1/600 of the norm: the polynomials' own range, from scalars."""
+BAND = (0.68, 1.21)
+"""Bounds of singular values that were at least 1/600 of the norm: the polynomial's own range, from scalars."""
 
 
 def _matrices(num: int, m: int, n: int, *, smallest: float = 0.1) -> Tensor:
@@ -51,29 +46,12 @@ def test_equals_muon(shape: tuple[int, int]) -> None:
     assert error < 0.03
 
 
-@pytest.mark.parametrize(("polynomials", "steps"), BANDS)
 @pytest.mark.parametrize("shape", [(1, 1), (20, 20), (10, 50), (50, 10)])
-def test_singular_values_end_in_the_polynomials_range(
-    polynomials: PolynomialName, steps: int, shape: tuple[int, int]
-) -> None:
-    X = _matrices(4, *shape, smallest=0.01)
-    values = torch.linalg.svdvals(orthogonalize(X, polynomials=polynomials, steps=steps))
-    low, high = BANDS[polynomials, steps]
+def test_singular_values_end_in_the_polynomials_range(shape: tuple[int, int]) -> None:
+    values = torch.linalg.svdvals(orthogonalize(_matrices(4, *shape, smallest=0.01)))
+    low, high = BAND
     assert low < values.min()
     assert values.max() < high
-
-
-def test_polar_express_is_nearer_to_the_polar_factor() -> None:
-    X = _matrices(3, 60, 40, smallest=0.005)
-    U, _, Vh = torch.linalg.svd(X, full_matrices=False)
-    errors = [
-        float(torch.linalg.vector_norm(orthogonalize(X, polynomials=polynomials, steps=steps) - U @ Vh))
-        for polynomials, steps in BANDS
-    ]
-    assert errors[1] < 0.7 * errors[0]
-    assert errors[1] > errors[2] > errors[3]
-    # What is left is rounding, amplified by the condition number 200.
-    assert errors[3] < 1e-3
 
 
 @pytest.mark.parametrize("scale", [1e-30, 1e-20, 1e20, 1e37])
@@ -102,7 +80,7 @@ def test_is_a_new_contiguous_tensor_like_its_argument() -> None:
             assert (found.dtype, found.shape) == (X.dtype, X.shape)
             assert found.is_contiguous()
             assert torch.equal(X, before)
-            assert orthogonalize(X, steps=0).data_ptr() != X.data_ptr()
+            assert found.data_ptr() != X.data_ptr()
 
 
 def test_each_matrix_alone_is_the_same() -> None:
