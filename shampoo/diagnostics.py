@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
-from shampoo.state.block_state import BlockState, LeadingSubspace, Side
 from shampoo.state.buckets import Bucket, Chunk, state_dtype
 from shampoo.state.timing import step_scalars
 from shampoo.step.autocast import own_precision
@@ -213,49 +212,11 @@ def _direction(bucket: Bucket, chunk: Chunk, h: Hyperparameters, step: int) -> T
         assert gradient is not None
         part.copy_(piece.region.view(gradient.contiguous()))
     at = dataclasses.replace(step_scalars(h, step, has_factors=bool(chunk.state.sides)), update_statistics=False)
-    copied = _copy(chunk.state)
+    copied = chunk.state.clone()
     if h.momentum == 0:
         copied = dataclasses.replace(copied, momentum=None)
     P = block_direction(scratch, copied, h, at, step=step, due=(), all_refreshed=bucket.all_refreshed)
     return P.tensor * P.factor
-
-
-def _copy(state: BlockState) -> BlockState:
-    """The state with its own moments; factors are not written without statistics and refreshes."""
-
-    def own(x: Tensor | None) -> Tensor | None:
-        return None if x is None else x.clone()
-
-    return BlockState(
-        sides=tuple(_copy_side(side, own) for side in state.sides),
-        first_moment=own(state.first_moment),
-        second_moment=own(state.second_moment),
-        momentum=own(state.momentum),
-        begun=own(state.begun),
-        leading=None if state.leading is None else _copy_leading(state.leading),
-    )
-
-
-def _copy_leading(leading: LeadingSubspace) -> LeadingSubspace:
-    return LeadingSubspace(leading.basis.clone(), leading.covariance.clone(), leading.second_moment.clone())
-
-
-def _copy_side(side: Side, own: Callable[[Tensor | None], Tensor | None]) -> Side:
-    # kl sets its factors up in its first step.
-    basis = side.basis
-    if basis is not None:
-        basis = dataclasses.replace(basis, tensors={name: x.clone() for name, x in basis.tensors.items()})
-    return dataclasses.replace(
-        side,
-        basis=basis,
-        factor=own(side.factor),
-        eigenvalues=own(side.eigenvalues),
-        refreshed=own(side.refreshed),
-        num_failed=own(side.num_failed),
-        num_failed_in_a_row=own(side.num_failed_in_a_row),
-        condition=own(side.condition),
-        residual=own(side.residual),
-    )
 
 
 def _preconditioned(bucket: Bucket, h: Hyperparameters) -> Tensor:

@@ -49,25 +49,21 @@ class Side:
     residual: Tensor | None
     """Error that the last refresh left: off-diagonal share in the new basis, or the root's residual, (K,) float32."""
 
-    def rows(self, start: int, stop: int) -> Side:
-        """The state of blocks start, ..., stop − 1."""
-
-        def part(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x[start:stop]
-
+    def mapped(self, of: Callable[[Tensor], Tensor]) -> Side:
+        """The same with `of` each tensor in its place."""
         root = self.root
         return Side(
             kind=self.kind,
             size=self.size,
-            factor=part(self.factor),
-            root=root.rows(start, stop) if isinstance(root, StoredMatrices) else part(root),
-            basis=None if self.basis is None else self.basis.rows(start, stop),
-            eigenvalues=part(self.eigenvalues),
-            refreshed=part(self.refreshed),
-            num_failed=part(self.num_failed),
-            num_failed_in_a_row=part(self.num_failed_in_a_row),
-            condition=part(self.condition),
-            residual=part(self.residual),
+            factor=_if_there(of, self.factor),
+            root=root.mapped(of) if isinstance(root, StoredMatrices) else _if_there(of, root),
+            basis=None if self.basis is None else self.basis.mapped(of),
+            eigenvalues=_if_there(of, self.eigenvalues),
+            refreshed=_if_there(of, self.refreshed),
+            num_failed=_if_there(of, self.num_failed),
+            num_failed_in_a_row=_if_there(of, self.num_failed_in_a_row),
+            condition=_if_there(of, self.condition),
+            residual=_if_there(of, self.residual),
         )
 
 
@@ -82,9 +78,9 @@ class LeadingSubspace:
     second_moment: Tensor
     """V, the average of the squared gradients in Q, (K, l, r)."""
 
-    def rows(self, start: int, stop: int) -> LeadingSubspace:
-        """The state of blocks start, ..., stop − 1."""
-        return LeadingSubspace(self.basis[start:stop], self.covariance[start:stop], self.second_moment[start:stop])
+    def mapped(self, of: Callable[[Tensor], Tensor]) -> LeadingSubspace:
+        """The same with `of` each tensor in its place."""
+        return LeadingSubspace(of(self.basis), of(self.covariance), of(self.second_moment))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,18 +102,25 @@ class BlockState:
 
     def rows(self, start: int, stop: int) -> BlockState:
         """The state of blocks start, ..., stop − 1."""
+        return self._mapped(lambda x: x[start:stop])
 
-        def part(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x[start:stop]
+    def clone(self) -> BlockState:
+        """A copy of its own memory."""
+        return self._mapped(torch.clone)
 
+    def _mapped(self, of: Callable[[Tensor], Tensor]) -> BlockState:
         return BlockState(
-            sides=tuple(side.rows(start, stop) for side in self.sides),
-            first_moment=part(self.first_moment),
-            second_moment=part(self.second_moment),
-            momentum=part(self.momentum),
-            begun=part(self.begun),
-            leading=None if self.leading is None else self.leading.rows(start, stop),
+            sides=tuple(side.mapped(of) for side in self.sides),
+            first_moment=_if_there(of, self.first_moment),
+            second_moment=_if_there(of, self.second_moment),
+            momentum=_if_there(of, self.momentum),
+            begun=_if_there(of, self.begun),
+            leading=None if self.leading is None else self.leading.mapped(of),
         )
+
+
+def _if_there(of: Callable[[Tensor], Tensor], x: Tensor | None) -> Tensor | None:
+    return None if x is None else of(x)
 
 
 def is_refreshed(state: BlockState) -> bool:

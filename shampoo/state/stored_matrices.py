@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -45,10 +45,10 @@ class StoredMatrices:
         """True if what is read is orthogonal to the rounding of float32."""
         return is_product_of_reflections(self.dtype, self.structure)
 
-    def rows(self, start: int, stop: int) -> StoredMatrices:
-        """Matrices start, ..., stop − 1."""
-        rows = {name: x[start:stop] for name, x in self.tensors.items()}
-        return StoredMatrices(self.size, self.dtype, self.structure, rows, self.working)
+    def mapped(self, of: Callable[[Tensor], Tensor]) -> StoredMatrices:
+        """The same with `of` each tensor in its place."""
+        tensors = {name: of(x) for name, x in self.tensors.items()}
+        return StoredMatrices(self.size, self.dtype, self.structure, tensors, self.working)
 
     def read(self) -> Tensor:
         """(K, d, d); the memory itself where nothing is packed."""

@@ -88,7 +88,7 @@ def refresh_side(
     at: StepScalars,
     step: int,
     *,
-    sample_weight: float = 1.0,
+    sample_weight: float,
     solved: tuple[Tensor, ...] | None = None,
 ) -> None:
     """Refreshes one side of all blocks of `state`, in place.
@@ -104,26 +104,58 @@ def refresh_side(
     assert side.refreshed is not None
     is_first = side.refreshed == 0
     side.refreshed.fill_(step)
+    root = _root(h, at, state)
     if side.kind == "diagonal":
-        if h.low_precision_state and side.factor is not None:
-            decay, weight = (0.0, 1.0) if bool(is_first.any()) else (at.sample_decay, at.sample_weight)
-            accumulate_gram(side.factor, X, mode, decay=decay, weight=weight)
-        if isinstance(side.root, Tensor) and side.factor is not None:
-            _keep_finite(side, root_of_eigenvalues(side.factor, _root(h, at, state)), side.root, side.root.copy_)
+        _refresh_diagonal(side, X, mode, root, h, at, is_first=is_first)
         return
     A = side.factor if side.factor is not None else _low_precision_factor(side, X, mode, at, is_first, sample_weight)
-    solver = h.solver_on(A.device.type)
     if side.basis is None:
-        assert isinstance(side.root, StoredMatrices)
-        assert solver in ("eigh", "eigh64", "coupled_newton")
-        result = inverse_root(A, _root(h, at, state), solver, solved=solved)
-        _keep_finite(side, result.root, side.root.read(), side.root.write)
-        side.condition.copy_(result.condition)  # type: ignore[union-attr]
-        side.residual.copy_(result.residual)  # type: ignore[union-attr]
-        return
+        _refresh_root(side, A, root, h, solved=solved)
+    else:
+        _refresh_basis(state, mode, A, scratch, root, h, is_first=is_first, solved=solved)
+
+
+def _refresh_diagonal(
+    side: Side, X: Tensor, mode: int, root: InverseRoot, h: Hyperparameters, at: StepScalars, *, is_first: Tensor
+) -> None:
+    if h.low_precision_state and side.factor is not None:
+        decay, weight = (0.0, 1.0) if bool(is_first.any()) else (at.sample_decay, at.sample_weight)
+        accumulate_gram(side.factor, X, mode, decay=decay, weight=weight)
+    if isinstance(side.root, Tensor) and side.factor is not None:
+        _keep_finite(side, root_of_eigenvalues(side.factor, root), side.root, side.root.copy_)
+
+
+def _refresh_root(
+    side: Side, A: Tensor, root: InverseRoot, h: Hyperparameters, *, solved: tuple[Tensor, ...] | None
+) -> None:
+    """Refreshes the root of a side without a basis from its factor A (K, d, d)."""
+    assert isinstance(side.root, StoredMatrices)
+    assert side.condition is not None
+    assert side.residual is not None
+    solver = h.solver_on(A.device.type)
+    assert solver in ("eigh", "eigh64", "coupled_newton")
+    result = inverse_root(A, root, solver, solved=solved)
+    _keep_finite(side, result.root, side.root.read(), side.root.write)
+    side.condition.copy_(result.condition)
+    side.residual.copy_(result.residual)
+
+
+def _refresh_basis(
+    state: BlockState,
+    mode: int,
+    A: Tensor,
+    scratch: tuple[Tensor, Tensor],
+    root: InverseRoot,
+    h: Hyperparameters,
+    *,
+    is_first: Tensor,
+    solved: tuple[Tensor, ...] | None,
+) -> None:
+    """Refreshes the basis of a side from its factor A (K, d, d), and all that follows from it."""
+    side = state.sides[mode]
+    assert side.basis is not None
     old = side.basis.read()
     eigen = _eigen(side, A, old, h, is_first=is_first, solved=solved)
-    root = _root(h, at, state)
     _write_condition(side, eigen, root)
     if h.preconditioner == "shampoo":
         assert isinstance(side.root, StoredMatrices)
