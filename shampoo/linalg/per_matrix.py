@@ -30,7 +30,9 @@ def per_matrix(function: Callable[..., tuple[Tensor, ...]], *stacks: Tensor) -> 
 
     `function` treats every matrix of the stack alone and gives tensors (K, ...). On the CPU it is called on shares of
     the stack, in `torch.get_num_threads()` threads that each compute with one thread; elsewhere once, here. It runs
-    without gradients. Safe to call from several threads at once, and in a forked process.
+    without gradients. Safe to call from several threads at once. In a forked process it starts threads of its own; but
+    where the parent has computed with OpenMP, PyTorch waits for ever in its next large operation there, as in that
+    which puts the shares of a large stack together.
     """
     (result,) = per_matrix_together([(function, stacks)])
     return result
