@@ -282,7 +282,7 @@ def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[
     lines += [*probability_lines(evidence), *(caveat.sentence for caveat in evidence.verdict_caveats)]
     lines += currency_lines(evidence)
     lines += [words for words in (speed_words(evidence), break_even_words(evidence)) if words is not None]
-    lines += [alternative_words(alternative, evidence.best.number) for alternative in evidence.alternatives]
+    lines += [alternative_words(alternative) for alternative in evidence.alternatives]
     lines += transfer_lines(evidence.transfers)
     lines += [*_front_lines(evidence, num_front), _trials_line(evidence), *_seconds_lines(evidence)]
     return [*lines, *(caveat.sentence for caveat in evidence.caveats)]
@@ -330,17 +330,18 @@ def _baselines_lines(evidence: Evidence, chosen: Winner) -> list[str]:
     return [f"{optimizer_title(chosen.optimizer)} stands for the baselines, by the values {by}: {'; '.join(told)}."]
 
 
-def alternative_words(alternative: Alternative, recommended: int) -> str:
+def alternative_words(alternative: Alternative) -> str:
     """Another config that confirmed alike, and what speaks for either."""
     words = (
-        f"New seeds do not tell the config of trial {alternative.number} from the recommended one: to choose, it had "
-        f"{number(alternative.mean)} and that one {number(alternative.recommended_mean)}, no farther apart than noise."
+        f"New seeds cannot tell the config of trial {alternative.number} from the recommended one: with those that "
+        f"choose, it had {number(alternative.mean)} and the recommended one {number(alternative.recommended_mean)}, no "
+        "farther apart than noise."
     )
-    for whose, reasons in (
-        ("it", alternative.speaks_for_it),
-        (f"that of trial {recommended}", alternative.speaks_for_recommended),
+    for favoured, reasons in (
+        ("In its favour", alternative.speaks_for_it),
+        ("In favour of the recommended one", alternative.speaks_for_recommended),
     ):
-        words += f" For {whose} speaks: {'; '.join(reasons)}." if reasons else ""
+        words += f" {favoured}: {'; '.join(reasons)}." if reasons else ""
     return words
 
 

@@ -304,12 +304,12 @@ def test_configs_that_confirm_alike_are_both_shown_with_what_speaks_for_either()
     (alike,) = found.evidence.alternatives
     assert (alike.number, alike.mean, alike.recommended_mean) == (1, 0.31, 0.30)
     assert alike.speaks_for_recommended == []
-    words = next(line for line in evidence_lines(found.evidence) if "do not tell the config" in line)
+    words = next(line for line in evidence_lines(found.evidence) if "cannot tell the config" in line)
     assert words == (
-        "New seeds do not tell the config of trial 1 from the recommended one: to choose, it had 0.3100 and that one "
-        "0.3000, no farther apart than noise. For it speaks: 50% less time per step; farther from the cliff: a "
-        "learning rate 4 times its own diverged, and of the other 2 times; no value at the edge of its range, where "
-        "the other has lr."
+        "New seeds cannot tell the config of trial 1 from the recommended one: with those that choose, it had 0.3100 "
+        "and the recommended one 0.3000, no farther apart than noise. In its favour: 50% less time per step; farther "
+        "from the cliff: a learning rate 4 times its own diverged, and of the other 2 times; no value at the edge of "
+        "its range, where the other has lr."
     )
 
 
