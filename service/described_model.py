@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Collection
 from functools import cache
 from itertools import islice
 from typing import Any
@@ -64,6 +65,15 @@ def _docstrings(module: str) -> dict[str, dict[str, str]]:
     return found
 
 
+def with_unknown_as_told(value: Any, known: Collection[str]) -> Any:
+    """A value that may be an object, without the unknown fields beyond those that are told: pydantic makes an error of
+    each, for seconds."""
+    if not isinstance(value, dict) or len(value) <= len(known) + MAX_LOOKED_AT:
+        return value
+    told = set(islice((name for name in value if name not in known), MAX_LOOKED_AT))
+    return {name: inner for name, inner in value.items() if name in known or name in told}
+
+
 class StrictModel(DescribedModel):
     """An immutable part of a specification; unknown fields and values of another type are errors."""
 
@@ -77,10 +87,7 @@ class StrictModel(DescribedModel):
     @model_validator(mode="before")
     @classmethod
     def _leave_out_what_nobody_looks_at(cls, value: Any) -> Any:
-        """Leaves out the unknown fields beyond those that are told: pydantic makes an error of each, for seconds."""
         fields = cls.model_fields
-        if not isinstance(value, dict) or len(value) <= len(fields) + MAX_LOOKED_AT:
+        if not isinstance(value, dict) or len(value) <= len(fields):
             return value
-        known = {field.alias or name for name, field in fields.items()}
-        told = set(islice((name for name in value if name not in known), MAX_LOOKED_AT))
-        return {name: inner for name, inner in value.items() if name in known or name in told}
+        return with_unknown_as_told(value, {field.alias or name for name, field in fields.items()})

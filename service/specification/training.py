@@ -19,7 +19,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from search_spaces import Assignment, SearchSpace, SpaceError
 from search_spaces.nearest import did_you_mean
 from search_spaces.optimizers import AVERAGING
-from service.described_model import StrictModel
+from service.described_model import StrictModel, with_unknown_as_told
 from service.errors import InvalidInput
 from service.faults import one_of
 from trainers.config import AveragingConfig, CompressionConfig, Count, InvalidConfig, Positive, TrainingSettings
@@ -136,9 +136,10 @@ def _with_assigned_averaging(given: AveragingConfig | None, assigned: Mapping[st
 
 
 def _naming_fields(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Validates all fields. Errors of settings that do not go together are moved to the fields that they name."""
+    """Validates all fields, as a `StrictModel` does; errors of settings that do not go together are moved to the fields
+    that they name."""
     try:
-        return validate(value)
+        return validate(with_unknown_as_told(value, {field.name for field in dataclasses.fields(Training)}))
     except ValidationError as error:
         details = error.errors(include_url=False)
         raise ValidationError.from_exception_data(error.title, [_at_its_field(one) for one in details]) from error

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from service.described_model import DescribedModel, StrictModel
 from service.faults import MAX_LOOKED_AT
+from service.specification.job import JobSpecification
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,10 @@ class Strict(StrictModel):
     number: int = Field(0, alias="no")
 
 
+def _places(error: ValidationError) -> list[tuple[int | str, ...]]:
+    return [one["loc"] for one in error.errors()]
+
+
 def _descriptions(kind: type[DescribedModel]) -> dict[str, Any]:
     return {name: each.get("description") for name, each in kind.model_json_schema()["properties"].items()}
 
@@ -62,8 +67,11 @@ def test_of_many_unknown_fields_only_as_many_are_made_errors_as_are_told() -> No
     many = {f"field{index}": index for index in range(60_000)}
     with pytest.raises(ValidationError) as refused:
         Strict.model_validate({**many, "no": "x", "inner": {**many, "no": "x"}})
-    places = [error["loc"] for error in refused.value.errors()]
+    places = _places(refused.value)
     unknown = [f"field{index}" for index in range(MAX_LOOKED_AT)]
     assert sorted(places) == sorted(
         [*((name,) for name in ("no", *unknown)), *(("inner", name) for name in ("no", *unknown))]
     )
+    with pytest.raises(ValidationError) as refused:
+        JobSpecification.model_validate({"workload": {"name": "digits-mlp"}, "training": {**many, "num_steps": "x"}})
+    assert {("training", "num_steps"), *(("training", name) for name in unknown)} == set(_places(refused.value))
