@@ -180,7 +180,8 @@ class Allocation:
         require_own_memory(groups)
         placements = self.plan.propose([(one.params, one.h) for one in members])
         for one in members:
-            require_params(one.params, one.h)
+            # Of the whole group: what has no effect on these may have one on others, and all have their positions.
+            require_params(groups[one.group]["params"], one.h)
             require_memory(list(placements.costs(one.params, one.h)), one.h, working_bytes=placements.working_bytes())
         self.add(members, state, placements)
         for _, param in found:

@@ -14,6 +14,7 @@ from torch import nn
 from shampoo import Shampoo
 from shampoo.averaging import WeightAveraging
 from shampoo.cost import estimate
+from shampoo.hyperparameters import LowPrecisionWeights
 from tests.support.shampoo.averaging_methods import METHODS
 from tests.support.shampoo.members import REPRESENTATIVES, member
 from tests.support.shampoo.settings import gradients_like, parameters
@@ -78,6 +79,29 @@ def test_a_thawed_parameter_that_shares_memory_with_a_trained_one_is_refused_bef
     whole.requires_grad_(False)  # one of them may be stepped
     _train(optimizer, [whole, other, part], range(2, 3))
     assert optimizer.state[part]["step"] == 1
+
+
+@pytest.mark.parametrize("rounding", ["stochastic", "master"])
+def test_a_parameter_is_thawed_that_its_groups_rounding_has_no_effect_on(
+    rounding: LowPrecisionWeights,
+) -> None:
+    weight, bias = parameters([(4, 3)], torch.bfloat16) + parameters([(4,)], torch.float32)
+    bias.requires_grad_(False)
+    optimizer = Shampoo([weight, bias], low_precision_weights=rounding)
+    _train(optimizer, [weight, bias], range(2))
+    bias.requires_grad_(True)
+    _train(optimizer, [weight, bias], range(2, 4))
+    assert [optimizer.state[param]["step"] for param in (weight, bias)] == [4, 2]
+
+
+def test_a_thawed_parameter_that_cannot_be_trained_is_named_by_its_position_in_its_group() -> None:
+    weight = parameters([(4, 3)], torch.float32)[0]
+    tiny = nn.Parameter(torch.ones(3, 3).to(torch.float8_e4m3fn), requires_grad=False)
+    optimizer = Shampoo([weight, tiny])
+    _train(optimizer, [weight], range(2))
+    tiny.requires_grad_(True)
+    with pytest.raises(ValueError, match="parameter 1 must have 16 bits or more to be trained"):
+        _train(optimizer, [weight], range(2, 3))
 
 
 @pytest.mark.parametrize("name", REPRESENTATIVES)
