@@ -23,7 +23,7 @@ from shampoo.distributed.topology import world_size
 from shampoo.group_rules import is_trained, require_own_memory, require_params, saved_values
 from shampoo.hyperparameters import Hyperparameters
 from shampoo.memory import require_memory
-from shampoo.state.buckets import Bucket, BucketPiece, make_buckets, state_by_param, state_dtype
+from shampoo.state.buckets import Bucket, BucketPiece, line_up, make_buckets, state_by_param, state_dtype
 from shampoo.state.held_states import HeldStates, States, beside_parameters, replace_beside, require_no_positions
 from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
 
@@ -161,6 +161,8 @@ class Allocation:
     ) -> None:
         """Makes the state of parameters that are trained by now, and had none; the same on all ranks.
 
+        The refreshes of their groups are spread anew.
+
         Args:
             groups: all that the optimizer has.
             h_of: the hyperparameters of the group of a number.
@@ -186,6 +188,8 @@ class Allocation:
         self.add(members, state, placements)
         for _, param in found:
             del self.frozen[param]
+        for one in members:
+            self._line_up([param for param in groups[one.group]["params"] if param not in self.frozen], one)
 
     def snapshot(self, groups: Sequence[Mapping[str, Any]], state: States) -> dict[str, Any]:
         """The groups, a copy of the state of parameters that are not frozen, and what is kept beside it as it is, as a
@@ -333,6 +337,13 @@ class Allocation:
                     tensor.shape, dtype=state_dtype(tensor.dtype), device=tensor.device
                 )
             self._held.hold(param, state[param])
+
+    def _line_up(self, params: Sequence[Tensor], members: GroupMembers) -> None:
+        """Spreads the refreshes of a group with a state of these parameters as if all had been made at once, as they
+        are where a checkpoint is loaded."""
+        for number, stepped in self.plan.by_round(params).items():
+            buckets = [x for share in self.shares(number) if share.group == members.group for x in share.buckets]
+            line_up(buckets, stepped, members.h)
 
     def _fill_masters(self, wanted: Collection[Tensor | None]) -> None:
         with torch.no_grad(), self.plan.rounds.walk() as rounds:

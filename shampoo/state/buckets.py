@@ -11,6 +11,7 @@ import dataclasses
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -232,19 +233,10 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
 
     What is stepped elsewhere has no place in them, and decides only at which step the rest is refreshed.
     """
-    members: dict[tuple[tuple[int, ...], bool, torch.dtype, torch.device], list[tuple[Stepped, int, Region]]] = {}
-    for param in params:
-        for index, region in enumerate(regions(param.shape, h)):
-            key = (region.block, is_large(region), param.like.dtype, param.like.device)
-            members.setdefault(key, []).append((param, index, region))
-    sizes = [
-        (sum(region.num_blocks for _, _, region in placed), refresh_costs(placed[0][2].block, h))
-        for placed in members.values()
-    ]
     buckets: list[Bucket] = []
     group_elements = sum(math.prod(param.shape) for param in params)
     num_regions: dict[int, int] = {}
-    for ((block, large, *_), placed), line in zip(members.items(), lines(sizes), strict=True):
+    for (block, large, *_), placed, line in _placed(params, h):
         pieces: list[BucketPiece] = []
         runs: list[tuple[int, int]] = []
         stop = all_stop = 0
@@ -267,6 +259,54 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
             part = line.part(runs, stop)
             buckets.append(Bucket(block, pieces, h, part, is_large=large, group_elements=group_elements))
     return buckets
+
+
+_Key: TypeAlias = tuple[tuple[int, ...], bool, torch.dtype, torch.device]
+"""The common properties of the blocks of a bucket: shape, whether they are of a large parameter, dtype and device."""
+
+
+def _placed(
+    params: Sequence[Stepped], h: Hyperparameters
+) -> list[tuple[_Key, list[tuple[Stepped, int, Region]], Line]]:
+    """The regions of parameters by what they have in common, each with its position among its parameter's, and the
+    lines of all of them."""
+    members: dict[_Key, list[tuple[Stepped, int, Region]]] = {}
+    for param in params:
+        for index, region in enumerate(regions(param.shape, h)):
+            key = (region.block, is_large(region), param.like.dtype, param.like.device)
+            members.setdefault(key, []).append((param, index, region))
+    sizes = [
+        (sum(region.num_blocks for _, _, region in placed), refresh_costs(placed[0][2].block, h))
+        for placed in members.values()
+    ]
+    return [(key, placed, line) for (key, placed), line in zip(members.items(), lines(sizes), strict=True)]
+
+
+def line_up(buckets: Sequence[Bucket], params: Sequence[Stepped], h: Hyperparameters) -> None:
+    """Gives the units of buckets that were made at several times the phases that they have in buckets of all.
+
+    Args:
+        params: all that the buckets are of, as `make_buckets` takes them.
+    """
+    for _, placed, line in _placed(params, h):
+        start_of: dict[tuple[Tensor, int], int] = {}
+        at = 0
+        for param, index, region in placed:
+            if param.tensor is not None:
+                start_of[param.tensor, index] = at
+            at += region.num_blocks
+        runs_of = {(param.tensor, index): _runs_here(param, index, region) for param, index, region in placed}
+        for bucket in buckets:
+            if (bucket.pieces[0].param, bucket.pieces[0].index) not in start_of:
+                continue
+            runs: list[tuple[int, int]] = []
+            stop = 0
+            for piece in bucket.pieces:
+                key = piece.param, piece.index
+                for first, last in runs_of[key]:
+                    runs.append((stop, start_of[key] + first))
+                    stop += last - first
+            bucket.line = line.part(runs, stop)
 
 
 def _runs_here(param: Stepped, index: int, region: Region) -> Sequence[tuple[int, int]]:
