@@ -65,7 +65,7 @@ def _claims(database: Database, *, after_seconds: float = 0.0) -> list[tuple[str
 def test_a_service_that_starts_its_own_worker_sends_nobody_to_start_one(sqlite_database: Database) -> None:
     job_id = submit(sqlite_database)
     trouble = WorkerFault("it ended with exit status 1", "no memory", "its log is there")
-    told, fault = [], "it ended with exit status 1: no memory; its log is there"
+    told, fault = [], "it ended with exit status 1 (last in its log: no memory); its log is there"
     starts, fails = (lambda: None), (lambda: trouble)
     for why_no_worker in (starts, fails, None):
         with running(sqlite_database, clock=lambda: NOW, why_no_worker=why_no_worker) as url:
