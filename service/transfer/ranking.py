@@ -98,7 +98,7 @@ def rank(
     """
     all_moved = list(_moved(target, stored))
     tuned = sorted((with_common_decay(found, all_moved, target) for found in all_moved), key=_place)
-    near = [found for found in tuned if _apart(found) <= FARTHEST and _trains_alike(found.origin, target)]
+    near = [found for found in tuned if is_near(found.origin, target)]
     if pooled is not None:
         near = _with_pooled(near, tuned, pooled)
     begun = _begun(target) if target.features.has_adapters else []
@@ -130,7 +130,16 @@ def transferred(config: TunedConfig, origin: TransferCandidate, target: Situatio
 
 def is_near_shipped(target: Situation) -> bool:
     """True if a model of the shipped table is near enough to say something of the target."""
-    return any(_trains_alike(found.origin, target) and _apart(found) <= FARTHEST for found in _moved(target, []))
+    return any(is_near(found.origin, target) for found in _moved(target, []))
+
+
+def is_near(candidate: TransferCandidate, target: Situation) -> bool:
+    """True if a tuned model is near enough to say something of the target, and low-rank adapters are what is trained of
+    both models, or of none."""
+    tuned = candidate.situation
+    if tuned is None or tuned.features.has_adapters != target.features.has_adapters:
+        return False
+    return counted_octaves(candidate, distance(tuned, target)) <= FARTHEST
 
 
 def _with_pooled(near: Sequence[Transferred], tuned: Sequence[Transferred], pooled: PooledAnswer) -> list[Transferred]:
@@ -292,12 +301,6 @@ def _intervals(config: TunedConfig, apart: Distance) -> list[ParameterInterval]:
             factor = math.exp(_DEVIATIONS * spread)
             found.append(ParameterInterval(name, float(f"{value / factor:.3g}"), float(f"{value * factor:.3g}")))
     return found
-
-
-def _trains_alike(candidate: TransferCandidate, target: Situation) -> bool:
-    """True if low-rank adapters are what is trained of both models, or of none."""
-    situation = candidate.situation
-    return situation is not None and situation.features.has_adapters == target.features.has_adapters
 
 
 def _begun(target: Situation) -> list[Transferred]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from service.evidence.in_words.wording import joined
+from service.evidence.in_words.wording import counted, joined
+from service.evidence.types import EvidenceStatus
 from service.transfer.candidates import SourceKind, TransferCandidate
 from service.transfer.pooled import NotPooled
 from service.transfer.ranking import CONFIDENCE, Transferred
@@ -35,6 +37,8 @@ class UntunedAnswer:
     """The one config that was moved, where a job was named as the model's proxy."""
     trains_adapters: bool = False
     """True if low-rank adapters are what is trained of the model."""
+    near: Sequence[TransferCandidate] = ()
+    """Tuned models that are near enough to say something."""
     not_pooled: NotPooled | None = None
     """The reason why the models of the table did not answer together; None: they did, or were not asked."""
 
@@ -58,11 +62,20 @@ class UntunedAnswer:
             return f"No tuned model with a known shape is stored here: this rests on {joined(self._built_in)}."
         models = "1 tuned model" if self.num_stored == 1 else f"{self.num_stored} tuned models"
         if not self.rests_on_store:
-            which = "The one" if self.num_stored == 1 else f"Each of the {self.num_stored}"
-            sources = joined(self._built_in)
-            return f"{which} tuned here lies too far from this model to say anything: this rests on {sources}."
+            return f"{self._why_not_stored}: this rests on {joined(self._built_in)}."
         beside = "it" if self.num_stored == 1 else "them"
         return f"This rests on {models} of this service, and beside {beside} on {joined(self._built_in)}."
+
+    @property
+    def _why_not_stored(self) -> str:
+        if not self.near:
+            which = "The one" if self.num_stored == 1 else f"Each of the {self.num_stored}"
+            return f"{which} tuned here lies too far from this model to say anything"
+        is_one = len(self.near) == 1
+        tuned = f"{counted(len(self.near), 'model')} near this one {'was' if is_one else 'were'} tuned here"
+        if all(candidate.source.status is EvidenceStatus.REFUTED for candidate in self.near):
+            return f"{tuned}, but new seeds refuted {'its config' if is_one else 'their configs'}"
+        return f"{tuned}, but these configs come first"
 
     @property
     def _built_in(self) -> list[str]:

@@ -13,7 +13,7 @@ from service.store.repositories import ModelShapeRepository, RecommendationQuery
 from service.store.session import Session
 from service.transfer.candidates import Source, SourceKind, TransferCandidate, source_name
 from service.transfer.pooled import NotPooled, PooledAnswer
-from service.transfer.ranking import rank, rank_proxy
+from service.transfer.ranking import is_near, rank, rank_proxy
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import ConfigsWanted, Situation, distance
 from service.transfer.words import UntunedAnswer
@@ -55,6 +55,7 @@ def configs_for(
         len(candidates),
         ranked,
         trains_adapters=target.features.has_adapters,
+        near=[candidate for candidate in candidates if is_near(candidate, target)],
         not_pooled=pooled if isinstance(pooled, NotPooled) else None,
     )
 

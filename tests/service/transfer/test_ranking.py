@@ -14,7 +14,7 @@ from service.evidence.types import EvidenceStatus
 from service.transfer.adapters import LEARNING_RATES
 from service.transfer.candidates import Source, SourceKind, TransferCandidate, published, shipped_members
 from service.transfer.known import known_of
-from service.transfer.ranking import FARTHEST, rank, spread_of_lr
+from service.transfer.ranking import FARTHEST, is_near, rank, spread_of_lr
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Distance, Situation, distance
 from service.transfer.taken_away import AskedModel, taken_away
@@ -154,6 +154,16 @@ def test_what_a_stored_model_too_far_away_was_tuned_with_comes_after_what_is_pub
     assert not answer.rests_on_store
     assert answer.says.startswith("The one tuned here lies too far from this model to say anything: this rests on ")
     assert UntunedAnswer(1, rank(situation(), [near], num_configs=5)).rests_on_store
+
+
+def test_why_a_near_model_says_nothing_is_told() -> None:
+    refuted, other = stored(1e-2, EvidenceStatus.REFUTED), stored(1e-2, width=128)
+    assert is_near(refuted, situation())
+    (first,) = rank(shipped_members()[0].situation, [], num_configs=1)
+    says = [UntunedAnswer(2, [first], near=near).says for near in ([refuted], [refuted, refuted], [refuted, other])]
+    assert says[0].startswith("1 model near this one was tuned here, but new seeds refuted its config: this rests on ")
+    assert says[1].startswith("2 models near this one were tuned here, but new seeds refuted their configs: ")
+    assert says[2].startswith("2 models near this one were tuned here, but these configs come first: ")
 
 
 def test_a_config_is_taken_away_with_the_settings_that_some_parameters_had_of_their_own() -> None:
