@@ -42,7 +42,7 @@ settings.register_profile("suite", deadline=None, max_examples=int(os.environ.ge
 settings.load_profile("suite")
 
 
-SCOPES_FILE = pytest.StashKey[Path]()
+LANES_FILE = pytest.StashKey[Path]()
 
 
 @pytest.fixture(scope="session")
@@ -113,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):
         directory = tempfile.TemporaryDirectory(prefix="lanes-")
         config.add_cleanup(directory.cleanup)
-        config.stash[SCOPES_FILE] = Path(directory.name) / "scopes.json"
+        config.stash[LANES_FILE] = Path(directory.name) / "lanes.json"
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # Tests run in the background of a script: what they start would inherit that it cannot be interrupted.
         signal.signal(signal.SIGINT, lambda _number, _frame: None)
@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep(rings.draw(items, config.option.draw), items, config)
     if hasattr(config, "workerinput"):
         items.sort(key=lanes.position)
-        lanes.write_scopes(config, items)
+        lanes.write_lanes(config, items)
 
 
 def _keep(taken: set[pytest.Item], items: list[pytest.Item], config: pytest.Config) -> None:
@@ -152,10 +152,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    node.workerinput[lanes.SCOPES_FILE] = str(node.config.stash[SCOPES_FILE])
+    node.workerinput[lanes.LANES_FILE] = str(node.config.stash[LANES_FILE])
     node.workerinput[rings.IS_NAMED] = rings.is_named(node.config)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    return lanes.make_scheduler(config, log, config.stash[SCOPES_FILE])
+    return lanes.make_scheduler(config, log, config.stash[LANES_FILE])

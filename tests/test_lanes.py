@@ -214,30 +214,17 @@ def test_a_commit_draws_half_of_the_cases_and_of_what_starts_services_and_the_ne
 
 
 @pytest.mark.parametrize(
-    ("node_id", "lane", "fixtures", "scope"),
+    ("node_id", "lane", "scope"),
     [
-        ("tests/service/cli/test_demo.py::test_it[a::b]", "services", {"browser"}, "services"),
-        ("tests/service/behaviour/test_front.py::test_it", "patient", {"browser"}, "patient, first row"),
-        ("tests/e2e/test_workloads.py::test_it", "patient", set(), "patient"),
-        ("tests/service/cli/test_demo.py::test_it[a::b]", "fast", set(), "fast tests/service/cli/test_demo.py"),
-        ("tests/a.py::test_it", "processes", {"s3"}, "processes tests/a.py"),
-        ("tests/a.py::test_it", "processes", {"page", "browser"}, "processes, a browser"),
-        ("tests/b.py::test_it", "processes", {"ranks"}, "processes, ranks of the optimizer"),
-        ("tests/c.py::test_it", "processes", {"two_ranks", "three_ranks"}, "processes, ranks of trainers"),
+        ("tests/service/cli/test_demo.py::test_it[a::b]", "services", "services"),
+        ("tests/service/behaviour/test_front.py::test_it", "patient", "patient, first row"),
+        ("tests/e2e/test_workloads.py::test_it", "patient", "patient"),
+        ("tests/service/cli/test_demo.py::test_it[a::b]", "fast", "fast tests/service/cli/test_demo.py"),
+        ("tests/shampoo/distributed/test_a.py::test_it", "processes", "processes tests/shampoo/distributed"),
+        ("tests/shampoo/distributed/test_a.py::test_it", "fast", "fast tests/shampoo/distributed/test_a.py"),
     ],
 )
-def test_those_with_services_are_one_scope_and_others_are_files_or_share_what_takes_long_to_start(
-    node_id: str, lane: str, fixtures: set[str], scope: str
+def test_those_with_services_are_one_scope_and_others_are_files_or_share_warm_ranks(
+    node_id: str, lane: str, scope: str
 ) -> None:
-    assert lanes.scope(node_id, lane, fixtures) == scope
-
-
-def test_tests_of_several_files_that_use_a_browser_are_run_by_one_worker(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text("import pytest\n@pytest.fixture\ndef browser(): pass\n")
-    names = [f"test_page_{number}" for number in range(6)]
-    for name in names:
-        (tmp_path / f"{name}.py").write_text(f"def {name}(browser): pass\ndef {name}_alone(): pass\n")
-    ran, found = run(tmp_path, "-n", "2", *(f"{name}.py" for name in names))
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    workers = [{found[f"{name}.py::{name}{suffix}"][0] for name in names} for suffix in ("", "_alone")]
-    assert [len(its) for its in workers] == [1, 2]
+    assert lanes.scope(node_id, lane) == scope

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,24 +29,19 @@ import pytest
 
 LANES = ("services", "patient", "processes", "fast")
 """In the order in which they are handed out."""
-SHARED = {
-    "browser": "a browser",
-    "ranks": "ranks of the optimizer",
-    **dict.fromkeys(("two_ranks", "three_ranks", "four_ranks"), "ranks of trainers"),
-}
-"""Fixtures of a session that take as long to start as many of the tests that use them: in one worker, together."""
 FIXTURES = {
+    "ranks": pytest.mark.processes(minutes=1),  # together: they share them
     "bundles": pytest.mark.patient,
-    **dict.fromkeys(SHARED, pytest.mark.processes(minutes=1)),  # they are many
-    **dict.fromkeys(("postgresql_url", "s3"), pytest.mark.processes),
+    **dict.fromkeys(("two_ranks", "three_ranks", "four_ranks"), pytest.mark.processes),
+    **dict.fromkeys(("browser", "postgresql_url", "s3"), pytest.mark.processes),
 }
 """The marker of whoever asks for a fixture of this name."""
 FIRST_ROW = ("tests/service/behaviour/", "tests/e2e/test_readme.py", "tests/e2e/test_example_package.py")
 """Their patient tests take about as long as all others."""
 NICENESS = 5
 """Of all workers but the first: little enough that nothing starves."""
-SCOPES_FILE = "scopes_file"
-"""Where the first worker leaves the scopes for the scheduler, which sees only names: a key of `workerinput`."""
+LANES_FILE = "lanes_file"
+"""Where the first worker leaves the lanes for the scheduler, which sees only names: a key of `workerinput`."""
 
 
 def lane(item: pytest.Item) -> str:
@@ -59,13 +54,8 @@ def mark_by_fixtures(items: Iterable[pytest.Item]) -> None:
     """Marks the tests that have no marker of a lane by the fixtures that they ask for."""
     for item in items:
         if lane(item) == "fast":
-            for fixture, marker in FIXTURES.items():  # in one order in all workers: the first counts
-                if fixture in _fixtures(item):
-                    item.add_marker(marker)
-
-
-def _fixtures(item: pytest.Item) -> set[str]:
-    return set(getattr(item, "fixturenames", ()))
+            for fixture in FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
+                item.add_marker(FIXTURES[fixture])
 
 
 def position(item: pytest.Item) -> tuple[int, float]:
@@ -78,43 +68,42 @@ def position(item: pytest.Item) -> tuple[int, float]:
     return LANES.index(name), 0.0 if marker is None else -float(marker.kwargs.get("minutes", 0.0))
 
 
-def scope(node_id: str, name: str, fixtures: Set[str]) -> str:
-    """The tests that one worker runs in a row: all that start services, a half of the patient, all that share what
-    takes long to start, or those of a file and a lane."""
+def scope(node_id: str, name: str) -> str:
+    """The tests that one worker runs in a row: all that start services, a half of the patient, or those of a file and a
+    lane, or that share warm ranks."""
     path = node_id.partition("::")[0]
     if name == "services":
         return name
     if name == "patient":
         return f"{name}, first row" if path.startswith(FIRST_ROW) else name
-    if name == "processes" and (shared := SHARED.keys() & fixtures):
-        return f"{name}, {SHARED[min(shared)]}"
+    if name == "processes" and path.startswith("tests/shampoo/distributed/"):
+        return f"{name} tests/shampoo/distributed"
     return f"{name} {path}"
 
 
-def write_scopes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
-    """Tells the scheduler, in another process, the scope of each test."""
+def write_lanes(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Tells the scheduler, in another process, the lane of each test."""
     worker_input = getattr(config, "workerinput", {})
     if worker_input.get("workerid") == "gw0":
-        path = Path(worker_input[SCOPES_FILE])
-        scopes = {item.nodeid: scope(item.nodeid, lane(item), _fixtures(item)) for item in items}
-        path.write_text(json.dumps(scopes))
+        path = Path(worker_input[LANES_FILE])
+        path.write_text(json.dumps({item.nodeid: lane(item) for item in items}))
 
 
-def make_scheduler(config: pytest.Config, log: Any, scopes_file: Path) -> Any:
+def make_scheduler(config: pytest.Config, log: Any, lanes_file: Path) -> Any:
     """xdist's scheduler of whole scopes, with `scope`; the workers have collected in the order of `position`."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Scheduler(LoadScopeScheduling):  # type: ignore[misc]  # of any type, therefore
-        _scopes: dict[str, str] | None = None
+        _lanes: dict[str, str] | None = None
 
         @property
         def nodes(self) -> list[Any]:
             return sorted(super().nodes, key=lambda node: str(node.gateway.id))  # whichever was ready first
 
         def _split_scope(self, nodeid: str) -> str:
-            if self._scopes is None:
-                self._scopes = json.loads(scopes_file.read_text())
-            return self._scopes[nodeid]
+            if self._lanes is None:
+                self._lanes = json.loads(lanes_file.read_text())
+            return scope(nodeid, self._lanes[nodeid])
 
         def remove_node(self, node: Any) -> str | None:
             """Gives the test that a worker died of to nobody else: xdist's own hands it out again and again."""
