@@ -97,6 +97,11 @@ class Environment:
         """The environment that `dataclasses.asdict` and JSON made into `content`."""
         return cls(content["device"], content["device_name"], content["world_size"], content["versions"])
 
+    @property
+    def hardware(self) -> str:
+        """The GPU as CUDA calls it, or `cpu`."""
+        return self.device_name or self.device
+
 
 def versions_of_measures(versions: Mapping[str, str]) -> dict[str, str]:
     """Versions of an environment that say what a metric measures: of the workload's package, shampoo-tuner and the

@@ -36,6 +36,7 @@ def test_a_trial_tells_its_identity_once_and_trains_as_if_nobody_had_asked() -> 
     assert identity.data is not None
     environment = identity.environment
     assert (environment.device, environment.device_name, environment.world_size) == ("cpu", None, 1)
+    assert environment.hardware == "cpu"
     assert Environment.from_json(json.loads(json.dumps(dataclasses.asdict(environment)))) == environment
     assert [one.metrics["train_loss"] for one in asked] == [one.metrics["train_loss"] for one in plain]
 
