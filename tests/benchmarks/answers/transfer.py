@@ -4,6 +4,7 @@
     python -m tests.benchmarks.answers.transfer --train         # and with trainings of the moved configs (minutes)
     python -m tests.benchmarks.answers.transfer --train --fields --members mlp-long  # and which field costs how much
     python -m tests.benchmarks.answers.transfer --train --seeded 8   # and searches of 8 trials that begin with them
+    python -m tests.benchmarks.answers.transfer --train --unlike     # and of members of other data alone
     python -m tests.benchmarks.answers.transfer --preset adamw  # the same of AdamW
 
 The shipped table (`make_knowledge`) has families of which a small member and others, wider, deeper, with a larger
@@ -19,7 +20,8 @@ moved to it, with the weight decay that it has together with the others of its f
   by one seed, likewise, with its median as `retuned_loss_over_itself`;
 - `pooled`: as much of the answer of the service, what all other members of the table say together (`pooled_trials`),
   whose model was fitted without the held-out one; `over_nearest`: its loss over that of the one that is nearest, of
-  whatever data, alone, as the service would have it without the others;
+  whatever data, alone, as the service would have it without the others; with `--unlike` neither knows of a member of
+  the same data, as most models that people ask for are like none of the table;
 - `fields` (with `--fields`): the same ratio with one field of the moved config at a time as the re-tuned one has it;
 - `trials_ratio` (with `--seeded`): the trials that a search which begins with all other members of the table, moved,
   takes to reach the final value of the one that knew nothing, over the trials of that; that value is the best of all
@@ -156,6 +158,9 @@ def main() -> None:
     parser.add_argument("--members", nargs="+", metavar="NAME", help="members that are held out; by default all")
     parser.add_argument("--train", action="store_true", help="train the moved configs and the re-tuned ones")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of each of these trainings")
+    parser.add_argument(
+        "--unlike", action="store_true", help="`pooled` and the nearest: of members of other data alone"
+    )
     parser.add_argument("--fields", action="store_true", help="with --train: and with each field as re-tuned")
     parser.add_argument("--seeded", type=int, default=0, metavar="TRIALS", help="run searches of so many trials, too")
     parser.add_argument("--json", type=Path, help="file for the result")
@@ -180,7 +185,8 @@ def main() -> None:
         plain_factors.append(best_lr(small) / optimum)
         held.append(interval.low <= optimum <= interval.high)
         own: list[float] = []
-        nearest, pooled = answers_for(member, members)
+        known = [other for other in members if not given.unlike or other.workload != member.workload]
+        nearest, pooled = answers_for(member, known)
         pooled_factors.append(pooled.config.arguments["lr"] / optimum)
         interval = next(one for one in pooled.intervals if one.name == "lr")
         pooled_held.append(interval.low <= optimum <= interval.high)
