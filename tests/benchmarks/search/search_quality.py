@@ -16,13 +16,13 @@ The first policy is compared with each other one in pairs, task by task and seed
 regrets and the difference, with standard errors. `--against FILE` compares each policy in the same way with what an
 earlier run, perhaps of other code, wrote by `--json FILE` with the same tasks and seeds.
 
-All policies start without defaults or pinned configs, but for what `--prior` gives the `auto` search: `tables` are the
-members of the shipped table that are of another workload than the objective's, moved to its model by the scaling rules;
-`store` are the recommendations in a service's database (`--database`), without those of that workload. Both need the
-objective's model: that of the shipped curve tables is known, another one's is in `--fingerprint FILE --batch-size
---num-steps`. `misleading` are configs that are far from good for the objective. Each pruner judges at 2 units first.
-`pbt` is not among them: its trials go on from each other's weights with other hyperparameters, and a curve for each
-config does not tell where that leads.
+All policies start with the defaults of the space's branches, as jobs do, and know no other configs, but for what
+`--prior` gives the `auto` search: `tables` are the members of the shipped table that are of another workload than the
+objective's, moved to its model by the scaling rules; `store` are the recommendations in a service's database
+(`--database`), without those of that workload. Both need the objective's model: that of the shipped curve tables is
+known, another one's is in `--fingerprint FILE --batch-size --num-steps`. `misleading` are configs that are far from
+good for the objective. Each pruner judges at 2 units first. `pbt` is not among them: its trials go on from each other's
+weights with other hyperparameters, and a curve for each config does not tell where that leads.
 """
 
 from __future__ import annotations
