@@ -14,7 +14,7 @@ from __future__ import annotations
 import bisect
 import dataclasses
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 LEAST_TOGETHER = 2
 """Units of a step, and what their number is a multiple of: two cores take as long for two as for one, and a step that
@@ -37,6 +37,8 @@ class Line:
     runs: tuple[tuple[int, int], ...] = ((0, 0),)
     """Runs of consecutive blocks here, if other ranks hold some of the bucket's: of each run the first block, as (block
     here, block of the whole bucket). So every unit has the phase that it has in a single process."""
+    _phases: dict[tuple[int, int], list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """φ of all units of a side, in the order of the blocks, by side and period: each step asks."""
 
     def part(self, runs: Sequence[tuple[int, int]], num_blocks: int) -> Line:
         """The line of some of the blocks, given as `runs`."""
@@ -61,22 +63,11 @@ class Line:
 
     def rows(self, side: int, phase: int, period: int) -> tuple[int, int]:
         """The blocks whose unit on this side has the phase: from the first number up to, without, the second."""
-        return self._first(side, phase, period), self._first(side, phase + 1, period)
-
-    def _first(self, side: int, phase: int, period: int) -> int:
-        """The first block whose phase is at least this."""
-        if phase <= 0:
-            return 0
-        if phase >= period:
-            return self.num_blocks
-        low, high = 0, self.num_blocks
-        while low < high:
-            block = (low + high) // 2
-            if self.phase(block, side, period) >= phase:
-                high = block
-            else:
-                low = block + 1
-        return low
+        phases = self._phases.get((side, period))
+        if phases is None:
+            phases = [self.phase(block, side, period) for block in range(self.num_blocks)]
+            self._phases[side, period] = phases
+        return bisect.bisect_left(phases, phase), bisect.bisect_right(phases, phase)
 
 
 def lines(buckets: Sequence[tuple[int, Sequence[int]]]) -> list[Line]:
