@@ -38,10 +38,10 @@ def mode_products(
     Returns:
         One of the spare tensors; X itself if every matrix is None.
     """
-    if all(A is None for A in matrices):
-        return X
     if dtype is None or dtype == X.dtype:
         return _products(matrices, X, *spare, transposed=transposed)
+    if all(A is None for A in matrices):
+        return X
     # Both halves of one spare tensor, and the result in the other.
     halves = spare[1].view(-1).view(dtype)[: 2 * X.numel()].view(2, *X.shape)
     lower = [None if A is None else A.to(dtype) for A in matrices]
@@ -54,17 +54,17 @@ def _products(
     for mode, A in enumerate(matrices):
         if A is None:
             continue
-        S, T = _around(source, mode), _around(target, mode)
-        K, before, d, after = S.shape
+        K, before, d, after = around = _around(source, mode)
         if A.dim() == 2:
-            torch.mul(S, A.view(K, 1, d, 1), out=T)
+            torch.mul(source.view(around), A.view(K, 1, d, 1), out=target.view(around))
         elif before == 1:
-            torch.bmm(A.mT if transposed else A, S.view(K, d, after), out=T.view(K, d, after))
+            torch.bmm(A.mT if transposed else A, source.view(K, d, after), out=target.view(K, d, after))
         elif after == 1:
-            torch.bmm(S.view(K, before, d), A if transposed else A.mT, out=T.view(K, before, d))
+            torch.bmm(source.view(K, before, d), A if transposed else A.mT, out=target.view(K, before, d))
         else:
-            unfolded = S.transpose(1, 2).reshape(K, d, before * after)
-            T.copy_(torch.bmm(A.mT if transposed else A, unfolded).view(K, d, before, after).transpose(1, 2))
+            unfolded = source.view(around).transpose(1, 2).reshape(K, d, before * after)
+            product = torch.bmm(A.mT if transposed else A, unfolded).view(K, d, before, after)
+            target.view(around).copy_(product.transpose(1, 2))
         source, target, other = target, other, target
     return source
 
@@ -75,17 +75,16 @@ def accumulate_gram(A: Tensor, X: Tensor, mode: int, *, decay: float, weight: fl
     A is (K, d, d), where only the lower triangle counts and the upper one may be left as it is; or (K, d), the
     diagonal.
     """
-    S = _around(X, mode)
-    K, before, d, after = S.shape
+    K, before, d, after = around = _around(X, mode)
     if A.dim() == 2:
-        A.mul_(decay).add_(S.square().sum(dim=(1, 3)), alpha=weight)
+        A.mul_(decay).add_(X.view(around).square().sum(dim=(1, 3)), alpha=weight)
         return
     if before == 1:
-        unfolded = S.view(K, d, after)
+        unfolded = X.view(K, d, after)
     elif after == 1:
-        unfolded = S.view(K, before, d).mT
+        unfolded = X.view(K, before, d).mT
     else:
-        unfolded = S.transpose(1, 2).reshape(K, d, before * after)
+        unfolded = X.view(around).transpose(1, 2).reshape(K, d, before * after)
     halve = A.device.type == "cpu"  # elsewhere more launches cost more than they save
     _accumulate_lower(A, unfolded, decay, weight, levels=_HALVING_LEVELS if halve else 0)
 
@@ -106,12 +105,13 @@ def scaled(X: Tensor, values: Sequence[Tensor | None], out: Tensor) -> Tensor:
     source = X
     for mode, of_side in enumerate(values):
         if of_side is not None:
-            torch.mul(_around(source, mode), of_side.unsqueeze(1).unsqueeze(-1), out=_around(out, mode))
+            around = _around(X, mode)
+            torch.mul(source.view(around), of_side.unsqueeze(1).unsqueeze(-1), out=out.view(around))
             source = out
     return out if source is out else out.copy_(X)
 
 
-def _around(X: Tensor, mode: int) -> Tensor:
-    """A contiguous (K, d_1, ..., d_k) as (K, product of the sides before `mode`, d_mode, product of those after)."""
-    sides = X.shape[1:]
-    return X.view(X.shape[0], math.prod(sides[:mode]), sides[mode], math.prod(sides[mode + 1 :]))
+def _around(X: Tensor, mode: int) -> tuple[int, int, int, int]:
+    """(K, product of the sides before `mode`, d_mode, product of those after) of a contiguous (K, d_1, ..., d_k)."""
+    K, *sides = X.shape
+    return K, math.prod(sides[:mode]), sides[mode], math.prod(sides[mode + 1 :])
