@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import itertools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
@@ -70,6 +71,8 @@ class CheckedHyperparameters:
     def __init__(self) -> None:
         self._known: dict[int, tuple[list[object], Hyperparameters]] = {}
         """By the number of a group."""
+        self._fitting: dict[int, Hyperparameters] = {}
+        """Those that fit the state of the group, and have an effect on its parameters."""
 
     def of(self, number: int, group: Mapping[str, Any]) -> Hyperparameters:
         """The hyperparameters of the group of this number.
@@ -77,7 +80,7 @@ class CheckedHyperparameters:
         Raises:
             ValueError: one is illegal or missing.
         """
-        values = [group.get(name, _ABSENT) for name in NAMES]
+        values = [*map(group.get, NAMES, itertools.repeat(_ABSENT))]
         if number in self._known:
             known_values, known = self._known[number]
             if all(map(operator.is_, values, known_values)):
@@ -86,6 +89,23 @@ class CheckedHyperparameters:
         # A list or a tensor could change and be the same object.
         if isinstance(group["betas"], tuple) and not isinstance(group["lr"], Tensor):
             self._known[number] = values, h
+        return h
+
+    def fitting(self, number: int, group: Mapping[str, Any], built: Mapping[str, object]) -> Hyperparameters:
+        """The hyperparameters of a group before a step, with the state that was allocated for hyperparameters of the
+        structure `built`.
+
+        Raises:
+            ValueError: as `of`, or a key resembles a hyperparameter and is none, a value has no effect on these
+                parameters or does not fit the state, or independent weight decay lacks its reference.
+        """
+        h = self.of(number, group)
+        require_known_keys(group, is_live=True)
+        if self._fitting.get(number) is not h:
+            require_effect_of_distributed(group["params"], h)
+            require_structure(h, built)
+            self._fitting[number] = h
+        require_peak_lr(h, group["peak_lr"])
         return h
 
 
@@ -289,20 +309,6 @@ def require_structure(h: Hyperparameters, built: Mapping[str, object]) -> None:
             message = f"{name} changed from {value!r} to {found[name]!r}: it shapes the optimizer state, so it needs a"
             hint = "; OneCycleLR and CyclicLR move β1 unless told cycle_momentum=False" if "betas[0]" in name else ""
             raise ValueError(f"{message} new optimizer{hint}")
-
-
-def require_fit(group: Mapping[str, Any], h: Hyperparameters, built: Mapping[str, object]) -> None:
-    """Checks a group and the hyperparameters that it holds now before a step, with the state that was allocated for
-    hyperparameters of the structure `built`.
-
-    Raises:
-        ValueError: a key resembles a hyperparameter and is none, a value has no effect on these parameters or does not
-            fit the state, or independent weight decay lacks its reference.
-    """
-    require_known_keys(group, is_live=True)
-    require_effect_of_distributed(group["params"], h)
-    require_structure(h, built)
-    require_peak_lr(h, group["peak_lr"])
 
 
 def require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:

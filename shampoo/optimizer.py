@@ -33,7 +33,6 @@ from shampoo.group_rules import (
     inherited,
     is_trained,
     refuse_arguments,
-    require_fit,
     require_known_keys,
     require_no_steps,
     require_own_memory,
@@ -212,9 +211,8 @@ class Shampoo(Optimizer):
     def _step_everything(self) -> None:
         self._follow_parameters()
         # All groups are checked before the first one moves.
-        checked = [self._hyperparameters(number) for number in range(len(self.param_groups))]
-        for h, group, structure in zip(checked, self.param_groups, self._structures, strict=True):
-            require_fit(group, h, structure)
+        with_structures = zip(self.param_groups, self._structures, strict=True)
+        checked = [self._checked.fitting(number, *one) for number, one in enumerate(with_structures)]
         self._gradients.require(self.param_groups)
         allocation, plan = self._allocation, self._allocation.plan
         state, positions = allocation.state_of, allocation.positions
