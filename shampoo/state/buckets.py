@@ -8,6 +8,7 @@ elements of parameters without a preconditioner are blocks of shape (): their bu
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,14 +77,12 @@ class Chunk:
 
     pieces: tuple[BucketPiece, ...]
     state: BlockState
-
-    @property
-    def start(self) -> int:
-        return self.pieces[0].start
-
-    @property
-    def stop(self) -> int:
-        return self.pieces[-1].stop
+    sizes: tuple[int, ...]
+    """Rows of each piece."""
+    start: int
+    """First row of the bucket."""
+    stop: int
+    """Last row of the bucket, + 1."""
 
     @property
     def goes_by_piece(self) -> bool:
@@ -120,7 +119,7 @@ class Chunk:
     def _rows(self, X: Tensor) -> Sequence[Tensor]:
         """X, of the chunk's rows, by piece."""
         # In one call: of a model of many small layers, slices take longer than what is done with them.
-        return torch.split(X, [piece.region.num_blocks for piece in self.pieces])
+        return X.split_with_sizes(self.sizes)
 
 
 class Bucket:
@@ -181,27 +180,27 @@ class Bucket:
             yield steps[pending[0].param], self._chunk(pending)
 
     def _chunk(self, pieces: Sequence[BucketPiece]) -> Chunk:
-        return Chunk(tuple(pieces), self.state.rows(pieces[0].start, pieces[-1].stop))
+        start, stop = pieces[0].start, pieces[-1].stop
+        sizes = tuple(piece.region.num_blocks for piece in pieces)
+        return Chunk(tuple(pieces), self.state.rows(start, stop), sizes, start, stop)
 
     def due(self, chunk: Chunk, h: Hyperparameters, at: StepScalars) -> Due:
         """The units of a chunk to refresh, as (side, first row of the chunk, last row + 1)."""
         if not self.state.sides:
             return ()
-        num_rows = chunk.stop - chunk.start
         sides = [number for number, side in enumerate(self.state.sides) if side.refreshed is not None]
-        everything = tuple((number, 0, num_rows) for number in sides)
         if not (self.all_refreshed or is_refreshed(chunk.state)):
             begun = chunk.state.begun
             if begun is None or not bool(begun.any()):
-                return everything if at.has_started else ()
+                return _all_rows(chunk, sides) if at.has_started else ()
         if not h.stagger_refresh:
-            return everything if at.phase == 0 else ()
+            return _all_rows(chunk, sides) if at.phase == 0 else ()
+        period = h.refresh_period
         due: list[tuple[int, int, int]] = []
         for number in sides:
-            start, stop = self.line.rows(number, at.phase, h.refresh_period)
-            start, stop = max(start - chunk.start, 0), min(stop - chunk.start, num_rows)
-            if start < stop:
-                due.append((number, start, stop))
+            start, stop = self.line.rows(number, at.phase, period)
+            if start < chunk.stop and stop > chunk.start and start < stop:
+                due.append((number, max(start, chunk.start) - chunk.start, min(stop, chunk.stop) - chunk.start))
         return tuple(due)
 
     def look_at_refreshes(self) -> None:
@@ -339,6 +338,7 @@ def state_by_param(buckets: Sequence[Bucket]) -> dict[Tensor, dict[str, Tensor]]
     return views
 
 
+@functools.cache  # each step asks for every parameter
 def state_dtype(dtype: torch.dtype) -> torch.dtype:
     """Precision of the state for parameters of this dtype: at least float32, so that averages of bfloat16 gradients
     do not lose what each step adds."""
@@ -355,6 +355,10 @@ def block_operations(block: Sequence[int], sizes: Iterable[int]) -> int:
     """About the operations of a step of `shampoo` without refresh on one block with matrices of these sizes; others
     do up to twice as many."""
     return math.prod(block) * (1 + 2 * sum(sizes))
+
+
+def _all_rows(chunk: Chunk, sides: Iterable[int]) -> Due:
+    return tuple((number, 0, chunk.stop - chunk.start) for number in sides)
 
 
 def _chunk_blocks(block: Sequence[int], like: Tensor, group_elements: int) -> int:

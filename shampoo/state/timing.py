@@ -55,8 +55,8 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | 
     beta3 = beta1 if h.beta3 is None else h.beta3
     f, s, k = h.refresh_period, h.first_refresh, h.statistics_period
     is_kl = h.preconditioner == "kl"
-    decay = h.factor_beta**k
-    correct = h.use_bias_correction
+    beta, low_precision, correct = h.factor_beta, h.low_precision_state, h.use_bias_correction
+    decay = beta**k
     # These averages feed back into themselves, so their bias is kept out instead of being divided out.
     b = s if begun is None else begun
     old, new = _weights(h, k, num_updates=t - b + 1) if is_kl else (decay, _complement(decay))
@@ -65,14 +65,12 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | 
         "adam" if h.preconditioner == "soap" and has_factors else h.grafting_method if has_factors else h.plain_method
     )
     return StepScalars(
-        update_statistics=is_kl or (t % k == 0 and not h.low_precision_state),
+        update_statistics=is_kl or (t % k == 0 and not low_precision),
         has_started=t >= s,
         phase=(t - s) % f,
         factor_decay=old,
         factor_weight=new,
-        factor_correction=1 - decay ** (t // k)
-        if correct and h.factor_beta < 1 and not (is_kl or h.low_precision_state)
-        else 1.0,
+        factor_correction=1 - decay ** (t // k) if correct and beta < 1 and not (is_kl or low_precision) else 1.0,
         sample_decay=sample_old,
         sample_weight=sample_new,
         first_moment_correction=1 - beta3 * beta1 ** (t - 1) if correct and beta1 > 0 else 1.0,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -19,11 +20,31 @@ from shampoo.step.grafting import is_adamw
 from shampoo.step.weights import Flag, Weights, finite_gradients
 
 
+class Slab:
+    """Memory for three tensors, and views of it: made anew, they take as long as a small chunk's arithmetic."""
+
+    def __init__(self, like: Tensor) -> None:
+        self.memory = like.new_empty(3, 0)
+        self._views: dict[tuple[int, ...], Scratch] = {}
+
+    def of_shape(self, shape: tuple[int, ...]) -> Scratch:
+        """Three tensors of this shape, with whatever was in them; grows where they do not fit."""
+        if shape not in self._views:
+            numel = math.prod(shape)
+            if self.memory.shape[1] < numel:
+                self.memory = self.memory.new_empty(3, scratch_elements(numel))
+                self._views.clear()
+            first, second, third = self.memory[:, :numel].view(3, *shape).unbind()
+            self._views[shape] = first, second, third
+        return self._views[shape]
+
+
 class GroupStep:
     """Steps groups, in scratch memory that it keeps from step to step."""
 
     def __init__(self, failures: RefreshFailures) -> None:
-        self.scratch: dict[tuple[torch.device, torch.dtype], list[Tensor]] = {}
+        self.scratch: dict[tuple[torch.device, torch.dtype], list[Slab]] = {}
+        """The slabs that no thread works in."""
         self._failures = failures
 
     def __call__(
@@ -47,8 +68,9 @@ class GroupStep:
         finite = finite_gradients(present, [state[param]["num_skipped"] for param in present], norms, kept=kept)
         steps: dict[Tensor, int] = {}
         for param in finite.taking_part:
-            state[param]["step"] += 1
-            steps[param] = state[param]["step"]
+            of_param = state[param]
+            of_param["step"] += 1
+            steps[param] = of_param["step"]
         weights = Weights(steps, state, h, positions=positions)
         work = chunk_steps(buckets, steps, h)
 
@@ -91,12 +113,22 @@ class GroupStep:
         self, item: ChunkStep, weights: Weights, flags: Sequence[Flag] | None, h: Hyperparameters
     ) -> Iterator[Scratch]:
         """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included, and 0 in rows
-        where the device alone knows that it is not finite."""
-        chunk = item.chunk
-        with self._scratch_of(item.bucket.like, (chunk.stop - chunk.start, *item.bucket.block)) as scratch:
-            l2 = h.weight_decay if h.weight_decay_type == "l2" else 0.0
-            weights.write_gradient(chunk, scratch[0], flags, l2=l2)
-            yield scratch
+        where the device alone knows that it is not finite.
+
+        The memory is kept from step to step, and each thread that computes has its own. Fresh temporaries cost five
+        times the arithmetic on the CPU: the allocator maps and unmaps large ones.
+        """
+        chunk, like = item.chunk, item.bucket.like
+        kept = self.scratch.setdefault((like.device, like.dtype), [])
+        try:
+            slab = kept.pop()
+        except IndexError:  # each is in use
+            slab = Slab(like)
+        scratch = slab.of_shape((chunk.stop - chunk.start, *item.bucket.block))
+        l2 = h.weight_decay if h.weight_decay_type == "l2" else 0.0
+        weights.write_gradient(chunk, scratch[0], flags, l2=l2)
+        yield scratch
+        kept.append(slab)
 
     def _note_refreshes(self, item: ChunkStep, h: Hyperparameters) -> None:
         bucket, chunk = item.bucket, item.chunk
@@ -107,21 +139,3 @@ class GroupStep:
                 self._failures.note(counter, limit=h.max_failed_refreshes, where=where)
         if item.due and not bucket.all_refreshed:
             bucket.look_at_refreshes()
-
-    @contextlib.contextmanager
-    def _scratch_of(self, like: Tensor, shape: tuple[int, ...]) -> Iterator[Scratch]:
-        """Three uninitialised tensors of this shape, in memory kept from step to step, of which each thread that
-        computes has its own.
-
-        Fresh temporaries cost five times the arithmetic on the CPU: the allocator maps and unmaps large ones.
-        """
-        numel = torch.Size(shape).numel()
-        kept = self.scratch.setdefault((like.device, like.dtype), [])
-        try:
-            slab = kept.pop()
-        except IndexError:  # each is in use
-            slab = like.new_empty(3, 0)
-        if slab.shape[1] < numel:
-            slab = like.new_empty(3, scratch_elements(numel))
-        yield slab[0, :numel].view(shape), slab[1, :numel].view(shape), slab[2, :numel].view(shape)
-        kept.append(slab)

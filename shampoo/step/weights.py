@@ -45,7 +45,9 @@ class FiniteGradients:
 
     def of_pieces(self, pieces: Sequence[BucketPiece]) -> list[Flag] | None:
         """The flag of each piece; None where the host knows."""
-        return [self.flags[piece.param] for piece in pieces] if pieces[0].param in self.flags else None
+        if not self.flags or pieces[0].param not in self.flags:
+            return None
+        return [self.flags[piece.param] for piece in pieces]
 
 
 def finite_gradients(
@@ -62,12 +64,12 @@ def finite_gradients(
     knows: dict[int, bool] = {}
     flags: dict[Tensor, Flag] = {}
     for (device, dtype), indices in by_dtype.items():
-        norm_of = dict(norms)
-        gradients = {params[index]: params[index].grad for index in indices if params[index] not in norms}
-        present = {param: gradient for param, gradient in gradients.items() if gradient is not None}
+        norm_of = {index: norms[params[index]] for index in indices if params[index] in norms} if norms else {}
+        gradients = {index: params[index].grad for index in indices if index not in norm_of}
+        present = {index: gradient for index, gradient in gradients.items() if gradient is not None}
         if present:
-            norm_of |= zip(present, foreach_norm(list(present.values()), 2, dtype=dtype), strict=True)
-        finite = torch.stack([norm_of[params[index]] for index in indices]).isfinite()
+            norm_of.update(zip(present, foreach_norm(list(present.values()), 2, dtype=dtype), strict=True))
+        finite = torch.stack([norm_of[index] for index in indices]).isfinite()
         if device.type in buckets.READABLE_DEVICES:
             knows.update(zip(indices, finite.tolist(), strict=True))
         else:
@@ -100,11 +102,12 @@ class Weights:
         self._steps = steps
         self._positions = positions
         self._stochastic = h.low_precision_weights == "stochastic"
+        has_masters = h.low_precision_weights == "master"
         for param in steps:
             gradient = param.grad
             assert gradient is not None
             self.gradients[param] = gradient.contiguous()
-            master = state[param].get("master")
+            master = state[param].get("master") if has_masters else None
             if master is not None:
                 self.of[param] = master
             elif self._rounds(param):

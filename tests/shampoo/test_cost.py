@@ -119,7 +119,7 @@ def test_steps_allocate_no_further_state_and_scratch_as_bounded(name: str) -> No
     train(optimizer, params, range(5))
     cost = estimate(ODD_SHAPES, dtype=torch.float64, **config)
     assert cost.state_bytes == allocated_bytes(_state_tensors(optimizer))
-    slabs = [slab for kept in optimizer._step_group.scratch.values() for slab in kept]
+    slabs = [slab.memory for kept in optimizer._step_group.scratch.values() for slab in kept]
     assert 0 < allocated_bytes(slabs) <= cost.scratch_bytes
 
 
@@ -131,7 +131,7 @@ def test_large_tables_need_scratch_memory_only_where_they_have_no_kernel_of_thei
     for param in params:
         param.grad = torch.empty_like(param)
     take_step(optimizer.step, device="meta")
-    slabs = [slab for kept in optimizer._step_group.scratch.values() for slab in kept]
+    slabs = [slab.memory for kept in optimizer._step_group.scratch.values() for slab in kept]
     assert 0.99 <= allocated_bytes(slabs) / estimate(shapes, device="meta", **config).scratch_bytes <= 1
     assert (allocated_bytes(slabs) > 2048 * 1024) == (momentum > 0)
 
