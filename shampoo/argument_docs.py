@@ -12,8 +12,8 @@ Args:
     lr: Learning rate, >= 0. With grafting it has the scale of the grafted method's learning rate, with soap and kl
         of Adam's.
     betas: (β1, β2): β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors
-        (soap: the squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums. Above 0 for kl, for shampoo and
-        soap if β1 is.
+        (soap: the squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums. Above 0 for kl, and where it
+        counts if β1 is.
     beta3: Weight of the old average in the current direction, in [0, 1); None: β1. β1² gives Nadam, or Muon's
         Nesterov.
     shampoo_beta: soap's average of the factors, in [0, 1], 1 sums; None: β2. Used by soap.
@@ -57,8 +57,8 @@ Args:
     grafting: Method whose step length each block takes, and which steps for blocks without a preconditioner; none:
         the preconditioned step's own length. None: adam for shampoo and none, none for the others. Shapes the
         state.
-    grafting_beta2: Average of squared gradients of rmsprop and adam grafting, in [0, 1); None: β2. Used by shampoo,
-        none.
+    grafting_beta2: Average of squared gradients of rmsprop and adam grafting, in [0, 1), above 0 if β1 is; None:
+        β2. Used by shampoo, none.
     grafting_epsilon: Added to the root of the squared gradients in adagrad, rmsprop and adam steps, soap's
         included; > 0.
     exponent_override: Factors enter as A^(−exponent_override), > 0; None: 1/(2·number of factors of the block).

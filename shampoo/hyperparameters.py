@@ -66,7 +66,7 @@ class Hyperparameters:
     Adam's."""
     betas: Annotated[tuple[float, float], AVERAGE, AVERAGE_OR_SUM, IN_FLIGHT] = (0.9, 0.999)
     """(β1, β2): β1 in [0, 1) averages the gradient, 0 keeps no average; β2 in [0, 1] averages the factors (soap: the
-    squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums. Above 0 for kl, for shampoo and soap if β1 is."""
+    squared gradient in the eigenbasis, see `shampoo_beta`), 1 sums. Above 0 for kl, and where it counts if β1 is."""
     beta3: Annotated[float | None, AVERAGE, IN_FLIGHT] = None
     """Weight of the old average in the current direction, in [0, 1); None: β1. β1² gives Nadam, or Muon's Nesterov."""
     shampoo_beta: Annotated[float | None, AVERAGE_OR_SUM, used_by("soap"), IN_FLIGHT] = None
@@ -121,7 +121,7 @@ class Hyperparameters:
     """Method whose step length each block takes, and which steps for blocks without a preconditioner; none: the
     preconditioned step's own length. None: adam for shampoo and none, none for the others. Shapes the state."""
     grafting_beta2: Annotated[float | None, AVERAGE, used_by("shampoo", "none"), IN_FLIGHT] = None
-    """Average of squared gradients of rmsprop and adam grafting, in [0, 1); None: β2."""
+    """Average of squared gradients of rmsprop and adam grafting, in [0, 1), above 0 if β1 is; None: β2."""
     grafting_epsilon: Annotated[float, POSITIVE, IN_FLIGHT] = 1e-8
     """Added to the root of the squared gradients in adagrad, rmsprop and adam steps, soap's included; > 0."""
     exponent_override: Annotated[float | None, POSITIVE, used_by("shampoo"), IN_FLIGHT] = None
@@ -194,6 +194,10 @@ class Hyperparameters:
         is_outside = self.preconditioner == "kl" or (self.preconditioner in ("shampoo", "soap") and self.betas[0] > 0)
         if self.betas[1] == 0 and is_outside:
             raise ValueError(f"betas[1] must be > 0 for {self.preconditioner}, or steps explode: betas={self.betas}")
+        # The square of a gradient that is 0 bounds no step along momentum, as an average of squares does for β1 < √β2.
+        if self.second_moment_beta == 0 and self.betas[0] > 0 and self.plain_method in ("rmsprop", "adam"):
+            name = "betas[1]" if self.grafting_beta2 is None else "grafting_beta2"
+            raise ValueError(f"{name} must be > 0 with betas[0] > 0, or steps explode: betas={self.betas}")
         if self.nesterov and self.momentum == 0:
             raise ValueError(f"nesterov needs momentum > 0, got nesterov={self.nesterov}, momentum={self.momentum}")
 
@@ -258,12 +262,8 @@ class Hyperparameters:
             raise ValueError(
                 f"solver='coupled_newton' needs exponent_override=1/p for an integer p, got {self.exponent_override}"
             )
-        for name, conflict in (
-            ("pseudo_inverse", self.pseudo_inverse),
-            ("refresh_tolerance", self.refresh_tolerance > 0),
-            ("state_dtype", self.low_precision_state),
-        ):
-            if conflict:
+        for name in ("pseudo_inverse", "refresh_tolerance", "state_dtype"):
+            if getattr(self, name) != DEFAULTS[name]:
                 raise ValueError(f"{name}={getattr(self, name)!r} needs eigenvectors, got solver='coupled_newton'")
 
     def _check_distribution(self) -> None:

@@ -112,6 +112,9 @@ ILLEGAL_COMBINATIONS: list[tuple[dict[str, Any], str]] = [
         ({"preconditioner": name, "betas": betas}, rf"betas\[1\] must be > 0 for {name}, or steps explode: betas=")
         for name, betas in (("kl", (0.9, 0.0)), ("kl", (0.0, 0.0)), ("soap", (0.9, 0.0)), ("shampoo", (0.5, 0.0)))
     ),
+    ({"grafting_beta2": 0.0}, r"grafting_beta2 must be > 0 with betas\[0\] > 0, or steps explode: betas="),
+    ({**PLAIN, "betas": (0.9, 0.0)}, r"betas\[1\] must be > 0 with betas\[0\] > 0, or steps explode: betas="),
+    ({**SPECTRAL, "betas": (0.9, 0.0)}, r"betas\[1\] must be > 0 with betas\[0\] > 0, or steps explode: betas="),
     ({"nesterov": True}, "nesterov needs momentum > 0, got nesterov=True, momentum=0.0"),
     ({"statistics_frequency": 8, "precondition_frequency": 7}, "statistics_frequency=8 .* precondition_frequency=7"),
     (
