@@ -21,6 +21,7 @@ Departures from the paper:
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator, Mapping
 from typing import Literal, TypeAlias, get_args
@@ -138,8 +139,10 @@ def unpack(
     return out
 
 
+@functools.cache  # each read asks
 def decode_table(dtype: StateDtype, device: torch.device, *, structure: Structure = "general") -> Tensor:
-    """The values that each byte of codes stands for, in units of the scale, (256, values per byte) float32.
+    """The values that each byte of codes stands for, in units of the scale, (256, values per byte) float32; not to
+    be written to.
 
     Raises:
         ValueError: the dtype has no codes, or the structure is unknown.

@@ -123,6 +123,7 @@ def test_decode_tables_hold_the_codebook() -> None:
     assert torch.equal(pairs.unique(), _codebook(4).float())
     assert torch.equal(decode_table("int8", device).view(-1).sort().values, _codebook(8).float())
     assert torch.equal(decode_table("int4", device, structure="symmetric"), decode_table("int8", device))
+    assert decode_table("int4", device) is pairs  # each read of a state asks
     with pytest.raises(ValueError, match="'bfloat16' has no codes"):
         decode_table("bfloat16", device)
 
