@@ -74,6 +74,11 @@ class StepInterval:
     """Means over ranks, as the next."""
     optimizer_seconds: float = 0.0
 
+    def longer(self, *, seconds: float, optimizer_seconds: float) -> StepInterval:
+        """The same with more time."""
+        optimizer_seconds += self.optimizer_seconds
+        return StepInterval(self.first_step, self.loss_sum, self.seconds + seconds, optimizer_seconds)
+
     def state(self) -> list[float]:
         """Plain values, from which `of_state` makes the same."""
         return [self.first_step, self.loss_sum, self.seconds, self.optimizer_seconds]
