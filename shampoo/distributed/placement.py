@@ -143,7 +143,7 @@ def place(
     Args:
         loads: what the ranks own already, by the ranks.
         num_rounds: rounds of exchanges that there are already; these parameters begin new ones.
-        group_size: ranks that share plain parameters, where it has been chosen before.
+        group_size: ranks that share plain parameters, where it has been chosen before; 1 is chosen anew.
         settled: instead of choosing owners.
 
     Raises:
@@ -152,7 +152,7 @@ def place(
     shared = _shared_by_ranks(groups)
     if settled is not None:
         shared, group_size = [one for one in shared if one.param in settled.owners], settled.group_size
-    elif group_size is None:
+    elif group_size in (None, 1):  # 1: those before share nothing, which binds no others
         group_size = _group_size(shared)
     layouts = _layouts(shared, group_size)
     owned = [one for one in shared if one.param in layouts and one.h.distributed != "local"]

@@ -268,14 +268,14 @@ def test_a_compiled_training_step_may_contain_it(ranks: Ranks, mesh: str) -> Non
         assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
 
 
-def _copied_after_a_group_was_added() -> tuple[list[Tensor], list[Tensor]]:
+def _copied_after_a_group_was_added() -> tuple[list[Tensor], list[Tensor], float]:
     # One block first, which every rank steps; then enough of them to share.
     params = [nn.Parameter(torch.ones(32, 32)), *(nn.Parameter(x) for x in sharded.initial_weights())]
     config = member("shampoo_adam", max_preconditioner_dim=32)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "distributed='lossless' shares nothing")
         optimizer = Shampoo(params[:1], **config, distributed="lossless")
-    optimizer.add_param_group({"params": params[1:], "num_ranks_per_group": 2})
+    optimizer.add_param_group({"params": params[1:]})
 
     def train(params: list[nn.Parameter], optimizer: Shampoo) -> list[Tensor]:
         for step in range(3):
@@ -286,12 +286,16 @@ def _copied_after_a_group_was_added() -> tuple[list[Tensor], list[Tensor]]:
 
     train(params, optimizer)
     again, copied = copy.deepcopy((params, optimizer))
-    return train(params, optimizer), train(again, copied)
+    return train(params, optimizer), train(again, copied), copied.share_of_state
 
 
-def test_a_copy_shares_as_the_original_does(ranks: Ranks) -> None:
-    for ours, theirs in ranks[2].run(_copied_after_a_group_was_added):
-        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+def test_a_group_is_shared_beside_one_that_is_not_and_a_copy_shares_as_the_original_does(ranks: Ranks) -> None:
+    alone, _, _ = _copied_after_a_group_was_added()
+    for num_ranks in (2, 3):
+        for ours, theirs, share in ranks[num_ranks].run(_copied_after_a_group_was_added):
+            assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+            assert sharded.close(ours, alone)
+            assert share < 0.9
 
 
 @pytest.mark.parametrize("mesh", ["ddp two", "two"])
