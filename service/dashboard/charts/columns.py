@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from service.api.min_max import MinMax
+from service.api.figures.min_max import MinMax
 from service.store.repositories.of_trials.measurements import CurvePoint
 
 MAX_POINTS = 300

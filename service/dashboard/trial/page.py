@@ -12,8 +12,8 @@ from service.access.caller import Scope
 from service.access.permitted import may_have_run
 from service.api.conditional import IfNoneMatch
 from service.api.dependencies import CallerDependency, Now, ReadSession, SettingsDependency
+from service.api.figures.min_max import MinMax, fewest_points
 from service.api.figures.trial_curve import CurveAxis, CurveScale, thin_curve
-from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.routers.of_trials.output import Wanted

@@ -11,8 +11,8 @@ from fastapi import APIRouter, Query
 from search_spaces.nearest import did_you_mean
 from service.api import problems
 from service.api.dependencies import JobId, ReadSession, TrialNumber
+from service.api.figures.min_max import MinMax, fewest_points
 from service.api.lists.query_times import Moment
-from service.api.min_max import MinMax, fewest_points
 from service.api.one_thread import OneThreadRoute
 from service.api.paging import LARGEST_INT
 from service.api.schemas.trials import MeasurementPage, MeasurementRead

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.api.min_max import MinMax, fewest_points
+from service.api.figures.min_max import MinMax, fewest_points
 from service.client import Client
 from service.store.repositories import MeasurementRepository, TrialRepository
 from service.store.session import Database
