@@ -33,7 +33,6 @@ from service.api.dependencies import (
     TurnsDependency,
 )
 from service.api.schemas.jobs import JobCreate
-from service.api.schemas.untuned import UntunedQuestion
 from service.code.unpacked import laid_out
 from service.errors import NotDoneYet, NotFound, ServiceBusy
 from service.settings import Settings
@@ -45,14 +44,11 @@ from service.specification.planning import JobPlan, plan_job, workload_of
 from service.specification.price import Price, price_of
 from service.specification.search.own_sampler import check_sampler
 from service.store.repositories import CodeRepository, JobRepository
-from service.transfer.pooled import NotPooled, PooledAnswer
-from service.transfer.situation import ConfigsWanted
 from service.use_cases.budgets import check_cost
 from service.use_cases.estimating.memory_estimates import check_workload, estimate_memory
 from service.use_cases.estimating.model_fingerprint import field_with_winners, model_for_winners
 from service.use_cases.estimating.refused_values import is_known_to_build
 from service.use_cases.keeping.code import unknown_code
-from service.use_cases.untuned.asking import ask_pooled, question_of
 from trainers.processes.starting import warm_up
 from trainers.workload.description import WorkloadDescription
 from trainers.workloads.registry import BUILT_IN
@@ -300,36 +296,6 @@ def _find_out(
     return Prepared(body, plan, model.result(), memory, price)
 
 
-@dataclass(frozen=True, slots=True)
-class PreparedQuestion:
-    """A question for configs of a model that was never tuned, with what only a process can tell."""
-
-    question: UntunedQuestion
-    pooled: PooledAnswer | NotPooled | None
-    """The answer of the models of the shipped table together; None: none of them is near."""
-
-
-async def _prepared_question(
-    question: UntunedQuestion, caller: CallerDependency, preparations: PreparationsDependency
-) -> PreparedQuestion:
-    return PreparedQuestion(question, await prepare_pooled(question.wanted, caller, preparations))
-
-
-async def prepare_pooled(
-    wanted: ConfigsWanted, caller: Caller, preparations: Preparations
-) -> PooledAnswer | NotPooled | None:
-    """The answer of the models of the shipped table together, or why there is none, as while too many ask processes."""
-    question = question_of(wanted)
-    if question is None:
-        return None
-    work = functools.partial(ask_pooled, question)
-    try:
-        return await preparations.do(question, work, token=caller.token)
-    except (ServiceBusy, NotDoneYet) as error:
-        return NotPooled(str(error))
-
-
-PreparedQuestionDependency = Annotated[PreparedQuestion, Depends(_prepared_question)]
 PreparedJob = Annotated[Prepared, Depends(_prepared)]
 
 

@@ -50,13 +50,17 @@ def best_of(result: ConfirmationResult | None, winner: Winner) -> BestTrial:
     return BestTrial(winner.number, winner.value)
 
 
+def is_of_machine(metric: str) -> bool:
+    """True if a metric, or what sums it up, is of the machine more than of the model, as times and bytes are."""
+    name = next((metric.removeprefix(prefix) for prefix in SUMMARY_PREFIXES if metric.startswith(prefix)), metric)
+    return name in LOOP_METRICS and name != "train_loss"
+
+
 def score_of(evidence: Evidence) -> float | None:
     """The recommended config's value as a number of which more is better, whatever the objective: what tells the better
     one of two jobs' answers. None: it is of a machine, as times and bytes are, or the config failed with a new seed.
     """
-    name = evidence.metric
-    metric = next((name.removeprefix(prefix) for prefix in SUMMARY_PREFIXES if name.startswith(prefix)), name)
-    if metric in LOOP_METRICS and metric != "train_loss":
+    if is_of_machine(evidence.metric):
         return None
     best = best_of(evidence.confirmation, evidence.best)
     if evidence.status is EvidenceStatus.REFUTED and not best.num_new_seeds:

@@ -10,8 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from search_spaces import preset
+from search_spaces import SearchSpace, preset
 from search_spaces.shipped.algoperf import NOT_SAID, POINTS, PublishedPoint
+from service.domain import Direction
+from service.evidence.formats.family import grafting_of
 from service.evidence.parameter_groups import OwnSettings
 from service.evidence.types import EvidenceStatus
 from service.transfer.rules import TunedConfig
@@ -29,13 +31,25 @@ class SourceKind(StrEnum):
     """The kind of source that a config comes from."""
 
     STORE = "store"
-    """A job of this service."""
+    """A job of this service, or several tuned models together of which some are of jobs."""
     SHIPPED = "shipped"
     """The table that comes with this package, of small models."""
     PUBLISHED = "published"
     """The winning Shampoo submission of AlgoPerf, for models other than this one."""
     ADAPTERS = "adapters"
     """A learning rate that was measured for this package on the low-rank adapters of a small model."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberShare:
+    """The weight that the trials of a tuned model have in what several models say together."""
+
+    name: str
+    """The name of the model for a person."""
+    share: float
+    """The shares of all models sum to 1."""
+    job_id: str | None = None
+    """The job that tuned it; None: it is of the shipped table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +69,14 @@ class Source:
     """The status with what was confirmed, for a person."""
     metric: str | None = None
     """The objective that decided."""
+    direction: Direction | None = None
+    """With `store`: the direction in which that is better."""
     value: float | None = None
     """The value of that objective for the model that it was tuned for: never to be expected of another one."""
     num_trials: int | None = None
-    """Trials that the search had."""
+    """Trials that the search had; those of all models, where several say it together."""
+    shares: Sequence[MemberShare] = ()
+    """The weight of each of several models that say it together, the largest first; empty: it is of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +96,8 @@ class TransferCandidate:
 
 
 @dataclass(frozen=True, slots=True)
-class ShippedTrial:
-    """A trial of the shipped table."""
+class TunedTrial:
+    """A trial of a tuned model."""
 
     value: float | None
     """Its objective; None: it diverged."""
@@ -97,10 +115,10 @@ class ShippedMember:
     preset: str
     metric: str
     situation: Situation
-    trials: Sequence[ShippedTrial]
+    trials: Sequence[TunedTrial]
 
     @property
-    def best(self) -> ShippedTrial:
+    def best(self) -> TunedTrial:
         """The trial with the least objective."""
         return min(self.trials, key=lambda trial: float("inf") if trial.value is None else trial.value)
 
@@ -119,6 +137,25 @@ class ShippedMember:
             ),
             self.situation,
         )
+
+
+def is_alike(space: SearchSpace, config: TunedConfig) -> bool:
+    """True if the space has the optimizer, and searches the config's member of Shampoo's family or is of it."""
+    if space.optimizer != config.optimizer:
+        return False
+    if config.optimizer != "shampoo":
+        return True
+    searched, fixed = {parameter.name for parameter in space.parameters}, space.fixed
+    member, grafting = _member(config.arguments)
+    own_member, own_grafting = _member(fixed)
+    if "preconditioner" not in searched and member != own_member:
+        return False
+    return "grafting" in searched or "preconditioner" in searched or grafting == own_grafting
+
+
+def _member(arguments: Mapping[str, Any]) -> tuple[str, str]:
+    """The member of the family and its grafting, with the optimizer's own defaults."""
+    return str(arguments.get("preconditioner") or "shampoo"), grafting_of(arguments)
 
 
 def source_name(model: str, options: Mapping[str, Any], batch_size: int) -> str:
@@ -143,7 +180,7 @@ def shipped_members() -> tuple[ShippedMember, ...]:
                 num_steps=row["num_steps"],
                 workload=row["workload"],
             ),
-            trials=tuple(ShippedTrial(trial["value"], trial["parameters"]) for trial in row["trials"]),
+            trials=tuple(TunedTrial(trial["value"], trial["parameters"]) for trial in row["trials"]),
         )
         for row in json.loads(TABLE.read_text())
     )

@@ -1,24 +1,29 @@
-"""The answer of all tuned models of the shipped table together, as plain values. What computes it needs NumPy and is
-`service.scheduler.policy.pooled_trials`, in a process of its own."""
+"""The answer of many tuned models together, as plain values: those of the shipped table and those of a project's jobs.
+What computes it needs NumPy and is `service.scheduler.policy.pooled_trials`, in a process of its own."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 from search_spaces import Scalar, preset
 from service.evidence.in_words.wording import counted
 from service.transfer.candidates import (
+    MemberShare,
     ShippedMember,
     Source,
     SourceKind,
     TransferCandidate,
+    TunedTrial,
+    is_alike,
     shipped_members,
     source_name,
 )
 from service.transfer.rules import Change, TunedConfig
+from service.transfer.situation import Situation
 
 PRESET = "shampoo"
 """The preset whose trials answer. The table's others are of AdamW, which is no answer."""
@@ -29,18 +34,61 @@ MEASURED = "measured (tests.benchmarks.answers.transfer --train)"
 
 
 @dataclass(frozen=True, slots=True)
-class MemberShare:
-    """The weight that the trials of a tuned model have in the answer."""
+class PoolMember:
+    """A tuned model whose trials have a say."""
 
     name: str
-    """The name of the model in the table, for a person."""
-    share: float
-    """The shares of all models sum to 1."""
+    """The name of the model for a person."""
+    situation: Situation
+    trials: Sequence[TunedTrial]
+    is_minimised: bool = True
+    """True if less of the trials' values is better."""
+    job_id: str | None = None
+    """The job that tuned it; None: it is of the shipped table."""
+
+    @classmethod
+    def of(cls, member: ShippedMember) -> Self:
+        """A member of the shipped table; those of one model may differ in the length of the training."""
+        name = source_name(member.workload, member.options, member.situation.batch_size)
+        return cls(with_length(name, member.situation), member.situation, member.trials)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The member that `dataclasses.asdict` gave."""
+        trials = tuple(TunedTrial(**trial) for trial in content["trials"])
+        return cls(**{**content, "situation": Situation.from_json(content["situation"]), "trials": trials})
+
+
+@dataclass(frozen=True, slots=True)
+class PoolQuestion:
+    """The question what several tuned models say together of a model that was never tuned."""
+
+    target: Situation
+    own: tuple[PoolMember, ...]
+    """The models that jobs of a project tuned."""
+    asks_table: bool
+    """True if those of the shipped table are asked, too."""
+
+    @property
+    def members(self) -> list[PoolMember]:
+        """All that are asked."""
+        return [*(table_members() if self.asks_table else ()), *self.own]
+
+    def to_text(self) -> str:
+        """The question for another process; equal questions have the same text."""
+        return json.dumps(dataclasses.asdict(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The question that `to_text` gave."""
+        content = json.loads(text)
+        own = tuple(map(PoolMember.from_json, content["own"]))
+        return cls(Situation.from_json(content["target"]), own, content["asks_table"])
 
 
 @dataclass(frozen=True, slots=True)
 class PooledAnswer:
-    """The config for which all tuned models together expect the least objective."""
+    """The config for which all tuned models together expect the best objective."""
 
     preset: str
     parameters: Mapping[str, Scalar]
@@ -49,6 +97,8 @@ class PooledAnswer:
     """Trials of all the models."""
     shares: tuple[MemberShare, ...]
     """The shares of all models, the largest first."""
+    remarks: tuple[str, ...] = ()
+    """Remarks on who was asked, for a person."""
 
     def to_json(self) -> dict[str, Any]:
         """The answer for another process."""
@@ -58,7 +108,21 @@ class PooledAnswer:
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The answer that `to_json` gave."""
         shares = tuple(MemberShare(**share) for share in content["shares"])
-        return cls(**{**content, "shares": shares})
+        return cls(**{**content, "shares": shares, "remarks": tuple(content["remarks"])})
+
+    @property
+    def job_ids(self) -> frozenset[str]:
+        """The jobs whose trials have a say."""
+        return frozenset(one.job_id for one in self.shares if one.job_id is not None)
+
+    def asked(self, candidate: TransferCandidate) -> bool:
+        """True if a tuned model is among those that answer, and was tuned with their method."""
+        source = candidate.source
+        if not is_alike(preset(self.preset), candidate.config):
+            return False
+        if source.kind is SourceKind.SHIPPED:
+            return any(one.job_id is None for one in self.shares)
+        return source.job_id in self.job_ids
 
     def config(self, weight_decay: float) -> TunedConfig:
         """The config as a trial has it, with this weight decay."""
@@ -68,19 +132,22 @@ class PooledAnswer:
     def origin(self, nearest: TransferCandidate) -> TransferCandidate:
         """The origin of that config, for a person; `nearest`: that of the nearest model."""
         models = f"{counted(len(self.shares), 'tuned model')} together, the nearest {nearest.source.name}"
-        named = [f"{one.share:.0%} {one.name}" for one in self.shares[:NUM_NAMED]]
-        if rest := self.shares[NUM_NAMED:]:
-            named.append(f"{sum(one.share for one in rest):.0%} {counted(len(rest), 'other model')}")
         return dataclasses.replace(
             nearest,
-            source=Source(SourceKind.SHIPPED, models, metric=nearest.source.metric, num_trials=self.num_trials),
-            remarks=(f"what the models' trials weigh here: {'; '.join(named)}", *nearest.remarks),
+            source=Source(
+                SourceKind.STORE if self.job_ids else SourceKind.SHIPPED,
+                models,
+                metric=nearest.source.metric,
+                num_trials=self.num_trials,
+                shares=self.shares,
+            ),
+            remarks=(*self.remarks, *nearest.remarks),
         )
 
     def changes(self, tuned: TunedConfig, config: TunedConfig) -> list[Change]:
         """The values of `config` that differ from those of the nearest model's own one, each with its reason."""
         of_models = f"of one model of the {self.num_trials} trials of {counted(len(self.shares), 'tuned model')}"
-        reason = f"least {of_models}, moved here and weighed by distance"
+        reason = f"best {of_models}, moved here and weighed by distance"
         found = []
         for name in (name for name in self.parameters if name != "weight_decay"):
             before, after = tuned.flat.get(name), config.flat[name]
@@ -97,12 +164,21 @@ class NotPooled:
     """The reason, for a person."""
 
 
-def name_in_table(member: ShippedMember) -> str:
-    """The name of a member for a person: those of one model may differ in the length of the training."""
-    name = source_name(member.workload, member.options, member.situation.batch_size)
-    return f"{name}, {member.situation.num_steps} steps"
+def with_length(name: str, situation: Situation) -> str:
+    """A model's name with the length of its training, for a person."""
+    return f"{name}, {situation.num_steps} steps"
 
 
-def pooled_members() -> list[ShippedMember]:
+def table_members() -> list[PoolMember]:
     """The members of the shipped table whose trials answer together."""
-    return [member for member in shipped_members() if member.preset == PRESET]
+    return [PoolMember.of(member) for member in shipped_members() if member.preset == PRESET]
+
+
+def shares_in_words(shares: Sequence[MemberShare]) -> str:
+    """The weights that the trials of several models have, for a person: the largest by name."""
+    named = [
+        f"{one.share:.0%} {one.name}" + (f" (job {one.job_id})" if one.job_id else "") for one in shares[:NUM_NAMED]
+    ]
+    if rest := shares[NUM_NAMED:]:
+        named.append(f"{sum(one.share for one in rest):.0%} {counted(len(rest), 'other model')}")
+    return f"what the models' trials weigh here: {'; '.join(named)}"

@@ -87,14 +87,15 @@ def rank(
     """The configs to try for a model, in this order; `num_configs` of them, if there are as many.
 
     Those of the nearest tuned models come first, moved by the rules: half of all, of the store and of the shipped table
-    as far as these are near. What all models of the table say together takes the place of the nearest of them, and each
-    alone comes after those of the store. Then the first one with half and twice its learning rate, the published points
-    in the order that hits soonest, and what is left of the others. For low-rank adapters only models with adapters are
-    near, and what was measured on adapters comes before the points.
+    as far as these are near. What several say together takes the place of the nearest of them, but comes after a model
+    of the store that is the target itself; then each of the others alone, the store's first. Then the first one with
+    half and twice its learning rate, the published points in the order that hits soonest, and what is left of the
+    others. For low-rank adapters only models with adapters are near, and what was measured on adapters comes before the
+    points.
 
     Args:
         stored: what jobs have tuned; each with a situation.
-        pooled: what the models of the table say together; None: it is not known.
+        pooled: what several of the models say together; None: it is not known.
     """
     all_moved = list(_moved(target, stored))
     tuned = sorted((with_common_decay(found, all_moved, target) for found in all_moved), key=_place)
@@ -143,13 +144,18 @@ def is_near(candidate: TransferCandidate, target: Situation) -> bool:
 
 
 def _with_pooled(near: Sequence[Transferred], tuned: Sequence[Transferred], pooled: PooledAnswer) -> list[Transferred]:
-    """The near ones of all that was tuned, with what the models of the table say together where the first of them alone
-    was."""
-    place = next((place for place, found in enumerate(near) if _is_shipped(found)), None)
+    """The near ones of all that was tuned, with what several say together where the first of them alone was; the model
+    itself, tuned by a job, needs none of the others."""
+    asked = (place for place, found in enumerate(near) if pooled.asked(found.origin) and not _is_target_of_job(found))
+    place = next(asked, None)
     if place is None:
         return [*near]
     behind = sorted(near[place:], key=lambda found: (_is_refuted(found), _is_shipped(found)))
     return [*near[:place], together(pooled, tuned), *behind]
+
+
+def _is_target_of_job(found: Transferred) -> bool:
+    return found.origin.source.kind is SourceKind.STORE and found.distance is not None and not found.distance.total
 
 
 def _is_shipped(found: Transferred) -> bool:
@@ -161,15 +167,15 @@ def _is_refuted(found: Transferred) -> bool:
 
 
 def together(pooled: PooledAnswer, tuned: Sequence[Transferred]) -> Transferred:
-    """The config that the models of the shipped table say together.
+    """The config that several tuned models say together.
 
     Short trainings hardly tell which weight decay is best, so neither do their trials together: it has that of the
-    nearest tuned model of the target's own data (`with_common_decay`), or else that of the nearest one of the table.
+    nearest tuned model of the target's own data (`with_common_decay`), or else that of the nearest one that was asked.
 
     Args:
-        tuned: what was tuned, moved to the target, the nearest first; a model of the table among it.
+        tuned: what was tuned, moved to the target, the nearest first; one that was asked among it.
     """
-    nearest = next(found for found in tuned if _is_shipped(found))
+    nearest = next(found for found in tuned if pooled.asked(found.origin))
     assert nearest.distance is not None
     of_own_data = next((found for found in tuned if _decays_alike(nearest, found)), nearest)
     config = pooled.config(with_defaults(of_own_data.config)["weight_decay"])

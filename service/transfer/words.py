@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from service.evidence.in_words.wording import counted, joined
 from service.evidence.types import EvidenceStatus
 from service.transfer.candidates import SourceKind, TransferCandidate
-from service.transfer.pooled import NotPooled
+from service.transfer.pooled import NotPooled, shares_in_words
 from service.transfer.ranking import CONFIDENCE, Transferred
 
 TABLE = "the table that comes with shampoo-tuner (small models, few trials each)"
@@ -19,7 +19,7 @@ NOT_MOVED = (
     "models of other sizes: nothing here was moved to this one."
 )
 ADAPTERS = "learning rates that were measured on low-rank adapters of a small GPT-2"
-ALONE = "Models of the table answer each alone, as they could not be asked together"
+ALONE = "Tuned models answer each alone, as they could not be asked together"
 FOR_ALL_WEIGHTS = (
     "No job tuned low-rank adapters here: what is not from those of the small GPT-2 was tuned for models of which all "
     "weights are trained."
@@ -40,7 +40,7 @@ class UntunedAnswer:
     near: Sequence[TransferCandidate] = ()
     """Tuned models that are near enough to say something."""
     not_pooled: NotPooled | None = None
-    """The reason why the models of the table did not answer together; None: they did, or were not asked."""
+    """The reason why tuned models did not answer together; None: they did, or were not asked."""
 
     @property
     def rests_on_store(self) -> bool:
@@ -83,7 +83,7 @@ class UntunedAnswer:
         kinds = {found.origin.source.kind for found in self.configs}
         has = {
             ADAPTERS: SourceKind.ADAPTERS in kinds,
-            TABLE: SourceKind.SHIPPED in kinds,
+            TABLE: SourceKind.SHIPPED in kinds or any(map(_has_share_of_table, self.configs)),
             POINTS: SourceKind.PUBLISHED in kinds,
             RULES: any(found.distance is not None for found in self.configs),
         }
@@ -106,6 +106,10 @@ def _is_of_job_on_adapters(found: Transferred) -> bool:
     return is_stored and tuned_for is not None and tuned_for.features.has_adapters
 
 
+def _has_share_of_table(found: Transferred) -> bool:
+    return any(one.job_id is None for one in found.origin.source.shares)
+
+
 def header_of(found: Transferred) -> list[str]:
     """A config's header, in lines: all that is known of it."""
     source = found.origin.source
@@ -119,4 +123,5 @@ def header_of(found: Transferred) -> list[str]:
         f"{one.name}: the best one is in [{one.low:g}, {one.high:g}] with {CONFIDENCE:.0%} confidence."
         for one in found.intervals
     ]
-    return [*lines, *(f"{remark[0].upper()}{remark[1:]}." for remark in found.origin.remarks)]
+    remarks = [*([shares_in_words(source.shares)] if source.shares else []), *found.origin.remarks]
+    return [*lines, *(f"{remark[0].upper()}{remark[1:]}." for remark in remarks)]

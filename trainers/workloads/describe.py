@@ -146,12 +146,14 @@ def ask_process(
     module: str,
     timeout_seconds: float = TIMEOUT_SECONDS,
     read: Callable[[bytes], Any] = json.loads,
+    given: bytes = b"",
 ) -> Any:
     """The answer that `python -m module` prints, started where this process runs and imports from.
 
     Args:
         what: the process does, for the message of an error.
         read: what makes the answer of what it prints, and raises ValueError where that is none.
+        given: what it finds at its standard input: arguments are no place for much.
 
     Raises:
         InvalidConfig: it prints none; of field `workload`, whatever is asked.
@@ -159,8 +161,10 @@ def ask_process(
         DescriptionKilled: it was killed.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as noise:
-        with Path(os.devnull).open("rb") as nothing:
-            streams = Streams(nothing.fileno(), output.fileno(), noise.fileno())
+        with tempfile.TemporaryFile() as source:
+            source.write(given)
+            source.seek(0)
+            streams = Streams(source.fileno(), output.fileno(), noise.fileno())
             process = start(module, arguments, streams, environment=environment_of_children())
         try:
             status = process.wait(timeout_seconds)

@@ -63,6 +63,7 @@ UNTUNED_ANSWER: dict[str, Any] = {
                 "metric": "validation_loss",
                 "value": 0.0713,
                 "num_trials": 24,
+                "shares": [],
             },
             "remarks": [],
             "python": "# Shampoo for my_model:Net\n# Never tried on this model.\n...",

@@ -10,7 +10,7 @@ from service.api import problems
 from service.api.conditional import UNCHANGEABLE, TaggedDependency
 from service.api.dependencies import CallerDependency, JobId, ReadSession
 from service.api.one_thread import OneThreadRoute
-from service.api.preparation import PreparedQuestionDependency
+from service.api.pooling import PreparedQuestionDependency
 from service.api.schemas.recommendations import KnownValuesRead, RecommendationList, RecommendationRead
 from service.api.schemas.untuned import UntunedAnswerRead
 from service.api.strict_json import refuse_repeated_names
@@ -127,8 +127,8 @@ def recommend_untuned(
     asked: PreparedQuestionDependency, session: ReadSession, caller: CallerDependency
 ) -> UntunedAnswerRead:
     """Configs to try first on a model that is known by its fingerprint alone: those of the nearest tuned models, moved
-    to it by scaling rules, what all models of the shipped table say together, and published ones. Nothing is stored,
-    and no value is promised.
+    to it by scaling rules, what they and those of the shipped table say together, and published ones. Nothing is
+    stored, and no value is promised.
 
     Each says what it was tuned for, how far that is from the model, what was changed by which rule, and in which range
     the best learning rate and weight decay lie. With no tuned model in the store, the table that comes with the service

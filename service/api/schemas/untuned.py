@@ -185,12 +185,24 @@ class IntervalRead(ReadModel):
     """The upper end of the range."""
 
 
+class ShareRead(ReadModel):
+    """The weight that the trials of a tuned model have in what several models say together."""
+
+    name: str
+    """The name of the model, for people."""
+    share: float
+    """The share of all models' weight; they sum to 1."""
+    job_id: str | None
+    """The job that tuned it; null: it is of the table that comes with the service."""
+
+
 class OriginRead(ReadModel):
     """The origin of a config: who tuned it, and for which model."""
 
     kind: SourceKind
-    """`store`: a job of this service; `shipped`: the table that comes with it; `published`: a paper's, for others;
-    `adapters`: measured on low-rank adapters of a small GPT-2."""
+    """`store`: a job of this service, or several tuned models together of which some are of jobs; `shipped`: the table
+    that comes with it; `published`: a paper's, for others; `adapters`: measured on low-rank adapters of a small
+    GPT-2."""
     name: str
     """The name of the origin, for people."""
     recommendation_id: str | None
@@ -207,6 +219,8 @@ class OriginRead(ReadModel):
     """The value of the objective, for the model that it was tuned for: not to be expected of another one."""
     num_trials: int | None
     """Trials that its search had; of several models together those of all."""
+    shares: list[ShareRead]
+    """The weight of each of several models that say it together, the largest first; empty: it is of one model."""
 
 
 class UntunedConfigRead(ReadModel):

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from service.api.dependencies import CallerDependency, DatabaseDependency, TurnsDependency
-from service.api.preparation import PreparationsDependency, prepare_pooled
+from service.api.pooling import PoolReaderDependency
 from service.api.request_body import join_field
 from service.api.schemas.untuned import MAX_CONFIGS, UntunedAnswerRead, UntunedQuestion
 from service.dashboard.recommendations.asked import PATH
@@ -20,6 +20,7 @@ from service.dashboard.recommendations.view import of_formats
 from service.dashboard.rendering import page
 from service.errors import InvalidInput
 from service.evidence.formats.written import Format
+from service.transfer.pooled import NUM_NAMED
 from service.use_cases.untuned.transferring import configs_for
 
 MAX_FIELDS = 8
@@ -42,7 +43,7 @@ async def untuned_answer(
     caller: CallerDependency,
     database: DatabaseDependency,
     turns: TurnsDependency,
-    preparations: PreparationsDependency,
+    pool: PoolReaderDependency,
 ) -> HTMLResponse:
     """The form with the answer to it; nothing is stored."""
     try:
@@ -61,7 +62,7 @@ async def untuned_answer(
     except ValueError as error:
         return _page(request, given, problem=str(error))
 
-    pooled = await prepare_pooled(question.wanted, caller, preparations)
+    pooled = await pool.answer(question.wanted)
 
     def answer() -> UntunedAnswerRead:
         with database.reading() as session:
@@ -99,5 +100,6 @@ def _page(
         if found is None
         else [of_formats(one.formats, prefix=f"config-{number}") for number, one in enumerate(found.items, start=1)]
     )
-    context = {"given": given, "problem": problem, "found": found, "copies": copies, "max_configs": MAX_CONFIGS}
+    limits = {"max_configs": MAX_CONFIGS, "num_named": NUM_NAMED}
+    context = {"given": given, "problem": problem, "found": found, "copies": copies, **limits}
     return page(request, "recommendations/untuned.html", context, status_code=422 if problem else 200)

@@ -4,10 +4,10 @@ Each trial is moved to that model by the scaling rules (`service.transfer.rules`
 of its own model's trials. One model of the search (`searching.curve_model`) is of all of them; the farther away a trial
 was measured, the more noise it is taken to have. The answer is the config for which this model expects most.
 
-    python -m service.scheduler.policy.pooled_trials SITUATION
+    python -m service.scheduler.policy.pooled_trials < QUESTION
 
-prints the answer of the shipped table for a situation (`Situation.to_json`), as `PooledAnswer.to_json`. The API, which
-does not load NumPy, asks it so (`service.use_cases.untuned.asking`).
+prints the answer to a question (`PoolQuestion.to_text`), as `PooledAnswer.to_json`. The API, which does not load NumPy,
+asks it so (`service.use_cases.untuned.asking`).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from search_spaces.fitting import fit
 from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.scaling import Scale
-from service.transfer.candidates import ShippedMember, ShippedTrial
-from service.transfer.pooled import PRESET, MemberShare, PooledAnswer, name_in_table, pooled_members
+from service.transfer.candidates import MemberShare, TunedTrial
+from service.transfer.pooled import PRESET, PooledAnswer, PoolMember, PoolQuestion
 from service.transfer.rules import TunedConfig, moved
 from service.transfer.situation import Situation, distance
 
 HYPERPARAMETERS = Path(__file__).with_name("pooled_trials.json")
-"""The hyperparameters of the model of the shipped table's trials: a fit takes four times as long as an answer. Made by
-`python -m tests.benchmarks.answers.fit_pooled`."""
+"""The hyperparameters of the model of the shipped table's trials, with which those of jobs are read, too: a fit takes
+four times as long as an answer. Made by `python -m tests.benchmarks.answers.fit_pooled`."""
 NOISE_PER_SQUARE = 0.3
 """Variance of the noise that an octave of distance adds, to the square of it, where the trials of each model have
 variance 1: two octaves away they are half noise. By judgement, with the members in sight that
@@ -68,14 +68,15 @@ class _Trials:
 
 
 def pooled_answer(
-    members: Sequence[ShippedMember], target: Situation, *, hyperparameters: Sequence[float]
+    members: Sequence[PoolMember], target: Situation, *, hyperparameters: Sequence[float], preset_name: str = PRESET
 ) -> PooledAnswer:
     """The answer of tuned models of one preset.
 
     Args:
         hyperparameters: of the model, as `fitted` finds them.
+        preset_name: the preset that the trials are of.
     """
-    space = preset(members[0].preset)
+    space = preset(preset_name)
     encoding = Encoding(space)
     trials = _moved_trials(members, target, space, encoding)
     model = CurveModel(encoding, KNOWN_LENGTHS, hyperparameters=hyperparameters)
@@ -83,24 +84,24 @@ def pooled_answer(
     best = _best(posterior, encoding, trials.vectors)
     weights = np.bincount(trials.member, np.abs(posterior.weights(best)), len(members))
     shares = [
-        MemberShare(name_in_table(member), float(weight))
+        MemberShare(member.name, float(weight), member.job_id)
         for member, weight in zip(members, weights / weights.sum(), strict=True)
     ]
     return PooledAnswer(
-        members[0].preset,
+        preset_name,
         encoding.decode(best),
         len(trials.vectors),
         tuple(sorted(shares, key=lambda one: -one.share)),
     )
 
 
-def fitted(members: Sequence[ShippedMember]) -> list[float]:
+def fitted(members: Sequence[PoolMember], *, preset_name: str = PRESET) -> list[float]:
     """The hyperparameters that explain the trials of tuned models of one preset best, each with a function of its own.
 
     With one function for all, what sets the models apart would pass for noise of each trial, and a model's own trials
     would hardly count.
     """
-    space = preset(members[0].preset)
+    space = preset(preset_name)
     encoding = Encoding(space)
     model = CurveModel(encoding, KNOWN_LENGTHS)
     searches = [_moved_trials([member], member.situation, space, encoding) for member in members]
@@ -115,22 +116,20 @@ def shipped_hyperparameters() -> list[float]:
     return found
 
 
-def _moved_trials(
-    members: Sequence[ShippedMember], target: Situation, space: SearchSpace, encoding: Encoding
-) -> _Trials:
+def _moved_trials(members: Sequence[PoolMember], target: Situation, space: SearchSpace, encoding: Encoding) -> _Trials:
     vectors, targets, noise, places = [], [], [], []
     for place, member in enumerate(members):
         values = np.array([math.nan if trial.value is None else trial.value for trial in member.trials])
         octaves = distance(member.situation, target).total
         vectors += [encoding.encode(_moved(member, trial, target, space)) for trial in member.trials]
-        targets.append(Scale(values, is_minimised=True)(values))
+        targets.append(Scale(values, is_minimised=member.is_minimised)(values))
         noise += [NOISE_PER_SQUARE * octaves**2] * len(values)
         places += [place] * len(values)
     rows = Rows(np.arange(len(vectors)), np.zeros(len(vectors)), np.concatenate(targets))
     return _Trials(encoding.snap(np.array(vectors)), rows, np.array(noise), np.array(places))
 
 
-def _moved(member: ShippedMember, trial: ShippedTrial, target: Situation, space: SearchSpace) -> dict[str, Scalar]:
+def _moved(member: PoolMember, trial: TunedTrial, target: Situation, space: SearchSpace) -> dict[str, Scalar]:
     """A trial's parameters, moved, inside the ranges of the space."""
     assigned = space.assign(trial.parameters)
     config, _ = moved(
@@ -162,8 +161,8 @@ def _best(posterior: Posterior, encoding: Encoding, vectors: Array) -> Array:
 
 def main() -> None:
     """Runs the command."""
-    target = Situation.from_json(json.loads(sys.argv[1]))
-    answer = pooled_answer(pooled_members(), target, hyperparameters=shipped_hyperparameters())
+    question = PoolQuestion.from_text(sys.stdin.read())
+    answer = pooled_answer(question.members, question.target, hyperparameters=shipped_hyperparameters())
     sys.stdout.write(json.dumps(answer.to_json()) + "\n")
 
 

@@ -31,8 +31,7 @@ def configs_for(
     """The configs to try for a model.
 
     Args:
-        pooled: what the models of the shipped table say together (`asking`), or why that is not known; None: they were
-            not asked.
+        pooled: what tuned models say together (`asking`), or why that is not known; None: they were not asked.
         project: the project whose recommendations count; None: any.
 
     Raises:
@@ -111,6 +110,7 @@ def _candidates(row: RecommendationRow, situation: Situation, *, with_baselines:
         status=row.status,
         standing=standing_of(evidence).word,
         metric=evidence.metric,
+        direction=evidence.direction,
         value=evidence.best.value,
         num_trials=sum(evidence.num_tried.values()),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from service.scheduler.policy.pooled_trials import HYPERPARAMETERS, fitted
-from service.transfer.pooled import PRESET, pooled_members
+from service.transfer.pooled import PRESET, table_members
 
 NUM_DIGITS = 4
 """Decimal digits that are kept, of logarithms."""
@@ -16,7 +16,7 @@ NUM_DIGITS = 4
 
 def main() -> None:
     """Runs the script."""
-    found = [round(value, NUM_DIGITS) for value in fitted(pooled_members())]
+    found = [round(value, NUM_DIGITS) for value in fitted(table_members())]
     HYPERPARAMETERS.write_text(json.dumps({PRESET: found}) + "\n")
     print(HYPERPARAMETERS, found)
 

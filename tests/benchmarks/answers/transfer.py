@@ -49,6 +49,7 @@ from service.scheduler.policy.searching.phase_search import New
 from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.transfer.candidates import ShippedMember, shipped_members
 from service.transfer.known import known_of
+from service.transfer.pooled import PoolMember
 from service.transfer.ranking import Transferred, together, transferred, with_common_decay
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import distance
@@ -97,7 +98,8 @@ def answers_for(member: ShippedMember, members: Sequence[ShippedMember]) -> tupl
     )
     all_moved = [transferred(other.candidate().config, other.candidate(), member.situation) for other in others]
     tuned = [with_common_decay(found, all_moved, member.situation) for found in all_moved]
-    pooled = pooled_answer(others, member.situation, hyperparameters=fitted(others))
+    asked, name = list(map(PoolMember.of, others)), member.preset
+    pooled = pooled_answer(asked, member.situation, hyperparameters=fitted(asked, preset_name=name), preset_name=name)
     return tuned[0], together(pooled, tuned)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shlex
 from pathlib import Path
@@ -16,23 +17,32 @@ from service.api.schemas.untuned import MAY_BE_TURNED, UntunedAnswerRead, Untune
 from service.client import ApiError, AsyncClient, Client
 from service.evidence.formats.written import Format
 from service.specification.identity import StoredIdentity
-from service.store.repositories import ModelShapeRepository
+from service.store.repositories import ModelShapeRepository, TrialRepository
 from service.store.session import Database
 from service.transfer.candidates import SourceKind
+from service.use_cases.run import finish_job
 from service.use_cases.untuned import asking
 from tests.support.event_loop import run
 from tests.support.service.live import finished_job, running
-from tests.support.service.tuned import ask_ahead
+from tests.support.service.scenarios import NOW, begin_trial, claimed_job, end_trial, measure
+from tests.support.service.tuned import PATIENCE_SECONDS, ask_ahead
 from trainers import run as run_one
 from trainers.config import TrialConfig
 from trainers.identity.fingerprinting import fingerprint_of
 from trainers.identity.values import READING, Fingerprint, ModelShape, ParameterShape
+from trainers.loop import train
+from trainers.ranks.context import single_process_context
 
 pytestmark = pytest.mark.processes(minutes=1)
 """A process answers for the shipped table's models together."""
 
 SMALL = ModelShape((ParameterShape("linear", (64, 64), 3), ParameterShape("vector", (64,), 3)))
 WIDE = ModelShape((ParameterShape("linear", (512, 512), 3), ParameterShape("vector", (512,), 3)))
+SMALL_CONVNET: dict[str, Any] = {
+    "workload": {"name": "digits-convnet", "options": {"width": 8}},
+    "training": {"num_steps": 40, "evaluate_every": 40, "batch_size": 32},
+    "baselines": [],
+}
 IDENTITY = StoredIdentity(
     "f" * 32, "d" * 32, {"device": "cpu", "device_name": None, "world_size": 1, "versions": {}}, SMALL
 )
@@ -66,9 +76,12 @@ def test_the_models_of_the_table_answer_together_and_the_nearest_alone_where_the
     assert first.origin.name.startswith(together)
     (of_lr,) = [change for change in first.changes if change.name == "lr"]
     assert of_lr.after == first.config["lr"]
-    assert of_lr.reason.startswith("least of one model of the 336 trials of 14 tuned models")
+    assert of_lr.reason.startswith("best of one model of the 336 trials of 14 tuned models")
     assert f"# From {together}" in first.python
-    assert "% 11 other models" in first.remarks[0]
+    assert len(first.origin.shares) == 14
+    assert sum(share.share for share in first.origin.shares) == pytest.approx(1)
+    assert {share.job_id for share in first.origin.shares} == {None}
+    assert "% 11 other models" in first.python
     assert alone.origin.name.startswith("digits-")
 
     monkeypatch.setattr(asking, "POOL_MODULE", "tests.support.killed")
@@ -185,6 +198,51 @@ def test_a_wider_model_gets_the_tuned_ones_config_moved(database: Database) -> N
     (change,) = [one for one in first.changes if one.name == "lr"]
     assert (change.before, change.after) == (tuned.config["lr"], first.config["lr"])
     assert {one.name for one in first.intervals} >= {"lr"}
+
+
+@pytest.mark.slow
+def test_a_small_model_that_was_tuned_says_with_the_table_how_to_train_a_wider_one(
+    sqlite_database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease, losses = claimed_job(sqlite_database, **SMALL_CONVNET), list[float]()
+    model = fingerprint_of("digits-convnet", {"width": 8})
+    assert model.digest is not None
+    identity = dataclasses.replace(IDENTITY, fingerprint=model.digest, shape=model.shape)
+    for number, lr in enumerate((3e-4, 1e-3, 3e-3, 1e-2, 3e-2)):
+        begin_trial(sqlite_database, lease, number, values={"lr": lr})
+        with sqlite_database.reading() as session:
+            config = TrialConfig.from_json(TrialRepository(session).get(lease.job_id, number).config)
+        losses.append(final_loss(config))
+        measure(sqlite_database, lease, number, 40, losses[-1], identity=identity)
+        end_trial(sqlite_database, lease, number)
+    with sqlite_database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+
+    monkeypatch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)
+    wide = fingerprint_of("digits-convnet", {"width": 16}).to_json()
+    asked = {"fingerprint": wide, "batch_size": 32, "num_steps": 40, "formats": ["torchrun"]}
+    with running(sqlite_database) as url, httpx.Client(base_url=url, trust_env=False, verify=False, timeout=60) as http:
+        first, alone, *_ = UntunedAnswerRead.model_validate(http.post("/v1/recommendations", json=asked).json()).items
+        form = {"fingerprint": json.dumps(wide), "batch_size": "32", "num_steps": "40", "num_trials": "5"}
+        page = http.post("/recommendations/untuned", data=form).text
+        assert http.delete(f"/v1/jobs/{lease.job_id}").status_code == 204
+        without = UntunedAnswerRead.model_validate(http.post("/v1/recommendations", json=asked).json()).items[0]
+    assert first.origin.name.startswith("15 tuned models together, the nearest digits-convnet width=8, batch size 32")
+    assert (first.origin.kind, first.origin.num_trials, first.origin.job_id) == (SourceKind.STORE, 341, None)
+    (own,) = [share for share in first.origin.shares if share.job_id is not None]
+    assert (own.name, own.job_id) == ("digits-convnet width=8, batch size 32, 40 steps", lease.job_id)
+    assert own.share > 0.05
+    assert f"{own.name} (job {lease.job_id})" in first.python.replace("\n#   ", " ")
+    assert f'% {own.name}, <a href="/jobs/{lease.job_id}">{lease.job_id}</a>' in page
+    assert alone.origin.job_id == lease.job_id
+    assert (without.origin.kind, without.origin.num_trials) == (SourceKind.SHIPPED, 336)
+    *_, config_of_answer = shlex.split(first.formats[0].text or "")
+    assert final_loss(TrialConfig.from_json(json.loads(config_of_answer))) < min(losses)
+
+
+def final_loss(config: TrialConfig) -> float:
+    *_, last = train(config, single_process_context())
+    return last.metrics["validation_loss"]
 
 
 def test_a_source_of_the_store_is_named_with_the_options_of_its_workload(database: Database) -> None:

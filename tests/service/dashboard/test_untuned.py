@@ -47,10 +47,10 @@ def test_the_page_tells_what_the_models_of_the_table_say_together_and_why_each_v
     answer = httpx.post(address + ADDRESS, trust_env=False, data=FORM, verify=False, timeout=PATIENCE_SECONDS)
     text = answer.text
     assert "<p>From 14 tuned models together, the nearest digits-" in text
-    reason = "least of one model of the 336 trials of 14 tuned models, moved here and weighed by distance"
+    reason = "best of one model of the 336 trials of 14 tuned models, moved here and weighed by distance"
     assert "<li>lr: " in text
     assert text.count(reason) > 1
-    assert "<li>what the models&#39; trials weigh here: " in text
+    assert "<li>What the models' trials weigh here: " in text
     assert text.count("<p>From 14 tuned models together") == 1
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from service.evidence.types import EvidenceStatus
-from service.transfer.candidates import SourceKind, shipped_members
-from service.transfer.pooled import MemberShare, NotPooled, PooledAnswer
+from service.transfer.candidates import MemberShare, SourceKind, shipped_members
+from service.transfer.pooled import NotPooled, PooledAnswer
 from service.transfer.ranking import is_near_shipped, rank
 from service.transfer.words import UntunedAnswer, header_of
 from tests.support.service.tuned import adapters, situation, stored
@@ -56,7 +58,7 @@ def test_each_value_that_models_say_together_is_told_beside_the_nearest_ones_wit
     changes = {one.name: one for one in found.changes}
     assert changes.keys() == POOLED.parameters.keys()
     assert (changes["lr"].before, changes["lr"].after) == (tuned.arguments["lr"], 0.005)
-    reason = "least of one model of the 336 trials of 5 tuned models, moved here and weighed by distance"
+    reason = "best of one model of the 336 trials of 5 tuned models, moved here and weighed by distance"
     assert {one.reason for name, one in changes.items() if name != "weight_decay"} == {reason}
     assert changes["weight_decay"] in nearest.changes
     header = header_of(found)
@@ -79,6 +81,36 @@ def test_a_stored_model_that_is_nearer_comes_before_what_the_table_says_together
         assert [one.origin.source.kind for one in found[:2]] == kinds
         (together,) = [one for one in found if one.config.arguments["lr"] == 0.005]
         assert together is found[kinds.index(SourceKind.SHIPPED)]
+
+
+@pytest.mark.parametrize(("factor", "place"), [(1, 1), (2, 0)])
+def test_what_a_job_says_with_the_table_comes_before_it_alone_unless_it_tuned_this_very_model(
+    factor: int, place: int
+) -> None:
+    target = shipped_members()[0].situation
+    own = stored(3e-3)
+    own = dataclasses.replace(
+        own,
+        source=dataclasses.replace(own.source, job_id="job_1"),
+        situation=dataclasses.replace(target, batch_size=factor * target.batch_size),
+    )
+    shares = (MemberShare("mine, 100 steps", 0.6, "job_1"), MemberShare("another", 0.4))
+    found = rank(target, [own], num_configs=4, pooled=dataclasses.replace(POOLED, shares=shares, remarks=("all",)))
+    together = found[place]
+    assert together.config.arguments["lr"] == 0.005
+    assert found[1 - place].origin is own
+    source = together.origin.source
+    assert source.kind is SourceKind.STORE
+    assert list(source.shares) == list(shares)
+    assert source.name == "2 tuned models together, the nearest mine"
+    assert together.distance is not None
+    assert together.distance.batch_size == factor - 1
+    weights = "What the models' trials weigh here: 60% mine, 100 steps (job job_1); 40% another."
+    assert header_of(together)[-2:] == [weights, "All."]
+    answer = UntunedAnswer(1, [together])
+    assert answer.says.startswith("This rests on 1 tuned model of this service, and beside it on the table ")
+    of_another_method = dataclasses.replace(own, config=dataclasses.replace(own.config, optimizer="adamw"))
+    assert not POOLED.asked(of_another_method)
 
 
 def test_what_the_table_says_together_has_the_decay_of_the_nearest_model_of_the_same_data() -> None:
@@ -108,7 +140,7 @@ def test_what_the_table_says_together_has_the_decay_of_the_nearest_model_of_the_
 def test_an_answer_says_why_the_table_did_not_answer_together() -> None:
     ranked = rank(shipped_members()[0].situation, [], num_configs=2)
     says = UntunedAnswer(0, ranked, not_pooled=NotPooled("it was killed")).says
-    assert says.endswith("Models of the table answer each alone, as they could not be asked together: it was killed.")
+    assert says.endswith("Tuned models answer each alone, as they could not be asked together: it was killed.")
     assert "together" not in UntunedAnswer(0, ranked).says
 
 

@@ -47,7 +47,7 @@ PATIENCE_SECONDS = 600.0
 def ask_ahead(monkeypatch: pytest.MonkeyPatch, body: dict[str, Any]) -> None:
     """Has what the shipped table's models say together kept for a request with this body. On a busy machine the process
     may take longer than requests wait, which then are answered without it."""
-    question = question_of(UntunedQuestion.model_validate(body).wanted)
+    question = question_of(UntunedQuestion.model_validate(body).wanted.target)
     assert question is not None, "no model of the table is near"
     with monkeypatch.context() as patch:
         patch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)

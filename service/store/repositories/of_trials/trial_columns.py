@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import String, cast, func, select, type_coerce
+from sqlalchemy import String, and_, case, cast, func, or_, select, type_coerce
 from sqlalchemy.orm import Session
 
 from service.domain import Direction, FailureReason, Phase, TrialRequest, TrialState
@@ -88,6 +88,26 @@ class TrialSpending:
     finished_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class WholeTrial:
+    """A trial that trained to its end, or diverged."""
+
+    value: float | None
+    """None: it diverged."""
+    config: dict[str, Any]
+    """A `TrialConfig` as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTrials:
+    """The newest of a job's trials that trained to their end, or diverged."""
+
+    trials: list[WholeTrial]
+    """The newest first."""
+    num_all: int
+    """The number of which they are the newest."""
+
+
 _PHASES = {phase.value: phase for phase in Phase}
 _STATES = {state.value: state for state in TrialState}
 
@@ -131,6 +151,33 @@ class TrialColumnsRepository:
             Trial.config["num_steps"].as_integer(),
         ).where(Trial.job_id == job_id, Trial.number.in_(list(numbers)))
         return {row[0]: ListedTrial(*row) for row in self._session.execute(statement)}
+
+    def of_one_model(
+        self, job_id: str, *, optimizer: str, fingerprint: str, batch_size: int, num_steps: int, limit: int
+    ) -> WholeTrials:
+        """The trials of one model in a job's search and baselines that trained to their end, or diverged, with an
+        optimizer, a batch size and a number of steps. Forks, which did not begin from nothing, are none of them."""
+        completed = and_(
+            Trial.state == TrialState.COMPLETED, Trial.value.is_not(None), Trial.fingerprint == fingerprint
+        )
+        # One that diverged at once was never measured, and has no fingerprint.
+        diverged = and_(
+            Trial.state == TrialState.FAILED,
+            Trial.reason == FailureReason.DIVERGED,
+            func.coalesce(Trial.fingerprint, fingerprint) == fingerprint,
+        )
+        value = case((Trial.state == TrialState.COMPLETED, Trial.value))
+        statement = select(func.count().over(), value, Trial.config).where(
+            Trial.job_id == job_id,
+            Trial.phase != Phase.CONFIRMATION,
+            Trial.forked_from.is_(None),
+            Trial.config["optimizer"]["name"].as_string() == optimizer,
+            Trial.config["batch_size"].as_integer() == batch_size,
+            Trial.config["num_steps"].as_integer() == num_steps,
+            or_(completed, diverged),
+        )
+        rows = list(self._session.execute(statement.order_by(Trial.number.desc()).limit(limit)))
+        return WholeTrials([WholeTrial(*row[1:]) for row in rows], rows[0][0] if rows else 0)
 
     def training(self, job_id: str, *, limit: int) -> list[UnfinishedTrial]:
         """The trials of a job that are being trained, by number; the first `limit`."""

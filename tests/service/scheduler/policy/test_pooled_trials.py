@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import sys
 from collections.abc import Mapping
@@ -13,8 +14,8 @@ import pytest
 from search_spaces import Scalar, preset
 from service.scheduler.policy.pooled_trials import fitted, main, pooled_answer, shipped_hyperparameters
 from service.scheduler.policy.searching.encoding import Array, Encoding
-from service.transfer.candidates import ShippedMember, ShippedTrial
-from service.transfer.pooled import PooledAnswer, name_in_table, pooled_members
+from service.transfer.candidates import TunedTrial
+from service.transfer.pooled import PooledAnswer, PoolMember, PoolQuestion, table_members
 from service.transfer.situation import Situation, distance
 from trainers.identity.values import ModelShape, ParameterShape
 
@@ -29,17 +30,18 @@ def situation(*, width: int = 64, batch_size: int = 64, workload: str = "mine") 
     return Situation.of(shape, batch_size=batch_size, num_steps=500, workload=workload)
 
 
-def member(optimum: Array, of: Situation, *, num_trials: int = 40, seed: int = 0) -> ShippedMember:
+def member(optimum: Array, of: Situation, *, num_trials: int = 40, seed: int = 0) -> PoolMember:
     """A tuned model whose objective grows with the square of the distance from a vector."""
     drawn = ENCODING.snap(np.random.default_rng(seed).random((num_trials, ENCODING.num_dimensions)))
     trials = tuple(
-        ShippedTrial(float(0.1 + np.square(vector - optimum).sum()), ENCODING.decode(vector)) for vector in drawn
+        TunedTrial(float(0.1 + np.square(vector - optimum).sum()), ENCODING.decode(vector)) for vector in drawn
     )
-    return ShippedMember("a model", of.workload or "", {}, "adamw", "validation_loss", of, trials)
+    return PoolMember(f"{of.features.width:g} wide", of, trials)
 
 
-def answer(target: Situation, *members: ShippedMember) -> PooledAnswer:
-    return pooled_answer(members, target, hyperparameters=fitted(members[:1]))
+def answer(target: Situation, *members: PoolMember) -> PooledAnswer:
+    hyperparameters = fitted(members[:1], preset_name="adamw")
+    return pooled_answer(members, target, hyperparameters=hyperparameters, preset_name="adamw")
 
 
 def vector_of(found: PooledAnswer) -> Array:
@@ -69,12 +71,9 @@ def test_misleading_trials_far_away_change_little_and_near_ones_much() -> None:
 
 def test_the_nearer_a_model_the_larger_its_share() -> None:
     near, far = member(MIDDLE, situation(width=128)), member(MIDDLE, situation(width=1024), seed=1)
-    far = dataclasses.replace(far, options={"width": 1024})
+    far = dataclasses.replace(far, job_id="job_1")
     found = answer(situation(), far, near)
-    assert [one.name for one in found.shares] == [
-        "mine, batch size 64, 500 steps",
-        "mine width=1024, batch size 64, 500 steps",
-    ]
+    assert [(one.name, one.job_id) for one in found.shares] == [("128 wide", None), ("1024 wide", "job_1")]
     assert found.shares[0].share > 2 * found.shares[1].share
     assert sum(one.share for one in found.shares) == pytest.approx(1)
 
@@ -110,30 +109,42 @@ def test_a_trial_that_diverged_counts_as_the_worst_one() -> None:
 @pytest.mark.slow
 def test_the_shipped_hyperparameters_are_those_of_a_fit_of_the_shipped_table() -> None:
     """Processors round differently, and a fit may end a little elsewhere."""
-    assert shipped_hyperparameters() == pytest.approx(fitted(pooled_members()), abs=0.05)
+    assert shipped_hyperparameters() == pytest.approx(fitted(table_members()), abs=0.05)
 
 
 @pytest.mark.parametrize("place", range(3))
 def test_a_model_of_the_shipped_table_is_answered_mostly_by_its_own_trials(place: int) -> None:
-    members = pooled_members()
+    members = table_members()
     tuned = members[place]
     found = pooled_answer(members, tuned.situation, hyperparameters=shipped_hyperparameters())
-    assert found.shares[0].name == name_in_table(tuned)
+    assert found.shares[0].name == tuned.name
     assert found.shares[0].share > 0.5
     best = sorted(tuned.trials, key=lambda trial: trial.value or float("inf"))[:4]
     rates = [float(str(trial.parameters["lr"])) for trial in best]
     assert min(rates) / 1.5 < float(str(found.parameters["lr"])) < 1.5 * max(rates)
 
 
-def test_the_command_prints_the_answer_of_the_shipped_table(
+def test_what_is_maximised_says_the_same_as_what_is_minimised() -> None:
+    tuned = member(LOW, situation())
+    turned = [dataclasses.replace(trial, value=-(trial.value or 0.0)) for trial in tuned.trials]
+    found = answer(tuned.situation, dataclasses.replace(tuned, trials=turned, is_minimised=False))
+    assert np.square(vector_of(found) - LOW).max() < 0.01
+
+
+def test_the_command_prints_the_answer_of_the_shipped_table_and_of_jobs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    members = pooled_members()
-    target = members[1].situation
-    monkeypatch.setattr(sys, "argv", ["pooled_trials", json.dumps(target.to_json())])
+    table = table_members()
+    target = table[1].situation
+    own = dataclasses.replace(table[0], name="mine", job_id="job_1")
+    question = PoolQuestion(target, (own,), asks_table=True)
+    members = question.members
+    assert members == [*table, own]
+    monkeypatch.setattr(sys, "stdin", io.StringIO(question.to_text()))
     main()
     printed = PooledAnswer.from_json(json.loads(capsys.readouterr().out))
     expected = pooled_answer(members, target, hyperparameters=shipped_hyperparameters())
     assert printed == dataclasses.replace(expected, parameters=dict(expected.parameters))
     assert printed.num_trials == sum(len(one.trials) for one in members)
+    assert printed.job_ids == {"job_1"}
     assert printed.shares[0].name == "digits-mlp width=256, batch size 32, 100 steps"  # the target itself

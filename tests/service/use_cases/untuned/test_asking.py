@@ -9,15 +9,13 @@ from importlib.machinery import ModuleSpec
 import pytest
 
 from service.scheduler.policy.pooled_trials import pooled_answer, shipped_hyperparameters
-from service.transfer.candidates import shipped_members
-from service.transfer.pooled import NotPooled, PooledAnswer, pooled_members
-from service.transfer.situation import ConfigsWanted
+from service.transfer.candidates import TunedTrial, shipped_members
+from service.transfer.pooled import NotPooled, PooledAnswer, PoolMember, PoolQuestion, table_members
 from service.use_cases.untuned import asking
 from service.use_cases.untuned.asking import ask_pooled, question_of
 from tests.support.service.tuned import PATIENCE_SECONDS
 
 TARGET = shipped_members()[1].situation
-WANTED = ConfigsWanted(TARGET, num_configs=5)
 
 
 @pytest.fixture(autouse=True)
@@ -27,8 +25,8 @@ def nothing_kept() -> Iterator[None]:
     asking._asked.cache_clear()
 
 
-def question() -> str:
-    found = question_of(WANTED)
+def question() -> PoolQuestion:
+    found = question_of(TARGET)
     assert found is not None
     return found
 
@@ -41,7 +39,7 @@ def test_the_process_answers_as_the_model_of_all_trials_does(
     monkeypatch.setattr(asking, "POOL_SECONDS", PATIENCE_SECONDS)
     found = ask_pooled(question())
     assert isinstance(found, PooledAnswer), found
-    expected = pooled_answer(pooled_members(), TARGET, hyperparameters=shipped_hyperparameters())
+    expected = pooled_answer(table_members(), TARGET, hyperparameters=shipped_hyperparameters())
     # With another number of threads, sums may round otherwise, and another draw be the best.
     assert dict(found.parameters) == pytest.approx(dict(expected.parameters), rel=0.05)
     assert ask_pooled(question()) is found  # kept
@@ -79,7 +77,13 @@ def test_without_scipy_and_without_a_process_it_says_so(monkeypatch: pytest.Monk
     assert ask_pooled(question()) == NotPooled("SciPy is not installed beside this API")
 
 
-def test_nobody_is_asked_where_one_job_answers_alone_or_no_model_of_the_table_is_near() -> None:
-    assert question_of(ConfigsWanted(TARGET, num_configs=5, proxy_job="job_1")) is None
+def test_nobody_is_asked_where_fewer_than_two_models_are_near() -> None:
     far = TARGET.features.__class__(width=1e6, fan_in=1e6, depth=200.0, num_parameters=10**9, shares={"linear": 1.0})
-    assert question_of(ConfigsWanted(TARGET.__class__(far, 32, 100), num_configs=5)) is None
+    target = TARGET.__class__(far, 32, 100)
+    own = PoolMember("mine", target, (TunedTrial(0.5, {"lr": 0.001}), TunedTrial(None, {"lr": 0.1})), job_id="job_1")
+    assert question_of(target) is None
+    assert question_of(target, [own]) is None
+    found = question_of(target, [own, own])
+    assert found is not None
+    assert found.members == [own, own]
+    assert PoolQuestion.from_text(found.to_text()) == found

@@ -1,0 +1,116 @@
+"""The tuned models of a project with their trials, as far as they have a say in what several models say together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from search_spaces import Scalar, SearchSpace, preset
+from search_spaces.fitting import fit
+from search_spaces.optimizers import ARGUMENTS
+from service.domain import Direction
+from service.evidence.best_values import is_of_machine
+from service.evidence.in_words.wording import counted
+from service.store.repositories import TrialColumnsRepository
+from service.store.session import Session
+from service.transfer.candidates import TransferCandidate, TunedTrial, is_alike
+from service.transfer.pooled import PRESET, PoolMember, with_length
+from service.transfer.ranking import is_near
+from service.transfer.rules import TunedConfig, with_defaults
+from service.transfer.situation import Situation
+from service.use_cases.untuned.transferring import stored_candidates
+from trainers.stored_config import StoredConfig
+
+MAX_MEMBERS = 16
+"""Tuned models of a project that have a say, the nearest, by judgement: about as many as the shipped table has."""
+MAX_TRIALS = 64
+"""Trials of each, the newest, by judgement: more than twice as many as those of the table have. With all of them the
+model takes two seconds of a processor, and a third of one with the table's alone."""
+MIN_TRIALS = 4
+"""Trials with a value that a model must have, by judgement: fewer hardly tell which config is better there."""
+MEANINGS = ("weight_decay_type", "epsilon_type")
+"""Choices without which the number beside them means something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMembers:
+    """The tuned models of a project that have a say."""
+
+    members: tuple[PoolMember, ...] = ()
+    remarks: tuple[str, ...] = ()
+    """Remarks on what was left out because it is too much, for a person."""
+
+
+def own_members(session: Session, target: Situation, *, project: str | None) -> OwnMembers:
+    """The nearest tuned models of a project with their trials of the preset that answers.
+
+    Those count whose recommendations stand, as where each is moved alone. A model whose job minimised a time or bytes
+    has no say: what is fast there is not what is learnt well.
+
+    Args:
+        project: the project whose jobs count; None: any.
+    """
+    near = [
+        candidate for candidate in stored_candidates(session, target, project=project) if is_near(candidate, target)
+    ]
+    space, members, num_seen, num_cut = preset(PRESET), list[PoolMember](), 0, 0
+    for candidate in near:
+        if len(members) == MAX_MEMBERS:
+            break
+        num_seen += 1
+        trials, num_trials = _trials_of(session, candidate, space)
+        if sum(trial.value is not None for trial in trials) >= MIN_TRIALS:
+            members.append(_member(candidate, trials))
+            num_cut += num_trials > MAX_TRIALS
+    remarks = []
+    if farther := len(near) - num_seen:
+        remarks.append(f"of the jobs near this model the {MAX_MEMBERS} nearest have a say, {farther} farther ones none")
+    if num_cut:
+        remarks.append(f"of {counted(num_cut, 'job')} with more trials the newest {MAX_TRIALS} have a say")
+    return OwnMembers(tuple(members), tuple(remarks))
+
+
+def _member(candidate: TransferCandidate, trials: list[TunedTrial]) -> PoolMember:
+    source, situation = candidate.source, candidate.situation
+    assert situation is not None, "what is stored was tuned for one model"
+    is_minimised = source.direction is Direction.MINIMIZE
+    return PoolMember(with_length(source.name, situation), situation, tuple(trials), is_minimised, source.job_id)
+
+
+def _trials_of(session: Session, candidate: TransferCandidate, space: SearchSpace) -> tuple[list[TunedTrial], int]:
+    """The trials of a tuned model that are of the space's method, and the number of which they are the newest."""
+    source, situation = candidate.source, candidate.situation
+    assert source.job_id is not None
+    assert situation is not None
+    assert situation.digest is not None
+    if source.metric is None or is_of_machine(source.metric):
+        return [], 0
+    ended = TrialColumnsRepository(session).of_one_model(
+        source.job_id,
+        optimizer=space.optimizer,
+        fingerprint=situation.digest,
+        batch_size=situation.batch_size,
+        num_steps=situation.num_steps,
+        limit=MAX_TRIALS,
+    )
+    found = []
+    for trial in ended.trials:
+        parameters = _parameters(space, StoredConfig.of(trial.config))
+        if parameters is not None:
+            found.append(TunedTrial(trial.value, parameters))
+    return found, ended.num_all
+
+
+def _parameters(space: SearchSpace, stored: StoredConfig) -> dict[str, Scalar] | None:
+    """A trial's config as an assignment of the space, the nearest one where its ranges end; None: it is of another
+    method."""
+    config = TunedConfig(stored.optimizer, stored.arguments, stored.schedule)
+    arguments = ARGUMENTS[space.optimizer]
+    if not is_alike(space, config) or any(
+        config.arguments.get(name, arguments[name].default) != space.fixed.get(name, arguments[name].default)
+        for name in MEANINGS
+    ):
+        return None
+    searched = {parameter.name for parameter in space.parameters}
+    flat = TunedConfig(stored.optimizer, with_defaults(config), stored.schedule).flat
+    fitted = fit(space, {name: value for name, value in flat.items() if name in searched})
+    return None if fitted is None else fitted[0]
