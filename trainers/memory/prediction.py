@@ -40,6 +40,7 @@ from trainers.memory.messages import (
     answer_to_line,
 )
 from trainers.memory.peak import bytes_of_state
+from trainers.memory.sizes import ImpossibleSizes, RefusesImpossibleSizes
 from trainers.optimizers import build_trial_optimizer, parameter_groups
 from trainers.workload.batches import check_has_examples
 from trainers.workload.protocol import Workload
@@ -183,10 +184,12 @@ def _model(workload_name: str, options: str) -> _Model:
         raise NotConstructed(explain(error)) from error
     check_has_examples(workload)
     try:
-        with torch.device("meta"):
+        with torch.device("meta"), RefusesImpossibleSizes():
             model = workload.build_model()
     except InvalidConfig:
         raise
+    except ImpossibleSizes as error:
+        raise InvalidConfig("workload_options", f"the model of {workload_name} has {error}") from error
     except (ValueError, AssertionError) as error:  # what has no values there raises others
         refusal = f"refused by the model of {workload_name}: {explain(error)}"
         raise InvalidConfig("workload_options", refusal) from error

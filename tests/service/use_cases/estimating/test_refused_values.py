@@ -92,6 +92,16 @@ def test_a_value_that_only_the_model_refuses_is_told_by_its_place() -> None:
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("warm_process")
+@pytest.mark.parametrize("width", [-2, 10**18, 10**24], ids=["negative", "beyond bytes", "beyond 64 bits"])
+def test_an_option_that_gives_a_tensor_an_impossible_size_is_refused(width: int) -> None:
+    workload = {"name": f"{picky_model.__name__}:Picky", "options": {"width": width}}
+    told = rf"workload.options: the model of .*:Picky has a tensor of sizes \[.*{width}.*\], which "
+    with pytest.raises(InvalidInput, match=told):
+        check_workload(plan(workload=workload, baseline=None, target=None), start_seconds=PATIENCE_SECONDS)
+
+
+@pytest.mark.processes
+@pytest.mark.usefixtures("warm_process")
 def test_choices_of_an_argument_that_the_optimizer_refuses_with_all_others_are_told_by_their_place() -> None:
     def searched(*parameters: dict[str, Any], **fixed: Any) -> JobPlan:
         return plan(
