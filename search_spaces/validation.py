@@ -231,7 +231,8 @@ def _check_float(parameter: Float, argument: Argument | None, path: str) -> Floa
     require(low <= high, f"{path}.low", f"must be at most high = {high!r}", low)
     require(scale != "log" or low > 0, f"{path}.low", "must be > 0 on a log scale", low)
     require(scale != "reverse_log" or high < 1, f"{path}.high", "must be < 1 on a reverse_log scale", high)
-    require(math.isfinite(high - low), f"{path}.high", f"is too far from low = {low!r}", high)
+    distance = high / low if scale == "log" else high - low
+    require(math.isfinite(distance), f"{path}.high", f"is too far from low = {low!r}", high)
     _check_ends(argument, low, high, path)
     default = parameter.default
     if default is not None:

@@ -126,6 +126,14 @@ def test_an_invalid_fixed_value_is_refused_with_its_field(fixed: dict[str, Any],
         ({"optimizer": "shampoo", "parameters": {}}, "parameters"),
         ({"optimizer": "shampoo", "parameters": [3]}, "parameters[0]"),
         ({"optimizer": "shampoo", "parameters": [{"type": "float", "name": "lr", "low": 1}]}, "parameters[0].high"),
+        pytest.param(
+            {
+                "optimizer": "shampoo",
+                "parameters": [{"type": "float", "name": "lr", "low": 1e-300, "high": 1e300, "scale": "log"}],
+            },
+            "parameters[0].high",
+            id="a ratio beyond numbers",
+        ),
         ({"optimizer": "shampoo", "parameters": [{"type": {}}]}, "parameters[0].type"),
         (
             {"optimizer": "shampoo", "parameters": [{"type": "float", "name": "lr", "low": "1", "high": 2}]},
