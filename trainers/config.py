@@ -252,6 +252,16 @@ class TrialConfig(TrainingSettings):
         return {name: values[name] for name in (*TrialConfig.__annotations__, *TrainingSettings.__annotations__)}
 
 
+MAX_METRIC = 1e50
+"""Size of a metric beyond which nothing is reckoned with it, as with one that is not finite: searches and evidence take
+squares of squares of what is measured, and these have to be finite."""
+
+
+def is_usable(metric: float) -> bool:
+    """True if a metric is finite and no larger than `MAX_METRIC`."""
+    return abs(metric) <= MAX_METRIC  # NaN is not
+
+
 @dataclass(frozen=True, slots=True)
 class Measurement:
     """The report of a trial at one step; metrics are already reduced over ranks."""

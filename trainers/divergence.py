@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from shampoo.distributed.shards import local_part
-from trainers.config import Diverged
+from trainers.config import MAX_METRIC, Diverged, is_usable
 from trainers.ranks.context import RankContext, gather_over_ranks
 
 
@@ -47,15 +47,15 @@ def raise_diverged(
     raise Diverged(step, f"training loss {loss:g}, {ranks}{cause}", parameter)
 
 
-def check_finite(step: int, metrics: Mapping[str, float]) -> None:
+def check_metrics(step: int, metrics: Mapping[str, float]) -> None:
     """Checks what was measured at a step.
 
     Raises:
-        Diverged: a metric is not finite.
+        Diverged: a metric is not finite, or larger than `MAX_METRIC`.
     """
     for name, value in metrics.items():
-        if not math.isfinite(value):
-            raise Diverged(step, f"{name} is {value}")
+        if not is_usable(value):
+            raise Diverged(step, f"{name} is {value:g}{f', beyond {MAX_METRIC:g}' if math.isfinite(value) else ''}")
 
 
 def _blame(model: nn.Module) -> tuple[int, float, str, str] | None:

@@ -119,7 +119,7 @@ def _left_out(numbers: Mapping[LeftOut, int], optimizer: str) -> str:
         LeftOut.CONFIRMATION: "of a confirmation",
         LeftOut.FORKED: "forked from others",
         LeftOut.NOT_COMPLETED: "that did not complete",
-        LeftOut.NO_VALUE: "without a finite value",
+        LeftOut.NO_VALUE: "without a usable value",
     }
     told = [f"{numbers[why]} {words[why]}" for why in LeftOut if numbers.get(why)]
     return f"; left out: {', '.join(told)}" if told else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from service.domain import Direction
 from service.errors import InvalidInput
 from service.imports.found import MAX_SOURCE_LENGTH, Found, FoundTrial, LeftOut
 from service.store.foreign import ForeignDatabase, foreign_database, foreign_sqlite_file, is_sqlite
+from trainers.config import is_usable
 
 OPTUNA_TABLES = ("studies", "trials", "version_info", "alembic_version")
 """The tables of a database of Optuna's, any of which Optuna would make if it were missing."""
@@ -112,7 +112,7 @@ def _trials(opened: BaseStorage, study_name: str | None, *, shown: str, place: s
     for trial in study.get_trials(deepcopy=False):
         if trial.state is not optuna.trial.TrialState.COMPLETE:
             found.leave_out(LeftOut.NOT_COMPLETED)
-        elif trial.value is None or not math.isfinite(trial.value):
+        elif trial.value is None or not is_usable(trial.value):
             found.leave_out(LeftOut.NO_VALUE)
         else:
             values = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from search_spaces.nearest import did_you_mean
 from service.domain import Phase
 from service.errors import InvalidInput
 from service.imports.found import MAX_SOURCE_LENGTH, Found, FoundTrial, LeftOut, Value
+from trainers.config import is_usable
 
 OPTIMIZER, PHASE, STATE, FORKED_FROM = "optimizer", "phase", "state", "forked_from"
 """Columns that say of a row which trial it is, in small letters: our export has all, Optuna and W&B the state."""
@@ -107,6 +107,6 @@ def _read(text: object) -> Value:
 
 def _number(text: object) -> float | None:
     value = _read(text)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not is_usable(value):
         return None
     return float(value)

@@ -12,7 +12,7 @@ from service.described_model import StrictModel
 from service.domain import Objective
 from service.errors import InvalidInput
 from service.faults import Faults
-from trainers.config import MAX_COUNT
+from trainers.config import MAX_COUNT, MAX_METRIC
 
 MAX_IMPORTED = 200
 """Most imported trials of a job, by judgement; its specification holds them all."""
@@ -29,7 +29,7 @@ class ImportedTrial(StrictModel):
     """The number of the trial there."""
     parameters: dict[str, JsonValue]
     """A value for every parameter of the search space that is active with the others."""
-    value: float
+    value: float = Field(ge=-MAX_METRIC, le=MAX_METRIC)
     """The value of the objective there."""
 
 

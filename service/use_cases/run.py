@@ -5,7 +5,6 @@ Each may be called twice: a database that dies while it confirms a commit makes 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,7 +40,7 @@ from service.use_cases.transitions import (
     record_trial_event,
     storable,
 )
-from trainers.config import Measurement, TrialConfig
+from trainers.config import Measurement, TrialConfig, is_usable
 
 MAX_REMARKS_LENGTH = 2000
 """Most characters of what measurements remark of a trial's data."""
@@ -201,7 +200,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
                 ModelShapeRepository(session).put(entry.identity.fingerprint, entry.identity.shape)
         measurements.look_up(trial.id, [reported.step for reported in entry.reported])
         for reported in entry.reported:
-            metrics = {name: value if math.isfinite(value) else None for name, value in reported.metrics.items()}
+            metrics = {name: value if is_usable(value) else None for name, value in reported.metrics.items()}
             replaced = measurements.put(
                 trial.id,
                 step=reported.step,

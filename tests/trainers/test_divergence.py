@@ -10,7 +10,7 @@ from torch import nn
 
 from tests.support.trainers.ranks import WarmRanks
 from trainers.config import Diverged
-from trainers.divergence import alarm, check_finite, raise_diverged
+from trainers.divergence import alarm, check_metrics, raise_diverged
 from trainers.ranks.context import process_group_context, single_process_context
 
 
@@ -83,7 +83,10 @@ def test_all_ranks_blame_what_one_of_them_found(two_ranks: WarmRanks, where: int
     assert texts[0].endswith("1.bias holds values that are not finite")
 
 
-def test_a_metric_that_is_not_finite_is_named() -> None:
-    check_finite(4, {"validation_loss": 1.0})
-    with pytest.raises(Diverged, match=r"^diverged at step 4: validation_accuracy is nan$"):
-        check_finite(4, {"validation_loss": 1.0, "validation_accuracy": math.nan})
+@pytest.mark.parametrize(
+    ("value", "told"), [(math.nan, "nan"), (2e50, r"2e\+50, beyond 1e\+50"), (-1e300, r"-1e\+300, beyond 1e\+50")]
+)
+def test_a_metric_that_cannot_be_reckoned_with_is_named(value: float, told: str) -> None:
+    check_metrics(4, {"validation_loss": 1e50})
+    with pytest.raises(Diverged, match=rf"^diverged at step 4: validation_accuracy is {told}$"):
+        check_metrics(4, {"validation_loss": 1.0, "validation_accuracy": value})

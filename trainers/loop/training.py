@@ -19,7 +19,7 @@ from trainers.checkpoints import (
 )
 from trainers.config import InvalidConfig, Measurement, TrialConfig
 from trainers.curve import Curve
-from trainers.divergence import check_finite
+from trainers.divergence import check_metrics
 from trainers.loop.metrics import evaluate, memory, over_ranks, remarks_of, speed
 from trainers.loop.step import train_step
 from trainers.memory.peak import reset_peak
@@ -229,7 +229,7 @@ class _Training:
         whole = trained.interval.longer(seconds=seconds, optimizer_seconds=optimizer_seconds)
         num_steps = self.step - whole.first_step
         learned = {"train_loss": whole.loss_sum / num_steps, **validated}
-        check_finite(self.step, learned)
+        check_metrics(self.step, learned)
         metrics = {
             **learned,
             **speed(workload, config, num_steps=num_steps, seconds=whole.seconds),

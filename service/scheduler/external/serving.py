@@ -284,7 +284,7 @@ class Serving:
         """True if a trial is not to go on after a measurement that is not its last."""
         assert report.measurement is not None
         metrics = report.measurement.metrics
-        if self._decisions.why_undecided(metrics) is not None or self._decisions.not_finite(metrics) is not None:
+        if self._decisions.why_undecided(metrics) is not None or self._decisions.unusable(metrics) is not None:
             return True
         if violation(self._plan.specification.constraints, metrics, is_last=False) is not None:
             return True

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from service.scheduler.policy.protocol import Decision, Policy
-from trainers.config import Measurement
+from trainers.config import Measurement, is_usable
 
 
 class Decisions:
@@ -32,9 +32,10 @@ class Decisions:
         missing = ", ".join(repr(name) for name in self._needed if name not in metrics)
         return f"the workload did not measure {missing}, only: {', '.join(metrics)}" if missing else None
 
-    def not_finite(self, metrics: Mapping[str, float]) -> str | None:
-        """The first objective that was measured and is not finite; None: there is none."""
-        return next((name for name in self._metrics if not math.isfinite(metrics.get(name, 0.0))), None)
+    def unusable(self, metrics: Mapping[str, float]) -> str | None:
+        """The first objective that was measured and is not finite, or too large to be reckoned with; None: there is
+        none."""
+        return next((name for name in self._metrics if not is_usable(metrics.get(name, 0.0))), None)
 
     def report(self, number: int, measurement: Measurement) -> Decision:
         """Tells the policy a measurement of a trial; the policy's decision."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import assert_never
 
 from search_spaces.parameters import sectioned
@@ -18,7 +19,7 @@ from service.scheduler.tune.open_trials import OpenTrials, TrialEnd
 from service.scheduler.tune.run_end import JobImpossible
 from service.specification.external.messages import MAX_DETAIL_LENGTH
 from service.specification.planning import JobPlan, check_population_is_measured
-from trainers.config import Diverged
+from trainers.config import MAX_METRIC, Diverged
 from trainers.config_part import Refusal, RefusedPart
 
 logger = logging.getLogger(__name__)
@@ -44,9 +45,11 @@ class Judgement:
             undecided = self._decisions.why_undecided(report.measurement.metrics)
             if undecided is not None:
                 return self.of_failure(number, FailureReason.ERROR, undecided)
-            objective = self._decisions.not_finite(report.measurement.metrics)
+            objective = self._decisions.unusable(report.measurement.metrics)
             if objective is not None:  # where others train it: our own training ends before it measures such a step
-                diverged = Diverged(report.measurement.step, f"{objective} is not finite")
+                value = report.measurement.metrics[objective]
+                fault = f"{value:g}, beyond {MAX_METRIC:g}" if math.isfinite(value) else "not finite"
+                diverged = Diverged(report.measurement.step, f"{objective} is {fault}")
                 return self.of_failure(number, FailureReason.DIVERGED, str(diverged))
             broken = violation(
                 self._plan.specification.constraints, report.measurement.metrics, is_last=report.kind == "completed"

@@ -96,23 +96,25 @@ def test_a_client_that_left_as_it_asked_and_was_told_of_a_pause_costs_its_trial_
 
 
 @pytest.mark.parametrize(
-    ("pruner", "steps"),
+    ("pruner", "steps", "value"),
     [
-        ({"name": "none"}, (1, 5, 10)),
-        ({"name": "none"}, (10,)),
-        ({"name": "median", "min_steps": 1}, (1, 5, 10)),
-        ({"name": "asha"}, (10,)),
+        ({"name": "none"}, (1, 5, 10), None),
+        ({"name": "none"}, (10,), None),
+        ({"name": "median", "min_steps": 1}, (1, 5, 10), None),
+        ({"name": "asha"}, (10,), None),
+        ({"name": "none"}, (1, 5, 10), -1e300),
     ],
 )
-def test_a_trial_whose_objective_is_not_finite_has_diverged(
-    sqlite_database: Database, pruner: Any, steps: Sequence[int]
+def test_a_trial_whose_objective_is_not_finite_or_far_too_large_has_diverged(
+    sqlite_database: Database, pruner: Any, steps: Sequence[int], value: float | None
 ) -> None:
     for world in world_of(sqlite_database, pruner=pruner):
         trial = world.suggest()
         world.clock.advance(3)
-        measurements = [{"step": step, "metrics": {"validation_loss": None, "other": 1.0}} for step in steps]
+        measurements = [{"step": step, "metrics": {"validation_loss": value, "other": 1.0}} for step in steps]
         told = world.ask("trials/0/reports", {"lease": trial["lease"], "measurements": measurements})
-        why = f"diverged at step {steps[0]}: validation_loss is not finite"
+        fault = "not finite" if value is None else "-1e+300, beyond 1e+50"
+        why = f"diverged at step {steps[0]}: validation_loss is {fault}"
         assert (told["decision"], told["recorded_up_to_step"], told["why"]) == ("stop", steps[0], why)
         ended = world.trial(0)
         assert (ended.state, ended.reason, ended.detail) == (TrialState.FAILED, FailureReason.DIVERGED, why)

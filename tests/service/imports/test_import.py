@@ -74,7 +74,7 @@ def test_a_table_of_wandb_or_anybody_is_imported(tmp_path: Path) -> None:
     assert found["pinned"] == [{"lr": 0.01}, {"lr": 0.1, "weight_decay": 0.2}]
     assert [trial["parameters"] for trial in found["imported"]] == [{"lr": 0.1, "weight_decay": 0.2}]
     assert "of 4 trials" in told
-    assert "left out: 1 without a finite value" in told
+    assert "left out: 1 without a usable value" in told
     refused = CliRunner().invoke(app, ["import", str(tmp_path / "job.yaml"), str(table), "-o", str(tmp_path / "o")])
     assert refused.exit_code != 0
     assert "has no column 'value' (it has: Name, config.lr, wd, val/loss)" in refused.output
