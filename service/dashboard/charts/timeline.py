@@ -124,7 +124,9 @@ def summary(trials: Sequence[LaneTrial], stretches: Sequence[Stretch], num_lanes
         at_once
         + ("." if idle is None else f"; from the first one's start on, nothing ran for {_share(idle)} of the time.")
     ]
-    paused = len({stretch.number for stretch in stretches if stretch.ending is StretchEnding.PAUSED})
+    breaks = Counter(stretch.number for stretch in stretches if stretch.ending is StretchEnding.PAUSED)
+    # The others are told below, and nobody paused these.
+    paused = sum(breaks[trial.number] > trial.losses + trial.memory_failures for trial in trials)
     lost = sum(trial.losses for trial in trials)
     memory = sum(trial.memory_failures for trial in trials)
     if paused:

@@ -199,14 +199,11 @@ def _turns(number: int, *changes: tuple[TrialState, float]) -> list[Turn]:
 
 def test_a_trial_takes_the_first_free_lane_and_leaves_it_while_it_is_paused() -> None:
     running, queued, completed = TrialState.RUNNING, TrialState.QUEUED, TrialState.COMPLETED
-    trials = [
-        _lane(0, runs=2),
-        _lane(1, state=TrialState.FAILED, reason=FailureReason.DIVERGED, losses=1),
-        _lane(2, state=TrialState.RUNNING, finished_at=None),
-    ]
+    failed = {"state": TrialState.FAILED, "reason": FailureReason.DIVERGED, "losses": 1}
+    trials = [_lane(0, runs=2), _lane(1, **failed), _lane(2, state=TrialState.RUNNING, finished_at=None)]
     turns = [
         *_turns(0, (queued, 0), (running, 0), (queued, 4), (running, 8), (running, 9), (completed, 10)),
-        *_turns(1, (running, 1), (TrialState.FAILED, 6)),
+        *_turns(1, (running, 1), (queued, 3), (running, 3), (TrialState.FAILED, 6)),
         *_turns(2, (running, 5)),
     ]
     stretches = stretches_of(trials, turns, now=NOW + timedelta(seconds=12))
@@ -216,7 +213,8 @@ def test_a_trial_takes_the_first_free_lane_and_leaves_it_while_it_is_paused() ->
     ]
     assert found == [
         (0, 0, 4, "paused", 0),
-        (1, 1, 6, "diverged", 1),
+        (1, 1, 3, "paused", 1),
+        (1, 3, 6, "diverged", 1),
         (2, 5, 12, "running", 0),
         (0, 8, 10, "completed", 1),
     ]
