@@ -114,7 +114,8 @@ def take(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([function.__module__ for function in {task.function for task in tasks}])
     adopt_orphans()
-    multiprocessing.forkserver.ensure_running()
+    if time.monotonic() < deadline:  # it imports for seconds, and nobody would ask it for a process
+        multiprocessing.forkserver.ensure_running()
     own = process_tree.descendants()
     process: _Process | None = None
     for task in tasks:

@@ -13,6 +13,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
+from service.scheduler.cluster import process_tree
 from shampoo.hyperparameters import Preconditioner
 from tests.gpu import __main__, kit, training
 from tests.gpu.results import SuiteTests
@@ -155,7 +156,9 @@ def test_when_the_time_is_up_the_file_says_what_was_left_out(tmp_path: Path) -> 
 
 
 def test_options_alone_ask_for_all_stages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    before = process_tree.descendants()
     assert _run_here(monkeypatch, *TINY, "--minutes", "0", out=tmp_path) == 3
+    assert process_tree.descendants() <= before, "no figure was begun, and what is to take one imports for seconds"
     assert {path.stem for path in tmp_path.iterdir()} == {"correct", "service", *(f"speed-{model}" for model in MODELS)}
     assert not any(_read(path)["figures"] for path in tmp_path.iterdir())
 
