@@ -28,11 +28,13 @@ def test_a_number_that_neither_searches_is_refused() -> None:
         preset_ranges.with_ranges(preset("kl"), {"momentum": (0.8, 0.99)})
 
 
+@pytest.mark.slow
 def test_searches_begin_with_the_learning_rate_for_their_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     winners = _run(tmp_path / "log", ["--trials", "1", "--seeds", "1", "--steps", "2"], monkeypatch)
     assert {found["winner"]["parameters"]["lr"] for found in winners} == {0.016}
 
 
+@pytest.mark.slow
 def test_the_log_spares_the_presets_own_searches_and_all_workloads_are_taken_together(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -206,6 +206,7 @@ def test_optunas_dashboard_shows_jobs_to_this_machine_alone() -> None:
     assert "only this machine may reach it" in refused.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("here")
 def test_optunas_dashboard_shows_nothing_where_tokens_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     assert run("token", "create", "ada", "--scope", "read").exit_code == 0

@@ -107,6 +107,7 @@ def test_confirmed_answers_stand_first_and_newer_ones_take_the_place_of_older(da
     assert jobs_of(answers(database, fingerprint=mlp.fingerprint)) == [again]
 
 
+@pytest.mark.slow
 def test_every_part_of_the_key_and_the_place_filter(database: Database) -> None:
     mlp = built_identity(specification())
     first = finished_job(database, identity=mlp)

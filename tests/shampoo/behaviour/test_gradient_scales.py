@@ -114,6 +114,7 @@ def test_kl_takes_steps_of_the_usual_length_as_soon_as_gradients_rise(name: str,
         assert 0.5 * other.norm() < one.norm() < 2 * other.norm(), step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["kl", "kl_int4"])
 def test_kl_outlasts_zero_gradients_and_steps_as_before_when_they_end(name: str) -> None:
     # Without bounds an average of zeros would have left the range of float32 by then.
@@ -129,6 +130,7 @@ def test_kl_outlasts_zero_gradients_and_steps_as_before_when_they_end(name: str)
     assert optimizer.diagnostics().num_failed_refreshes == 0
 
 
+@pytest.mark.slow
 def test_kl_of_gradients_of_one_direction_keeps_its_factors_together() -> None:
     # They leave out another share of one side than of the other, so that the factors grow apart.
     (param,) = parameters([(32, 2)], torch.float32)

@@ -22,6 +22,7 @@ def test_a_diagonal_factor_survives_every_format(name: str) -> None:
     torch.testing.assert_close(FORMATS[name]()(A), A, rtol=1e-2, atol=2e-6)
 
 
+@pytest.mark.slow
 def test_feedback_averages_what_storing_loses_of_a_factor_that_rests() -> None:
     (A,), _ = with_eigenvalues(torch.logspace(0, -2, 16, dtype=torch.float64), 1)
     feedback, plain = FORMATS["feedback"](), FORMATS["cholesky"]()

@@ -92,6 +92,7 @@ def test_convolutions_and_tables_get_one_where_they_are_named() -> None:
     assert [tuple(p.shape) for p in groups[0]["params"]][:2] == [(2, 256), (32, 2)]
 
 
+@pytest.mark.slow
 def test_shapes_without_data_are_those_of_the_model() -> None:
     with torch.device("meta"):
         meta = build({**BERT, "lora_rank": 2})
@@ -117,6 +118,7 @@ def test_what_a_trial_needs_is_predicted(optimizer: OptimizerConfig) -> None:
     assert (needs.optimizer, needs.gradients, needs.scratch) == (state, sum(p.nbytes for p in trained), 0)
 
 
+@pytest.mark.slow
 def test_lora_rite_goes_on_bit_for_bit(tmp_path: Path) -> None:
     promises.assert_resume_is_bit_identical(NAME, of_gpt2(max_validation_examples=8), LORA_RITE, tmp_path)
 

@@ -126,6 +126,7 @@ def test_tables_are_preconditioned_on_demand_only() -> None:
             assert found == (set() if precondition else tables)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["gpt2", "bert", "vit"])  # one of each task, which is what data depend on
 def test_data_and_evaluation_are_shared_by_ranks(architecture: str) -> None:
     promises.assert_ranks_see_parts_of_one_batch(NAME, options(architecture))
@@ -199,6 +200,7 @@ def test_sharded_ranks_equal_one(architecture: str, mode: Any, two_ranks: WarmRa
     promises.assert_one_rank_equals_two(NAME, options(architecture), two_ranks, parallelism=sharding)
 
 
+@pytest.mark.slow
 def test_recomputed_blocks_give_the_same_training() -> None:
     kept, recomputed = (
         list(
