@@ -33,7 +33,8 @@ def health_of_job(session: Session, job: Job, progress: JobProgress, evidence: E
             is_over=is_over,
             ended_by_budget=job.state is JobState.SUCCEEDED,
             spaces=spaces_of(specification),
-            best_parameters=_best_parameters(columns, job, progress),
+            # A caveat says the same of a recommended config, and advice that stands twice is read as two.
+            best_parameters=_best_parameters(columns, job, progress) if evidence is None else {},
             insights=_of_search(session, job),
             training_seconds=0.0 if job.is_external else progress.training_seconds,
             elapsed_seconds=progress.seconds_elapsed or 0.0,

@@ -27,7 +27,7 @@ class HealthKind(StrEnum):
     NOISY_METRIC = "noisy_metric"
     """Seeds change the objective about as much as configs do."""
     AT_THE_EDGE = "at_the_edge"
-    """A best config has values at the edge of what was searched."""
+    """A best config has values at the edge of what was searched, and the job no recommendation that says so."""
     MANY_DIVERGED = "many_diverged"
     """The loss of many trials was not finite."""
     EARLY_VALUES_MISLEAD = "early_values_mislead"
@@ -92,7 +92,8 @@ class SearchedJob:
     spaces: Mapping[Side, SearchSpace] = field(default_factory=dict)
     """The spaces in which its sides searched."""
     best_parameters: Mapping[Side, Mapping[str, Scalar]] = field(default_factory=dict)
-    """Sampled values of the best trial of each side that has one."""
+    """Sampled values of the best trial of each side that has one; empty where the job has a recommendation, whose
+    caveats say which of its values lie at the edge."""
     insights: SideInsights | None = None
     """Insights into the search's trials, as the job's run last found them."""
     training_seconds: float = 0.0

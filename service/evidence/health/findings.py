@@ -166,9 +166,7 @@ def _num_tried(job: SearchedJob, side: Side) -> int:
     """Trials of a side that came to an end of their own."""
     if side == Phase.SEARCH:
         return len(job.of_search)
-    told = () if job.evidence is None else job.evidence.baselines
-    of_baselines = sum(trial.phase is Phase.BASELINE for trial in job.outcomes)
-    return next((best.num_tried for best in told if best.optimizer == side), of_baselines)
+    return sum(trial.phase is Phase.BASELINE for trial in job.outcomes)
 
 
 def _many_diverged(job: SearchedJob) -> HealthCard | None:

@@ -12,7 +12,9 @@ from service.cli.commands import app
 from service.client import Client
 from service.evidence.health.cards import HealthKind
 from service.store.session import Database
+from service.use_cases.run import finish_job
 from tests.service.dashboard.conftest import open_page, wait_until_live
+from tests.support.service.scenarios import NOW, claimed_job, run_trial
 from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -57,6 +59,23 @@ def test_findings_are_the_same_on_the_page_over_http_and_in_the_terminal(
         expect(item).to_contain_text(card.sentence)
         expect(item).to_contain_text(card.advice)
         assert f"{card.severity.capitalize()}: {card.sentence}\n{card.advice}\n" in shown.output
+
+
+def test_a_best_value_at_the_edge_of_its_range_is_told_once(address: str, sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database, baseline=None, budget={"num_trials": 9})
+
+    def places_told() -> tuple[int, int]:
+        page = httpx.get(f"{address}/jobs/{lease.job_id}", trust_env=False, timeout=PATIENCE_SECONDS, verify=False)
+        shown = CliRunner().invoke(app, ["show", lease.job_id, "--url", address])
+        edge, (told, *_pasted) = "lr = 0.1 by the upper bound 0.1", page.text.split('<code id="snippet">')
+        return told.count(edge), shown.output.count(edge)
+
+    for number in range(9):
+        run_trial(sqlite_database, lease, number, 0.1 + number / 100, values={"lr": 0.1})
+    assert places_told() == (1, 1), "by a finding, while the job runs"
+    with sqlite_database.writing() as session:
+        finish_job(session, lease, failure=None, now=NOW)
+    assert places_told() == (1, 1), "by a caveat of the recommendation, once there is one"
 
 
 def test_a_job_with_nothing_wrong_has_no_findings(address: str, sqlite_database: Database) -> None:
