@@ -246,6 +246,8 @@ def jobs(
 def watch(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
     """Follows a job until it ends; with --json, a line for each change.
 
+    Waits for a service that is away, also at the start, for up to ten minutes, and says so on standard error.
+
     Exit status 0: it succeeded; 1: it failed or was cancelled; 3: the service did not answer for ten minutes, and the
     job may go on.
     """
@@ -322,7 +324,6 @@ def _watch(client: Client, job_id: str, *, as_json: bool) -> None:
                 client,
                 job_id,
                 lambda job, _pace: say_json_line(job),
-                tell=lambda words: say(words, err=True),
                 outage_seconds=WATCH_OUTAGE_SECONDS,
             )
             if ended.state is not JobState.SUCCEEDED:

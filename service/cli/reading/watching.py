@@ -11,6 +11,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 
 from service.api.schemas.jobs import JobRead
+from service.cli import asking
 from service.cli.reading.live_trials import LiveTrials
 from service.cli.terminal import progress_line, progress_panel, say
 from service.client import ApiError, Client, ServiceUnreachable
@@ -60,17 +61,16 @@ def watch(client: Client, job_id: str, console: Console, *, outage_seconds: floa
 
     Raises:
         ApiError: no such job.
-        ServiceUnreachable: the service was away for `outage_seconds`, or did not answer at the beginning.
+        ServiceUnreachable: the service was away for `outage_seconds`.
     """
     if not console.is_terminal:
         return follow(
             client,
             job_id,
             lambda job, pace: say(console, one_line(progress_line(job, steps_per_second=pace))),
-            tell=lambda words: say(console, one_line(words)),
             outage_seconds=outage_seconds,
         )
-    job, pace, trials = client.job(job_id), _Pace(), LiveTrials(client)
+    job, pace, trials = _look(client, job_id, _say_trouble, outage_seconds=outage_seconds), _Pace(), LiveTrials(client)
     with Live(_block(trials, job, None, width=console.width), console=console, refresh_per_second=8) as live:
         while not job.state.is_final:
             job = _next(client, job, partial(_show_trouble, live, job), outage_seconds=outage_seconds)
@@ -83,19 +83,17 @@ def follow(
     job_id: str,
     show: Callable[[JobRead, float | None], object],
     *,
-    tell: Callable[[str], object],
     outage_seconds: float = SERVICE_OUTAGE_SECONDS,
 ) -> JobRead:
-    """Follows a job until it has ended.
+    """Follows a job until it has ended. Says on standard error when the service is away, and when it is back.
 
     Args:
         show: is given the job at each change, and its steps per second, if they are known.
-        tell: is told when the service is away, and when it is back.
 
     Raises:
         ApiError, ServiceUnreachable: as `watch`.
     """
-    job, pace = client.job(job_id), _Pace()
+    job, pace = _look(client, job_id, _say_trouble, outage_seconds=outage_seconds), _Pace()
     shown, shown_at = None, 0.0
     while True:
         facts = (
@@ -116,7 +114,7 @@ def follow(
             shown, shown_at = (*facts, job.progress.num_steps), now
         if job.state.is_final:
             return job
-        job = _next(client, job, tell, outage_seconds=outage_seconds)
+        job = _next(client, job, _say_trouble, outage_seconds=outage_seconds)
 
 
 def _block(trials: LiveTrials, job: JobRead, steps_per_second: float | None, *, width: int) -> RenderableType:
@@ -133,9 +131,18 @@ def _show_trouble(live: Live, job: JobRead, words: str) -> None:
     live.update(progress_panel(job, trouble=words))
 
 
+def _say_trouble(words: str) -> None:
+    asking.say(words, err=True)
+
+
 def _next(client: Client, job: JobRead, tell: Callable[[str], object], *, outage_seconds: float) -> JobRead:
-    """The job a moment later; waits for a service that is being restarted, and tells of that."""
+    """The job a moment later."""
     time.sleep(POLL_SECONDS)
+    return _look(client, job.id, tell, outage_seconds=outage_seconds)
+
+
+def _look(client: Client, job_id: str, tell: Callable[[str], object], *, outage_seconds: float) -> JobRead:
+    """The job as it is now; waits for a service that is away, as while it is started again, and tells of that."""
     told: list[str] = []
 
     def trouble(error: Exception, _pause: float) -> None:
@@ -144,12 +151,13 @@ def _next(client: Client, job: JobRead, tell: Callable[[str], object], *, outage
             tell(told[0])
 
     found = retry(
-        lambda: client.job(job.id),
+        lambda: client.job(job_id),
         is_temporary=lambda error: isinstance(error, ServiceUnreachable) or _is_of_the_service(error),
         give_up_seconds=outage_seconds,
         first_pause_seconds=POLL_SECONDS,
         longest_pause_seconds=LONGEST_PAUSE_SECONDS,
         tell=trouble,
+        sleep=time.sleep,
     )
     if told:
         tell("the service answers again")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ import pytest
 
 from service.api import examples
 from service.api.schemas.jobs import JobRead
+from service.cli import commands
 from service.cli.reading import watching
 from service.cli.terminal import progress_line
 from service.domain import JobState, Phase
@@ -87,29 +87,43 @@ def test_watch_tells_of_a_service_that_is_away_and_goes_on_when_it_is_back(
         url = first.enter_context(running(sqlite_database))
         port = int(url.rpartition(":")[2])
         monkeypatch.setenv("SHAMPOO_TUNER_URL", url)
-        back = threading.Timer(1.0, lambda: second.enter_context(running(sqlite_database, port=port)))
 
-        def leave() -> None:
-            first.close()
-            back.start()
+        def come_back() -> None:
+            second.enter_context(running(sqlite_database, port=port))
 
         def finish() -> None:
             begin_trial(sqlite_database, lease, 1)  # and is cut off
             with sqlite_database.writing() as session:
                 finish_job(session, lease, failure=None, now=NOW)
 
-        meanwhile(leave, finish)
+        meanwhile(first.close, come_back, finish)
         result = run("watch", lease.job_id)
-        back.join()
     assert result.exit_code == 0, result.output
-    begun, away, answers, ended, *_ = result.stdout.splitlines()
+    (begun, ended, *_), (away, answers, *_) = result.stdout.splitlines(), result.stderr.splitlines()
     assert begun.startswith("running · 1/4 trials (1 completed) · 40/160 steps · best")
     assert away.startswith("the service does not answer, trying again for 10 min 00 s: no service answers at http")
     assert answers == "the service answers again"
     assert ended.startswith("succeeded · 2/4 trials (1 completed, 1 cancelled) · 40/40 steps")
 
 
-def test_watch_without_a_service_exits_with_three() -> None:
+def test_watch_waits_for_a_service_that_is_away_at_its_start(
+    sqlite_database: Database, meanwhile: Callable[..., None]
+) -> None:
+    job_id = finished_job(sqlite_database)
+    with ExitStack() as stack:
+        with running(sqlite_database) as url:
+            port = int(url.rpartition(":")[2])
+        meanwhile(lambda: stack.enter_context(running(sqlite_database, port=port)))
+        result = run("watch", job_id, "--url", url)
+    assert result.exit_code == 0, result.output
+    away, answers, *_ = result.stderr.splitlines()
+    assert away.startswith(f"the service does not answer, trying again for 10 min 00 s: no service answers at {url}")
+    assert answers == "the service answers again"
+    assert result.stdout.startswith("succeeded · ")
+
+
+def test_watch_without_a_service_exits_with_three(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(commands, "WATCH_OUTAGE_SECONDS", 0.6)
     result = run("watch", "job_1", "--url", "http://127.0.0.1:1")
     assert result.exit_code == 3
     assert "no service answers at http://127.0.0.1:1" in result.stderr
