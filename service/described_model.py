@@ -6,13 +6,15 @@ import ast
 import inspect
 import sys
 from collections.abc import Collection
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler, model_validator
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core.core_schema import CoreSchema
+from pydantic_core import PydanticKnownError
+from pydantic_core.core_schema import CoreSchema, no_info_before_validator_function
 
 from service.faults import MAX_LOOKED_AT
 
@@ -72,6 +74,26 @@ def with_unknown_as_told(value: Any, known: Collection[str]) -> Any:
         return value
     told = set(islice((name for name in value if name not in known), MAX_LOOKED_AT))
     return {name: inner for name, inner in value.items() if name in known or name in told}
+
+
+@dataclass(frozen=True, slots=True)
+class MaxEntries:
+    """An annotation of a `dict`: the most entries that it may have, said in its JSON schema, too. They are counted
+    before any is looked at: pydantic looks at all of them, makes an error of each that is wrong, and counts then."""
+
+    number: int
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        assert schema["type"] == "dict", schema["type"]
+        limited = cast("CoreSchema", {**schema, "max_length": self.number})
+        return no_info_before_validator_function(self._counted, limited)
+
+    def _counted(self, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > self.number:
+            context = {"field_type": "Dictionary", "max_length": self.number, "actual_length": len(value)}
+            raise PydanticKnownError("too_long", context)
+        return value
 
 
 class StrictModel(DescribedModel):

@@ -8,7 +8,7 @@ from typing import Annotated
 import packaging.requirements
 from pydantic import Field, StringConstraints, field_validator
 
-from service.described_model import StrictModel
+from service.described_model import MaxEntries, StrictModel
 
 MAX_VARIABLES = 64
 """Limit of a job's environment, by judgement: far more than code reads."""
@@ -52,8 +52,8 @@ class CodeChoice(StrictModel):
     """Packages that the code imports and that are not installed here, as pip names them, each with its versions. They
     are installed from wheels of the index that the machines' pip is set to, beside what is there, which keeps its
     versions, and for this job alone."""
-    environment: dict[VariableName, VariableValue] = Field(
-        default_factory=dict, max_length=MAX_VARIABLES, examples=[{"HF_HUB_OFFLINE": "1"}]
+    environment: Annotated[dict[VariableName, VariableValue], MaxEntries(MAX_VARIABLES)] = Field(
+        default_factory=dict, examples=[{"HF_HUB_OFFLINE": "1"}]
     )
     """Environment variables of the processes that import the code, by name. They are shown with the job to whoever may
     read it: a secret is better put where ranks can read it."""

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field, JsonValue, RootModel, model_validator
 
+from search_spaces.validation import MAX_PARAMETERS
 from service.described_model import StrictModel
 from service.domain import Currency, PrunerName, SamplerName
 from service.specification.code import CodeChoice
@@ -41,7 +42,7 @@ class EarlierWinner(StrictModel):
     """The value of the objective there."""
     parameters: dict[str, JsonValue]
     """The values of the trial by name."""
-    clipped: list[str] = Field(default_factory=list)
+    clipped: list[str] = Field(default_factory=list, max_length=MAX_PARAMETERS)
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
 
 
@@ -56,7 +57,7 @@ class MovedConfig(StrictModel):
     """The recommendation that it is of; null: of the table that comes with the service."""
     parameters: dict[str, JsonValue]
     """The values of the config by name, as they are here."""
-    clipped: list[str] = Field(default_factory=list)
+    clipped: list[str] = Field(default_factory=list, max_length=MAX_PARAMETERS)
     """Parameters whose values this space does not have: the nearest ones stand in their place."""
 
 
@@ -246,7 +247,7 @@ class JobSpecification(StrictModel):
     """Stops trials that fall behind."""
     pinned: Pinned = Field(default_factory=list)
     """Trials that the search begins with, after the defaults."""
-    imported: list[ImportedTrial] = Field(default_factory=list, max_length=MAX_IMPORTED)
+    imported: list[ImportedTrial] = Field(default_factory=list, max_length=MAX_IMPORTED, fail_fast=True)
     """Trials of another study, as `shampoo-tuner import` writes them. They inform the samplers `tpe`, `gp`, `cmaes` and
     your own before its first trial; they are no trials of this job, and count in no verdict."""
     baselines: list[Baseline] = Field(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from service.described_model import StrictModel
+from service.described_model import MaxEntries, StrictModel
 from service.errors import InvalidInput
 from service.faults import Faults
 from trainers.config import MAX_COUNT
@@ -35,7 +35,9 @@ class Resources(StrictModel):
     """True: trials of CPU ranks without `memory_per_worker` that are predicted to need twice the memory of the machine,
     or more, are launched all the same. Else they fail as `infeasible`. Only where trials train on the service's
     machine."""
-    custom_resources: dict[str, float] = Field(default_factory=dict, examples=[{"fast_disk": 1}])
+    custom_resources: Annotated[dict[str, float], MaxEntries(MAX_CUSTOM_RESOURCES)] = Field(
+        default_factory=dict, examples=[{"fast_disk": 1}]
+    )
     """Amounts per rank of resources that machines of the cluster declare by name (`ray start --resources`)."""
     parallel_trials: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Trials at once; null: as many as the cluster holds."""
@@ -62,11 +64,6 @@ class Resources(StrictModel):
         if self.beyond_memory and (self.gpus_per_worker or self.memory_per_worker is not None):
             other = "gpus_per_worker" if self.gpus_per_worker else "memory_per_worker"
             faults.note(InvalidInput("resources.beyond_memory", f"has no effect beside {other}"))
-        if len(self.custom_resources) > MAX_CUSTOM_RESOURCES:
-            raise InvalidInput(
-                "resources.custom_resources",
-                f"must name at most {MAX_CUSTOM_RESOURCES} resources, got {len(self.custom_resources)}",
-            )
         for name, amount in self.custom_resources.items():
             with faults.noted():
                 _check_custom(name, amount)

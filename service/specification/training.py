@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import functools
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, get_args, get_type_hints
 
 from pydantic import (
     GetJsonSchemaHandler,
@@ -135,11 +136,31 @@ def _with_assigned_averaging(given: AveragingConfig | None, assigned: Mapping[st
     return AveragingConfig(method, {**({} if given is None else given.arguments), **arguments})
 
 
+@functools.cache
+def _fields_of_parts() -> Mapping[str, Set[str]]:
+    """The names in the settings that are objects, by the names of these settings."""
+    return {
+        name: {field.name for field in dataclasses.fields(kind)}
+        for name, annotation in get_type_hints(Training).items()
+        for kind in get_args(annotation)
+        if dataclasses.is_dataclass(kind)
+    }
+
+
+def _as_told(value: Any) -> Any:
+    """The settings without the unknown fields that nobody looks at, as `StrictModel` leaves them out."""
+    value = with_unknown_as_told(value, {field.name for field in dataclasses.fields(Training)})
+    if not isinstance(value, dict):
+        return value
+    parts = _fields_of_parts()
+    return {name: with_unknown_as_told(one, parts[name]) if name in parts else one for name, one in value.items()}
+
+
 def _naming_fields(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
     """Validates all fields, as a `StrictModel` does; errors of settings that do not go together are moved to the fields
     that they name."""
     try:
-        return validate(with_unknown_as_told(value, {field.name for field in dataclasses.fields(Training)}))
+        return validate(_as_told(value))
     except ValidationError as error:
         details = error.errors(include_url=False)
         raise ValidationError.from_exception_data(error.title, [_at_its_field(one) for one in details]) from error

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar
 
 import pytest
 from pydantic import Field, ValidationError
 
+from service.api.schemas.jobs import JobCreate
 from service.described_model import DescribedModel, StrictModel
 from service.faults import MAX_LOOKED_AT
 from service.specification.job import JobSpecification
@@ -61,6 +63,30 @@ def test_a_field_is_described_by_the_docstring_below_it() -> None:
 def test_a_subclass_has_its_own_docstrings_and_those_that_it_inherits() -> None:
     found = _descriptions(Second)
     assert found == {**_descriptions(First), "name": "Said anew.", "no": "Of the list."}
+
+
+MANY = {f"field{index}": 1 for index in range(60_000)}
+IMPORTED = {"source": "study", "number": 1, "parameters": {}, "value": 0.1}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({"training": {"compression": MANY}}, "training.compression.field0"),
+        ({"training": {"averaging": MANY}}, "training.averaging.method"),
+        ({"imported": [{**IMPORTED, **dict(islice(MANY.items(), 300))}] * 200}, "imported.0.field0"),
+        ({"external": {"metrics": MANY}}, "external.metrics"),
+        ({"code": {"sha256": "x", "environment": MANY}}, "code.environment"),
+        ({"resources": {"custom_resources": MANY}}, "resources.custom_resources"),
+        ({"tags": MANY}, "tags"),
+    ],
+)
+def test_what_a_body_has_too_much_of_is_no_error_each(body: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        JobCreate.model_validate({"workload": {"name": "digits-mlp"}, **body})
+    places = _places(refused.value)
+    assert len(places) <= MAX_LOOKED_AT + 10
+    assert told in [".".join(map(str, place)) for place in places]
 
 
 def test_of_many_unknown_fields_only_as_many_are_made_errors_as_are_told() -> None:

@@ -165,10 +165,7 @@ def _message(error: Mapping[str, Any]) -> str:
         case "too_long" | "too_short":
             context = error["ctx"]
             bound = ("most", context["max_length"]) if error["type"] == "too_long" else ("least", context["min_length"])
-            given = context["actual_length"]  # None: of an object with too many
-            return f"must have at {bound[0]} {counted(bound[1], 'item')}" + (
-                "" if given is None else f", got {given:,}"
-            )
+            return f"must have at {bound[0]} {counted(bound[1], 'item')}, got {context['actual_length']:,}"
         case "string_pattern_mismatch" if error["ctx"]["pattern"] == f"^{REFERENCE_PATTERN}$":
             return "must be a class of your own as module:Class"
         case "value_error":

@@ -11,6 +11,7 @@ from service.api import examples
 from service.api.request_body import ChangeModel, RequestModel
 from service.api.schemas.common import ReadModel, of_list
 from service.api.schemas.in_html import table
+from service.described_model import MaxEntries
 from service.domain import (
     DEFAULT_PROJECT,
     JobRequest,
@@ -45,7 +46,7 @@ TagName = Annotated[str, StringConstraints(min_length=1, max_length=64), LINE, S
 TagValue = Annotated[str, StringConstraints(max_length=256), LINE, SEEN]
 JobName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), LINE, SEEN]
 ModelName = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), LINE, SEEN]
-Tags = Annotated[dict[TagName, TagValue], Field(max_length=MAX_TAGS)]
+Tags = Annotated[dict[TagName, TagValue], MaxEntries(MAX_TAGS)]
 Priority = Annotated[int, Field(ge=-1000, le=1000)]
 MAX_NOTES = 20_000
 """Characters, by judgement: some ten pages."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue, model_validator
 
-from service.described_model import StrictModel
+from service.described_model import MaxEntries, StrictModel
 from service.domain import Phase
 from service.shown_text import SEEN
 from service.specification.external.trials import MAX_METRICS, MetricName
@@ -51,7 +51,7 @@ class ExternalMeasurement(StrictModel):
 
     step: int = Field(ge=1, le=MAX_COUNT)
     """Steps trained so far, of the config's `num_steps`."""
-    metrics: dict[MetricName, float | None] = Field(min_length=1, max_length=MAX_METRICS)
+    metrics: Annotated[dict[MetricName, float | None], Field(min_length=1), MaxEntries(MAX_METRICS)]
     """The metrics by name, the objectives among them; null: not finite. A trial with an objective that is not fails as
     `diverged`, in that very step."""
     epoch: float = Field(default=0.0, ge=0)
@@ -74,7 +74,7 @@ class Report(StrictModel):
 
     lease: LeaseName
     """The lease that the suggestion gave: it says that the trial is still this client's."""
-    measurements: list[ExternalMeasurement] = Field(default_factory=list, max_length=MAX_MEASUREMENTS)
+    measurements: list[ExternalMeasurement] = Field(default_factory=list, max_length=MAX_MEASUREMENTS, fail_fast=True)
     """The measurements in the order of their steps."""
 
     @model_validator(mode="after")

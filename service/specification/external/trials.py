@@ -7,7 +7,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, StringConstraints
 
-from service.described_model import StrictModel
+from service.described_model import MaxEntries, StrictModel
 from service.shown_text import SEEN
 from trainers.workload.description import MAX_METRIC_NAME, Direction, WorkloadDescription, WorkloadOption
 
@@ -27,8 +27,8 @@ class ExternalTrials(StrictModel):
 
     lease_seconds: float = Field(default=900.0, ge=5.0, le=604_800.0)
     """A client that reports nothing for so long has lost its trial: another one gets it, up to three times."""
-    metrics: dict[MetricName, Literal["minimize", "maximize"]] = Field(
-        default_factory=dict, max_length=MAX_METRICS, examples=[{"validation_loss": "minimize"}]
+    metrics: Annotated[dict[MetricName, Literal["minimize", "maximize"]], MaxEntries(MAX_METRICS)] = Field(
+        default_factory=dict, examples=[{"validation_loss": "minimize"}]
     )
     """With the workload `external`: what clients measure, and the direction in which each is better. The first one is
     the objective where the job names none."""

@@ -75,6 +75,35 @@ def test_every_field_parameter_and_tag_is_described(openapi: dict[str, Any]) -> 
     assert wanting == []
 
 
+LIMITS = {"items": "maxItems", "additionalProperties": "maxProperties", "patternProperties": "maxProperties"}
+"""The limit that a schema needs where it says what each of its parts is."""
+
+
+def _unbounded(schema: Any, place: str, schemas: dict[str, Any]) -> Iterator[str]:
+    """The arrays and objects of a schema that may have any number of parts, each of which may be wrong by itself."""
+    if isinstance(schema, list):
+        for part in schema:
+            yield from _unbounded(part, place, schemas)
+    elif isinstance(schema, dict):
+        any_value = (None, True, {"$ref": "#/components/schemas/JsonValue"})
+        for inner, limit in LIMITS.items():
+            if schema.get(inner) not in any_value and isinstance(schema[inner], dict) and limit not in schema:
+                yield place
+        if "$ref" in schema:
+            name = schema["$ref"].rpartition("/")[2]
+            yield from _unbounded(schemas.pop(name, None), name, schemas)  # once
+        for name, part in schema.items():
+            if isinstance(part, dict | list):
+                yield from _unbounded(part, f"{place}.{name}", schemas)
+
+
+@pytest.mark.slow
+def test_everything_that_a_request_has_many_of_has_a_limit(openapi: dict[str, Any]) -> None:
+    bodies = {name: operation["requestBody"] for name, operation in _operations(openapi) if "requestBody" in operation}
+    schemas = dict(openapi["components"]["schemas"])
+    assert [place for name, body in bodies.items() for place in _unbounded(body["content"], name, schemas)] == []
+
+
 @pytest.mark.slow
 def test_descriptions_of_fields_and_parameters_read_well_alone(openapi: dict[str, Any]) -> None:
     told = [

@@ -11,7 +11,6 @@ from service.domain import DEFAULT_PROJECT, JobState, Phase
 from service.errors import IdempotencyKeyReused, InvalidInput
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
-from service.specification.resources import MAX_CUSTOM_RESOURCES
 from service.store.models import Job
 from service.store.repositories import EventRepository, JobRepository
 from service.store.session import Database
@@ -90,11 +89,6 @@ def test_an_idempotency_key_is_forgotten_after_a_month(database: Database) -> No
             {"objectives": [{"metric": "best_steps_to_target"}], "target": {"metric": "validation_loss", "value": 1}},
             "objectives[0].metric",
             "steps_to_target is of the whole curve already: give it without the prefix, got 'best_steps_to_target'",
-        ),
-        (
-            {"resources": {"custom_resources": {f"r{number}": 1 for number in range(MAX_CUSTOM_RESOURCES + 1)}}},
-            "resources.custom_resources",
-            f"must name at most {MAX_CUSTOM_RESOURCES} resources, got {MAX_CUSTOM_RESOURCES + 1}",
         ),
         (
             {"resources": {"gpus_per_worker": 1e-6}},

@@ -304,7 +304,7 @@ def test_settings_that_do_not_go_with_each_other_hide_no_other_fault(
         ({"budget": {"num_trials": -8}}, None, ", got -8"),
         ({"sampler": {"name": "bayes"}}, None, ": did you mean 'cmaes'?"),
         ({"pinned": [{}] * 101}, None, "must have at most 100 items, got 101"),
-        ({"tags": {str(number): "" for number in range(51)}}, None, "must have at most 50 items"),
+        ({"tags": {str(number): "" for number in range(51)}}, None, "must have at most 50 items, got 51"),
         ({"sampler": {"name": 7}}, None, ", got 7"),  # of another kind, and none of the words
     ],
 )
