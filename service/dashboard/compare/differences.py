@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from service.dashboard.written_json import LONGEST
 from service.evidence.in_words.wording import DASH
 
 NAMING = ("name", "metric", "search_space", "job_id")
 """Fields by which the entries of a list are told apart, the first that all of them have."""
+
+MOST_CHARACTERS = LONGEST // 2
+"""Characters of a table: its page has two of them, and is to be as short as that of a job."""
+MARKUP = 20
+"""Characters of HTML around a cell's text, about."""
+LONGEST_TEXT = 500
+"""Characters of a value or a name that its cell shows, by judgement: some lines."""
+BEFORE = 100
+"""Characters of a long value that are shown before those in which the jobs differ."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +81,56 @@ def rows_of(settings: Sequence[Mapping[str, Any]]) -> list[Row]:
         values = [shown(each[name]) if name in each else DASH for each in flat]
         rows.append(Row(name, values, differs=len(set(values)) > 1))
     return rows
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsTable:
+    """Rows of settings, as many as a page has room for, with long texts cut short."""
+
+    rows: list[Row]
+    num_rows: int
+    """The rows that there are, shown or not."""
+    num_differing: int
+    num_left_out: int
+    """The rows that are to be shown, and for which there is no room."""
+    is_cut: bool
+    """True if texts of its rows are cut short."""
+
+
+def table_of(rows: Sequence[Row], *, shows_all: bool) -> SettingsTable:
+    """The table of these rows.
+
+    Args:
+        shows_all: False: only of those that differ.
+    """
+    differing = [row for row in rows if row.differs]
+    wanted = rows if shows_all else differing
+    found, left, is_cut = [], MOST_CHARACTERS, False
+    for row in wanted:
+        name, values = _cut([row.name]), _cut(row.values)
+        left -= sum(MARKUP + len(text) for text in (*name, *values))
+        if left < 0:
+            break
+        is_cut = is_cut or (*name, *values) != (row.name, *row.values)
+        found.append(replace(row, name=name[0], values=values))
+    return SettingsTable(found, len(rows), len(differing), num_left_out=len(wanted) - len(found), is_cut=is_cut)
+
+
+def _cut(texts: Sequence[str]) -> list[str]:
+    """Texts that stand side by side, of long ones a part: the beginning, or where they begin to differ."""
+    if all(len(text) <= LONGEST_TEXT for text in texts):
+        return list(texts)
+    least, most = min(texts), max(texts)  # of which all others begin with what these two have alike
+    pairs = enumerate(zip(least, most, strict=False))
+    alike = next((place for place, (one, other) in pairs if one != other), len(least))
+    first = alike - BEFORE if len(set(texts)) > 1 and alike > LONGEST_TEXT - BEFORE else 0
+    last = first + LONGEST_TEXT
+    return [
+        f"{'… ' if first else ''}{text[first:last]}{' …' if len(text) > last else ''} ({len(text):,} characters)"
+        if len(text) > LONGEST_TEXT
+        else text
+        for text in texts
+    ]
 
 
 def shown(value: object) -> str:

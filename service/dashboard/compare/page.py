@@ -16,7 +16,7 @@ from service.api.figures import Figure, phase_labels
 from service.api.one_thread import OneThreadRoute
 from service.dashboard.compare import view
 from service.dashboard.compare.chart import COLOURS, Axis, DrawnJob, best_so_far_of
-from service.dashboard.compare.differences import ComparedConfig, config_rows, rows_of
+from service.dashboard.compare.differences import ComparedConfig, config_rows, rows_of, table_of
 from service.dashboard.job.view import answer
 from service.dashboard.rendering import page
 from service.domain import Phase
@@ -76,6 +76,7 @@ def compare_page(
         limit=MAX_OFFERED + len(compared),
     )
     chosen = [job.id for job in jobs]
+    shows_all = rows == "all" or len(jobs) < 2
     context = {
         "now": now,
         "last_event": last_event,
@@ -87,15 +88,17 @@ def compare_page(
         "num_left_out": len(asked) - len(jobs),
         "is_full": len(jobs) == len(view.LETTERS),
         "text": text,
-        "shows_all": rows == "all",
-        "other_rows": _address(chosen, **({} if rows == "all" else {"rows": "all"})),
+        "shows_all": shows_all,
+        "other_rows": _address(chosen, **({} if shows_all else {"rows": "all"})),
         "obstacle": view.obstacle(compared),
         "cautions": view.cautions(compared) if view.is_comparable(compared) else [],
         "has_chart": view.is_comparable(compared),
         "is_over": all(job.state.is_final for job in jobs),
         "facts": view.facts(compared),
-        "specifications": rows_of([job.specification.model_dump(mode="json") for job in jobs]),
-        "configs": config_rows([one.config for one in compared]),
+        "specifications": table_of(
+            rows_of([job.specification.model_dump(mode="json") for job in jobs]), shows_all=shows_all
+        ),
+        "configs": table_of(config_rows([one.config for one in compared]), shows_all=shows_all),
     }
     return page(request, "compare/page.html", context)
 

@@ -142,6 +142,24 @@ def test_trials_that_have_ended_are_read_in_that_order(database: Database) -> No
     assert [trial.phase for trial in ended][1] is Phase.BASELINE
 
 
+def test_long_values_and_many_settings_are_cut_short(address: str, sqlite_database: Database) -> None:
+    ids = []
+    for last in (0, 1):
+        numbers, names = [*range(70_000), last], {f"name{place}": last for place in range(10_000)}
+        options = {"numbers": [*numbers[:-1], f"<{last}>"], "names": names}
+        workload = {"name": "external", "options": options}
+        ids.append(submit(sqlite_database, workload=workload, external={"metrics": {"validation_loss": "minimize"}}))
+    for address_of_all in ("", "&rows=all"):
+        page = get(f"{address}/compare?jobs={','.join(ids)}{address_of_all}").text
+        assert len(page) < 125_000
+        assert "69999, &#34;&lt;0&gt;&#34;]" in page, "where long values begin to differ"
+        assert "69999, &#34;&lt;1&gt;&#34;]" in page
+        assert "workload.options.names.name0" in page.replace("<wbr>", "")
+        assert "10,001 of " in page
+        assert re.search(r"[\d,]+ more settings", page)
+        assert all(f'href="/v1/jobs/{job_id}"' in page for job_id in ids)
+
+
 def test_an_empty_store_and_one_job_alone_are_pages_and_an_unknown_one_is_not_there(
     address: str, sqlite_database: Database
 ) -> None:
