@@ -19,7 +19,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Any, Self, TypeVar
 
@@ -115,49 +114,21 @@ def told_by_process(
     field: str = "workload",
     timeout_seconds: float = TIMEOUT_SECONDS,
     module: str = "trainers.workloads.describe",
+    given: bytes = b"",
 ) -> T:
-    """The answer of a process that tells it by `trainers.workloads.messages`.
+    """The answer that `python -m module` tells by `trainers.workloads.messages`, started where this process runs and
+    imports from.
 
     Args:
-        arguments: those of `python -m module`.
+        arguments: those of the module.
         read: what makes the answer of JSON.
         what: the process does, for the message of an error.
         field: the field of the error where the process refuses to tell.
+        given: what the module finds at its standard input: arguments are no place for much.
 
     Raises:
-        InvalidConfig, DescriptionTooSlow, DescriptionKilled: it refuses, or as `ask_process`.
-    """
-    told: T | Refused = ask_process(
-        arguments,
-        what=what,
-        timeout_seconds=timeout_seconds,
-        module=module,
-        read=partial(answer_from_line, read=read),
-    )
-    if isinstance(told, Refused):
-        raise InvalidConfig(field, told.reason)
-    return told
-
-
-def ask_process(
-    arguments: Sequence[str],
-    *,
-    what: str,
-    module: str,
-    timeout_seconds: float = TIMEOUT_SECONDS,
-    read: Callable[[bytes], Any] = json.loads,
-    given: bytes = b"",
-) -> Any:
-    """The answer that `python -m module` prints, started where this process runs and imports from.
-
-    Args:
-        what: the process does, for the message of an error.
-        read: what makes the answer of what it prints, and raises ValueError where that is none.
-        given: what it finds at its standard input: arguments are no place for much.
-
-    Raises:
-        InvalidConfig: it prints none; of field `workload`, whatever is asked.
-        DescriptionTooSlow: not in this time.
+        InvalidConfig: it refuses, or tells nothing; then of field `workload`, whatever is asked.
+        DescriptionTooSlow: it does not answer in this time.
         DescriptionKilled: it was killed.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as noise:
@@ -174,12 +145,15 @@ def ask_process(
             process.end()
         output.seek(0)
         try:
-            return read(output.read(_MAX_ANSWER_BYTES))
+            told = answer_from_line(output.read(_MAX_ANSWER_BYTES), read)
         except ValueError as error:
             how = f"exit status {status}" if status >= 0 else f"signal {signal.Signals(-status).name}"
             said = printable(_end_of(noise), limit=_SHOWN_OF_OUTPUT)
             refusal = DescriptionKilled if status == -signal.SIGKILL else InvalidConfig
             raise refusal("workload", f"{what} ended the process with {how}{f': {said}' if said else ''}") from error
+    if isinstance(told, Refused):
+        raise InvalidConfig(field, told.reason)
+    return told
 
 
 def _end_of(noise: IO[bytes]) -> str:

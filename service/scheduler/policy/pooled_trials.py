@@ -31,6 +31,7 @@ from service.transfer.candidates import MemberShare, TunedTrial
 from service.transfer.pooled import PRESET, PooledAnswer, PoolMember, PoolQuestion
 from service.transfer.rules import TunedConfig, moved
 from service.transfer.situation import Situation, distance
+from trainers.workloads.messages import answer_to_line
 
 HYPERPARAMETERS = Path(__file__).with_name("pooled_trials.json")
 """The hyperparameters of the model of the shipped table's trials, with which those of jobs are read, too: a fit takes
@@ -163,7 +164,7 @@ def main() -> None:
     """Runs the command."""
     question = PoolQuestion.from_text(sys.stdin.read())
     answer = pooled_answer(question.members, question.target, hyperparameters=shipped_hyperparameters())
-    sys.stdout.write(json.dumps(answer.to_json()) + "\n")
+    sys.stdout.write(answer_to_line(answer) + "\n")
 
 
 if __name__ == "__main__":

@@ -2,16 +2,46 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
 
 from service.errors import InvalidInput, WorkloadNotDescribed
 from service.specification.job import SamplerChoice, SamplerReference
 from trainers.config import InvalidConfig
-from trainers.workloads.describe import DescriptionKilled, ask_process
+from trainers.workloads.describe import DescriptionKilled, told_by_process
 
 CHECK_MODULE = "service.scheduler.policy.searching.sampling.user_sampler"
 """The module that the process runs: it needs Optuna, which the API does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplerFault:
+    """The field of a job for which its sampler cannot be used, and why."""
+
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSampler:
+    """The answer of the process that has imported a sampler and made it."""
+
+    fault: SamplerFault | None
+    """None: it can be used."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer for another process."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> Self:
+        """The answer that `to_json` gave."""
+        fault = content["fault"]
+        return cls(None if fault is None else SamplerFault(**fault))
 
 
 def check_sampler(choice: SamplerChoice) -> None:
@@ -27,12 +57,15 @@ def check_sampler(choice: SamplerChoice) -> None:
     if reference.partition(":")[0].partition(".")[0] in sys.stdlib_module_names:
         raise InvalidInput("sampler.name", f"{reference!r} is of Python's standard library, which has no samplers")
     try:
-        answer = ask_process(
-            [reference, json.dumps(choice.options)], what=f"{reference}: its import", module=CHECK_MODULE
+        checked = told_by_process(
+            [reference, json.dumps(choice.options)],
+            CheckedSampler.from_json,
+            what=f"{reference}: its import",
+            module=CHECK_MODULE,
         )
     except DescriptionKilled as error:
         raise WorkloadNotDescribed(error.message) from error
     except InvalidConfig as error:
         raise InvalidInput("sampler.name", error.message) from error
-    if answer is not None:
-        raise InvalidInput(answer["field"], answer["message"])
+    if checked.fault is not None:
+        raise InvalidInput(checked.fault.field, checked.fault.message)

@@ -10,7 +10,7 @@ from service.transfer.pooled import NotPooled, PooledAnswer, PoolMember, PoolQue
 from service.transfer.ranking import is_near_shipped
 from service.transfer.situation import Situation
 from trainers.config import InvalidConfig
-from trainers.workloads.describe import ask_process
+from trainers.workloads.describe import told_by_process
 
 POOL_MODULE = "service.scheduler.policy.pooled_trials"
 """The module that the process runs."""
@@ -45,11 +45,11 @@ def ask_pooled(question: PoolQuestion) -> PooledAnswer | NotPooled:
 @lru_cache(NUM_KEPT)
 def _asked(question: str) -> PooledAnswer:
     """Raises: InvalidConfig: there is no answer; OSError: no process could be started."""
-    answer = ask_process(
+    return told_by_process(
         [],
+        PooledAnswer.from_json,
         what="the process that asks them",
         timeout_seconds=POOL_SECONDS,
         module=POOL_MODULE,
         given=question.encode(),
     )
-    return PooledAnswer.from_json(answer)

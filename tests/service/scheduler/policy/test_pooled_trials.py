@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import sys
 from collections.abc import Mapping
 
@@ -18,6 +17,7 @@ from service.transfer.candidates import TunedTrial
 from service.transfer.pooled import PooledAnswer, PoolMember, PoolQuestion, table_members
 from service.transfer.situation import Situation, distance
 from trainers.identity.values import ModelShape, ParameterShape
+from trainers.workloads.messages import answer_from_line
 
 SPACE = preset("adamw")
 ENCODING = Encoding(SPACE)
@@ -142,7 +142,8 @@ def test_the_command_prints_the_answer_of_the_shipped_table_and_of_jobs(
     assert members == [*table, own]
     monkeypatch.setattr(sys, "stdin", io.StringIO(question.to_text()))
     main()
-    printed = PooledAnswer.from_json(json.loads(capsys.readouterr().out))
+    printed = answer_from_line(capsys.readouterr().out, PooledAnswer.from_json)
+    assert isinstance(printed, PooledAnswer)
     expected = pooled_answer(members, target, hyperparameters=shipped_hyperparameters())
     assert printed == dataclasses.replace(expected, parameters=dict(expected.parameters))
     assert printed.num_trials == sum(len(one.trials) for one in members)

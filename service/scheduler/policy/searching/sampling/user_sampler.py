@@ -2,14 +2,13 @@
 
     python -m service.scheduler.policy.searching.sampling.user_sampler my_samplers:Mine '{"depth": 3}'
 
-prints as JSON the field that is wrong and why, or null; so the API learns it without importing anyone's code.
+prints as JSON which field is wrong and why, or that none is; so the API learns it without importing anyone's code.
 """
 
 from __future__ import annotations
 
 import inspect
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,8 +21,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from service.errors import InvalidInput
 from service.scheduler.policy.searching.sampling.rounded import Exhaustible
+from service.specification.search.own_sampler import CheckedSampler, SamplerFault
 from trainers.config import InvalidConfig
 from trainers.workload.user_workload import explain, import_class
+from trainers.workloads.messages import answer
 
 
 class SamplerFailed(BaseException):
@@ -114,20 +115,19 @@ def make_user_sampler(kind: type[BaseSampler], options: Mapping[str, Any], *, se
         raise InvalidInput("sampler.options", f"{kind.__name__} cannot be made: {explain(error)}") from error
 
 
-def main(arguments: Sequence[str]) -> int:
-    """Runs the command; 0 if the sampler can be used."""
-    reference, options = arguments
-    # What an imported module prints must not get between the answer.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    problem = None
+def checked(reference: str, options: Mapping[str, Any]) -> CheckedSampler:
+    """The answer about a sampler of a user's own: it is imported and made, or which field says why not."""
     try:
-        make_user_sampler(import_sampler(reference), json.loads(options), seed=0)
+        make_user_sampler(import_sampler(reference), options, seed=0)
     except InvalidInput as error:
-        problem = {"field": error.field, "message": error.message}
-    answers.write(json.dumps(problem) + "\n")
-    answers.close()
-    return 0 if problem is None else 2
+        return CheckedSampler(SamplerFault(error.field, error.message))
+    return CheckedSampler(None)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the command; 0 if it has answered."""
+    reference, options = arguments
+    return answer(lambda: checked(reference, json.loads(options)))
 
 
 if __name__ == "__main__":
