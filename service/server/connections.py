@@ -10,14 +10,16 @@ import asyncio
 import logging
 import resource
 from collections import Counter
+from http import HTTPStatus
 from typing import Any
 
 import h11
+from starlette.responses import Response
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from service.api.problems import malformed_http
+from service.api.problems import MEDIA_TYPE, headers_too_slow, malformed_http
 from service.hosts import address_of_peer, holder_of
 from service.server.body_limit import BODY_SECONDS, LARGER_BODIES
 
@@ -132,15 +134,22 @@ class PatientProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         """Answers what is no HTTP; where an answer has begun, the connection just ends."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = bytes(malformed_http().body)
-            headers = [
-                (b"content-type", b"application/problem+json"),
-                (b"content-length", str(len(body)).encode()),
-                (b"connection", b"close"),
-            ]
-            for event in (h11.Response(status_code=400, headers=headers, reason=b"Bad Request"), h11.Data(data=body)):
-                self.transport.write(self.conn.send(event) or b"")
+            self._send(malformed_http())
         self.transport.close()
+
+    def _send(self, answer: Response) -> None:
+        """Sends an answer to what is no request for the application."""
+        body, reason = bytes(answer.body), HTTPStatus(answer.status_code).phrase.encode()
+        headers = [
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        for event in (
+            h11.Response(status_code=answer.status_code, headers=headers, reason=reason),
+            h11.Data(data=body),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
 
     @property
     def _is_stopping(self) -> bool:
@@ -191,8 +200,19 @@ class PatientProtocol(H11Protocol):
         self._stop_watching()
         self._awaited = awaited
         if awaited is not None and not self.transport.is_closing():
-            seconds = HEADER_SECONDS if state is h11.IDLE else self._body_seconds() + GRACE_SECONDS
-            self._deadline = self.loop.call_later(seconds, self.transport.abort)
+            if state is h11.IDLE:
+                self._deadline = self.loop.call_later(HEADER_SECONDS, self._leave_headers)
+            else:
+                self._deadline = self.loop.call_later(self._body_seconds() + GRACE_SECONDS, self.transport.abort)
+
+    def _leave_headers(self) -> None:
+        """Ends a connection on which no request has come in time; if a part of one has, its client is told."""
+        part, _ = self.conn.trailing_data
+        if part and self.conn.our_state is h11.IDLE:
+            self._send(headers_too_slow(HEADER_SECONDS))
+            self.transport.close()
+        else:
+            self.transport.abort()
 
     def _stop_watching(self) -> None:
         if self._deadline is not None:

@@ -170,6 +170,17 @@ def too_slow(max_seconds: float, *, instance: str) -> JSONResponse:
     )
 
 
+def headers_too_slow(max_seconds: float) -> JSONResponse:
+    """408: the request's headers took longer than allowed, and may lack its address."""
+    return problem_response(
+        HTTPStatus.REQUEST_TIMEOUT,
+        "headers-too-slow",
+        "The request took too long to come",
+        f"the headers must come within {max_seconds:g} s",
+        instance="/",
+    )
+
+
 def malformed_http() -> JSONResponse:
     """400: what came is not HTTP, so that no address can be told."""
     return problem_response(

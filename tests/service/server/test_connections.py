@@ -81,6 +81,16 @@ def test_a_body_that_does_not_come_is_answered_408(url: str) -> None:
     assert problem["detail"] == f"body: must come within {SHORT} s"
 
 
+@pytest.mark.usefixtures("short")
+def test_headers_that_do_not_end_are_answered_408(url: str) -> None:
+    connection = _connect(url)
+    connection.sendall(POST.removesuffix(b"\r\n"))
+    status, problem = _problem(_rest(connection))
+    assert status == b"HTTP/1.1 408 Request Timeout"
+    assert problem["type"] == "urn:shampoo-tuner:problem:headers-too-slow"
+    assert problem["detail"] == f"the headers must come within {SHORT} s"
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize(
