@@ -1,4 +1,4 @@
-"""Words and numbers for people."""
+"""Words and numbers for people, and the templates that read them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from service.dashboard import times
+from service.dashboard import rendering, times
 from service.dashboard.job import view
 from service.domain import Direction, FailureReason, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
@@ -27,6 +27,7 @@ from service.evidence.types import (
 )
 from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
 from service.use_cases.progress import JobProgress
+from tests.support.service.pages.template_types import Reader, pages
 from trainers.config import OptimizerConfig, OptimizerName, TrialConfig
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -247,3 +248,12 @@ def test_a_config_that_failed_with_a_new_seed_is_named() -> None:
     answer = _answer(0.05, 0.1, evidence=_evidence(Verdict.UNDECIDED, None))
     assert answer.headline == "Shampoo and AdamW could not be compared over new seeds"
     assert answer.detail == "What failed: the config of trial 5 with seed 2, the config of trial 6 with seed 2."
+
+
+@pytest.mark.slow
+def test_templates_read_attributes_that_there_are() -> None:
+    reader = Reader(rendering._templates.env)
+    for template, variables in pages():
+        reader.read(template, variables)
+    assert reader.missing == set()
+    assert reader.num_known > 1000
