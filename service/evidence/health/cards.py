@@ -106,5 +106,13 @@ class SearchedJob:
     @property
     def of_search(self) -> list[SearchedTrial]:
         """The search's trials that came to an end of their own."""
+        return self._of(Phase.SEARCH)
+
+    @property
+    def of_baselines(self) -> list[SearchedTrial]:
+        """The trials of all baselines that did."""
+        return self._of(Phase.BASELINE)
+
+    def _of(self, phase: Phase) -> list[SearchedTrial]:
         ends = (TrialState.COMPLETED, TrialState.PRUNED, TrialState.FAILED)
-        return [trial for trial in self.outcomes if trial.phase is Phase.SEARCH and trial.state in ends]
+        return [trial for trial in self.outcomes if trial.phase is phase and trial.state in ends]

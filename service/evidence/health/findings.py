@@ -9,7 +9,7 @@ import math
 import statistics
 
 from search_spaces.edges import edges
-from service.domain import Direction, FailureReason, Phase, Side, TrialState
+from service.domain import Direction, FailureReason, Phase, TrialState
 from service.evidence.caveats.general import AS_MUCH_TIME
 from service.evidence.caveats.range_edges import options_beyond
 from service.evidence.health.cards import HealthCard, HealthKind, SearchedJob, SearchedTrial, Severity
@@ -143,7 +143,7 @@ def _noisy_metric(job: SearchedJob) -> HealthCard | None:
 def _at_the_edge(job: SearchedJob) -> HealthCard | None:
     told, commands = [], []
     for side, values in job.best_parameters.items():
-        if _num_tried(job, side) < MIN_TRIED:
+        if len(job.of_search if side == Phase.SEARCH else job.of_baselines) < MIN_TRIED:
             continue  # which of so few is best is luck, and so is where it lies
         whose = "of the search" if side == Phase.SEARCH else f"of {optimizer_title(side)}"
         found = edges(job.spaces[side], values) if side in job.spaces else []
@@ -160,13 +160,6 @@ def _at_the_edge(job: SearchedJob) -> HealthCard | None:
         "Better ones may lie beyond: try single values there, with 'Try a variation' on the page of a trial of that "
         f"side ({'; '.join(commands)}), or widen the range in the search space of a clone ('Edit and clone').",
     )
-
-
-def _num_tried(job: SearchedJob, side: Side) -> int:
-    """Trials of a side that came to an end of their own."""
-    if side == Phase.SEARCH:
-        return len(job.of_search)
-    return sum(trial.phase is Phase.BASELINE for trial in job.outcomes)
 
 
 def _many_diverged(job: SearchedJob) -> HealthCard | None:

@@ -122,6 +122,9 @@ def test_best_values_at_the_edge_are_named_with_their_bounds() -> None:
         "'Try a variation' on the page of a trial of that side (shampoo-tuner try JOB --beyond-bounds --set lr=...; "
         "shampoo-tuner try JOB --beyond-bounds --phase baseline --optimizer adamw --set lr=...)"
     ) in card.advice
+    stopped = [dataclasses.replace(trial, state=TrialState.CANCELLED) for trial in baseline[1:]]
+    (card,) = health_of(dataclasses.replace(job, outcomes=[*searched().outcomes, baseline[0], *stopped]))
+    assert "AdamW" not in card.sentence, "of which all but one were stopped"
     inside = {Phase.SEARCH.value: {"lr": 0.01}}
     assert kinds(dataclasses.replace(job, best_parameters=inside)) == []
     for is_over in (False, True):
