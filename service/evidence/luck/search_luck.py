@@ -99,7 +99,7 @@ def lucks(side: SearchedSide, direction: Direction, rng: random.Random, num_draw
 def _regions(side: SearchedSide, direction: Direction) -> _Regions:
     sign = 1.0 if direction is Direction.MINIMIZE else -1.0
     values = {number: end.value for number, end in expected_ends(side.trials, direction).items()}
-    best_first = sorted(side.trials, key=lambda trial: sign * values.get(trial.number, sign * math.inf))
+    best_first = sorted(side.trials, key=lambda own: (sign * values.get(own.number, sign * math.inf), own.number))
     reach = NEAR * typical_distance(len(side.trials[0].point))
     kept: list[tuple[float, ...]] = []
     heads = []

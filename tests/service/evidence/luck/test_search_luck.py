@@ -163,3 +163,12 @@ def test_the_interval_of_searches_holds_what_other_searches_find() -> None:
             shares.append(statistics.fmean(low <= truth <= high for truth in truths))
     assert 0.9 <= statistics.fmean(held) <= 0.98
     assert statistics.fmean(held_over_seeds) < 0.5
+
+
+def test_trials_of_equal_values_count_the_same_in_any_order() -> None:
+    rng = random.Random(3)
+    baseline, compared = searched([0.4, 0.5, 0.6], 0.05, rng)
+    alike = [trial(number, 0.5, point=(place,)) for number, place in enumerate([0.0, 0.13, 0.26, 0.39])]
+    side = SearchedSide(alike, {0: [0.5, 0.55, 0.45]}, chosen=0, top_k=1, num_choosing=0)
+    other = dataclasses.replace(side, trials=[alike[index] for index in (1, 3, 0, 2)])
+    assert interval_of(side, baseline, compared) == interval_of(other, baseline, compared)
