@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from codecs import lookup
-from io import FileIO, TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,6 +47,7 @@ from service.cli.setting_up.completion_command import app as completion_app
 from service.cli.setting_up.doctor_command import app as doctor_app
 from service.cli.setting_up.help_texts import Commands, Panel, add_commands
 from service.cli.setting_up.init_command import app as init_app
+from service.cli.standard_output import writing_what_it_takes
 from service.cli.steering_commands import app as steering_app
 from service.cli.trial_commands import app as trial_app
 from service.cli.webhook_commands import app as webhook_app
@@ -64,8 +62,6 @@ if TYPE_CHECKING:
     from service.api.schemas.jobs import JobRead
     from service.client import Client
 
-STDOUT = 1
-"""The number of standard output."""
 SERVICE_GONE = 3
 """Exit status of those who watched a job, and know nothing of its end: the service did not answer any more."""
 WATCH_OUTAGE_SECONDS = 600.0
@@ -357,35 +353,11 @@ def _say_how_it_ended(client: Client, job: JobRead) -> None:
 
 def main() -> None:
     """Runs the console script."""
-    if sys.stdout is None:
-        sys.stdout = _closed_output()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            _let_write_all(stream)
-    try:
-        app(prog_name=PROGRAM)
-    except OSError as error:  # of help and the version, which are printed before any command is run
-        if error.errno is None:
-            raise
-        say(_line_of(error), err=True)
-        sys.exit(1)
-
-
-def _closed_output() -> TextIOWrapper:
-    """Standard output where the caller has closed it: whoever writes has an error, instead of what would be lost. Its
-    number is taken, so that no file which is opened later is written to in its place."""
-    descriptor = os.open(os.devnull, os.O_RDONLY)
-    if descriptor != STDOUT:
-        os.dup2(descriptor, STDOUT)
-        os.close(descriptor)
-    # Without a buffer: what is left in one is tried again, and complained of, when the process ends.
-    return TextIOWrapper(FileIO(STDOUT, "w", closefd=False), encoding="utf-8", write_through=True)
-
-
-def _let_write_all(stream: TextIOWrapper) -> None:
-    """Prepares a stream for names that anybody gave: what has no place in its encoding is an escape."""
-    encoding = lookup(stream.encoding).name
-    if encoding == "ascii":  # as without a locale: click writes UTF-8 then
-        stream.reconfigure(encoding="utf-8")
-    elif encoding != "utf-8":
-        stream.reconfigure(errors="backslashreplace")
+    with writing_what_it_takes():
+        try:
+            app(prog_name=PROGRAM)
+        except OSError as error:  # of help and the version, which are printed before any command is run
+            if error.errno is None:
+                raise
+            say(_line_of(error), err=True)
+            sys.exit(1)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from service.cli.asking import DEFAULT_URL, AsJson, JobId, Token, Url, answer, client_at, written_file
+from service.cli.standard_output import write_bytes
 from service.cli.writing import Overwrite, cleaning_up, naming, write_whole
 from service.evidence.in_words.wording import counted
 
@@ -61,8 +61,7 @@ def export(
             return
         pieces = client.export(job, table=table, table_format=output_format)
         if output == STDOUT:
-            for piece in pieces:
-                sys.stdout.buffer.write(piece)
+            write_bytes(pieces)
             return
         path = output or Path(f"{job}-{table}.{output_format}")
         write_whole(path, pieces, overwrites=overwrite)
@@ -90,7 +89,7 @@ def report(
         client.job(job)  # which says that there is none as a program can tell it
         content = client.report(job)
     if output == STDOUT:
-        sys.stdout.buffer.write(content)
+        write_bytes([content])
         return
     path = output or Path(f"{job}-report.html")
     write_whole(path, [content], overwrites=overwrite)

@@ -66,6 +66,21 @@ def test_what_cannot_be_printed_is_an_error_in_one_line(command: str) -> None:
         assert (said.returncode, said.stderr) == (1, f"shampoo-tuner: standard output: {why}\n"), to
 
 
+@pytest.mark.processes
+@pytest.mark.usefixtures("url")
+@pytest.mark.parametrize("command", ["jobs --json", "export JOB -o -", "report JOB -o -"])
+def test_an_answer_that_is_lost_is_an_error_in_one_line(command: str, sqlite_database: Database) -> None:
+    command = command.replace("JOB", finished_job(sqlite_database))
+    lost = subprocess.run(
+        ["sh", "-c", f'"$0" -m service {command} >/dev/full', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    assert (lost.returncode, lost.stderr) == (1, "shampoo-tuner: standard output: No space left on device\n")
+
+
 def _is_served(url: str) -> bool:
     try:
         return httpx.get(f"{url}/healthz", verify=False).status_code == 200
