@@ -16,6 +16,7 @@ from service.client import ApiError, Client, WaitedTooLong
 from service.domain import FailureReason, JobState, Phase, TrialState
 from service.scheduler.cluster import process_tree
 from service.settings import ENV_PREFIX, Settings
+from service.specification.estimate import SpaceMemory
 from tests.gpu.results import text
 from tests.gpu.runner import Task
 
@@ -24,6 +25,8 @@ PATIENT_JOB_SECONDS = 1500.0
 """Where the machine is no one's own."""
 SERVICE_SECONDS = 60.0
 """For the start and the end of the service."""
+NUM_PREDICTIONS = 3
+"""Times that the memory is asked for: a service answers without it where its machine is too busy to tell in time."""
 HOST_PROCESS_BYTES = 100e6
 """Trials measure the peak of what they hold on a GPU, of this model a few MB, or else of their whole process."""
 
@@ -194,9 +197,19 @@ def _specification(gpus_per_worker: float, *, is_tiny: bool) -> dict[str, Any]:
     }
 
 
+def _predicted(client: Client, specification: dict[str, Any]) -> SpaceMemory | None:
+    """The memory that the search's trials are predicted to take; None: it could not be told."""
+    predicted = None
+    for _ in range(NUM_PREDICTIONS):
+        memory = client.estimate(specification).memory
+        predicted = None if memory is None else memory.spaces.get(Phase.SEARCH)
+        if predicted is not None and predicted.activation_bytes is not None:
+            break
+    return predicted
+
+
 def _job(client: Client, settings: Settings, specification: dict[str, Any], seconds: float) -> TuningJob:
-    memory = client.estimate(specification).memory
-    predicted = None if memory is None else memory.spaces.get(Phase.SEARCH)
+    predicted = _predicted(client, specification)
     job: JobRead = client.submit(specification, name="gpu")
     try:
         job = client.wait(job.id, timeout_seconds=seconds)
