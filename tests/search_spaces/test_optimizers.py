@@ -160,6 +160,7 @@ def test_shampoo_accepts_every_closed_bound_of_the_table(name: str, bound: str) 
     # What else the argument needs to have an effect.
     needed: dict[str, dict[str, Any]] = {
         "shampoo_beta": {"preconditioner": "soap"},
+        "grafting_beta2": {"betas": (0.0, 0.999)},
         "statistics_frequency": {"precondition_frequency": 10**6, "start_preconditioning_step": 10**6},
         "num_ranks_per_group": {"distributed": "lossless"},
         "rank": {"preconditioner": "spectral"},
