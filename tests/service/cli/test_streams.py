@@ -52,33 +52,31 @@ def test_what_has_no_place_in_an_encoding_is_an_escape(sqlite_database: Database
     assert "succeeded" in printed("ascii", "watch", job_id)
 
 
+def _said(command: str, to: str) -> tuple[int, str]:
+    """The exit status of a command whose output a shell sends somewhere, and what it says on standard error."""
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" -m service {command} {to}', sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    return done.returncode, done.stderr
+
+
 @pytest.mark.processes
 @pytest.mark.parametrize("command", ["--version", "--help", "completion bash"])
 def test_what_cannot_be_printed_is_an_error_in_one_line(command: str) -> None:
     for to, why in ((">&-", "Bad file descriptor"), (">/dev/full", "No space left on device")):
-        said = subprocess.run(
-            ["sh", "-c", f'"$0" -m service {command} {to}', sys.executable],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE_SECONDS,
-        )
-        assert (said.returncode, said.stderr) == (1, f"shampoo-tuner: standard output: {why}\n"), to
+        assert _said(command, to) == (1, f"shampoo-tuner: standard output: {why}\n"), to
 
 
 @pytest.mark.processes
 @pytest.mark.usefixtures("url")
 @pytest.mark.parametrize("command", ["jobs --json", "export JOB -o -", "report JOB -o -"])
 def test_an_answer_that_is_lost_is_an_error_in_one_line(command: str, sqlite_database: Database) -> None:
-    command = command.replace("JOB", finished_job(sqlite_database))
-    lost = subprocess.run(
-        ["sh", "-c", f'"$0" -m service {command} >/dev/full', sys.executable],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-    )
-    assert (lost.returncode, lost.stderr) == (1, "shampoo-tuner: standard output: No space left on device\n")
+    said = _said(command.replace("JOB", finished_job(sqlite_database)), ">/dev/full")
+    assert said == (1, "shampoo-tuner: standard output: No space left on device\n")
 
 
 def _is_served(url: str) -> bool:
