@@ -63,7 +63,7 @@ def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, N
     Raises:
         InvalidConfig: the config does not fit the workload, the optimizer or the world size.
         Diverged: on all ranks and before the optimizer's step, if in some step the loss of any rank is not finite or
-            above `config.max_loss`; or if a metric is not finite. The group stays usable.
+            above `config.max_loss`; or if a metric is not finite or above `MAX_METRIC`. The group stays usable.
         BatchesEnded: the workload's batches do, which must be endless; the message names it and the step.
         CheckpointMismatch: the checkpoint directory belongs to another trial.
         CheckpointMissing: on all ranks; a trial that begins from another one's checkpoint does not find it.
