@@ -30,7 +30,7 @@ PRESET = "shampoo"
 NUM_NAMED = 3
 """Models that are named with their share, at most, by judgement."""
 MEASURED = "measured (tests.benchmarks.answers.transfer --train)"
-"""The source of a value that several tuned models have together."""
+"""The source of a value that several tuned models have together: measured with those of the shipped table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +148,12 @@ class PooledAnswer:
         """The values of `config` that differ from those of the nearest model's own one, each with its reason."""
         of_models = f"of one model of the {self.num_trials} trials of {counted(len(self.shares), 'tuned model')}"
         reason = f"best {of_models}, moved here and weighed by distance"
+        source = f"{MEASURED}, without the jobs" if self.job_ids else MEASURED
         found = []
         for name in (name for name in self.parameters if name != "weight_decay"):
             before, after = tuned.flat.get(name), config.flat[name]
             if isinstance(before, int | float) and isinstance(after, int | float) and before != after:
-                found.append(Change(name, before, after, reason, MEASURED))
+                found.append(Change(name, before, after, reason, source))
         return found
 
 
