@@ -176,12 +176,16 @@ def values_of_group(group: Mapping[str, Any], names: Iterable[str]) -> dict[str,
     missing = [name for name in names if name not in group]
     if missing:
         raise ValueError(f"parameter group lacks {', '.join(missing)}")
-    return {**{name: without_numpy(group[name]) for name in names}, "lr": _lr_of_group(group)}
+    return {**{name: without_numpy(group[name]) for name in names}, "lr": lr_of_group(group)}
 
 
-def _lr_of_group(group: Mapping[str, Any]) -> Any:
-    """The learning rate of a group; 0 where a schedule has rounded it to less. `LinearLR` down to 0 does, which gets
-    each rate from the one before."""
+def lr_of_group(group: Mapping[str, Any]) -> Any:
+    """The learning rate of a group as a plain value; 0 where a schedule has rounded it to less. `LinearLR` down to 0
+    does, which gets each rate from the one before.
+
+    Raises:
+        ValueError: it is a tensor that is no number on the CPU.
+    """
     lr, initial = as_number(group["lr"]), as_number(group.get("initial_lr"))
     if _is_number(lr) and lr < 0 and _is_number(initial) and lr >= -LR_ROUNDING * initial:
         return 0.0

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import functools
-import itertools
-import operator
 from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
@@ -60,53 +58,7 @@ _ADVICE: Mapping[str, str] = {
 """Advice for the keyword arguments of torch's optimizers and of other Shampoos that ours does not have."""
 _OLDEST = frozenset({"lr", "preconditioner"})
 """Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
-_ABSENT = object()
-"""A value in place of a hyperparameter that a group lacks."""
 _KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES | KEYS_OF_WRAPPERS
-
-
-class CheckedHyperparameters:
-    """The hyperparameters that groups hold, checked anew when one of them is another object than it was."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[list[object], Hyperparameters]] = {}
-        """By the number of a group."""
-        self._fitting: dict[int, Hyperparameters] = {}
-        """Those that fit the state of the group, and have an effect on its parameters."""
-
-    def of(self, number: int, group: Mapping[str, Any]) -> Hyperparameters:
-        """The hyperparameters of the group of this number.
-
-        Raises:
-            ValueError: one is illegal or missing.
-        """
-        values = [*map(group.get, NAMES, itertools.repeat(_ABSENT))]
-        if number in self._known:
-            known_values, known = self._known[number]
-            if all(map(operator.is_, values, known_values)):
-                return known
-        h = Hyperparameters.of_group(group)
-        # A list or a tensor could change and be the same object.
-        if isinstance(group["betas"], tuple) and not isinstance(group["lr"], Tensor):
-            self._known[number] = values, h
-        return h
-
-    def fitting(self, number: int, group: Mapping[str, Any], built: Mapping[str, object]) -> Hyperparameters:
-        """The hyperparameters of a group before a step, with the state that was allocated for hyperparameters of the
-        structure `built`.
-
-        Raises:
-            ValueError: as `of`, or a key resembles a hyperparameter and is none, a value has no effect on these
-                parameters or does not fit the state, or independent weight decay lacks its reference.
-        """
-        h = self.of(number, group)
-        require_known_keys(group, is_live=True)
-        if self._fitting.get(number) is not h:
-            require_effect_of_distributed(group["params"], h)
-            require_structure(h, built)
-            self._fitting[number] = h
-        require_peak_lr(h, group["peak_lr"])
-        return h
 
 
 def require_known_keys(group: Mapping[str, Any], *, is_live: bool = False) -> None:

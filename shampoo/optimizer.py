@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from shampoo import hyperparameters, torch_internals
 from shampoo.allocation import Allocation, GroupMembers, share_of_state, warn_of_sharing_nothing
 from shampoo.argument_docs import ARGUMENTS
+from shampoo.checked_hyperparameters import CheckedHyperparameters
 from shampoo.diagnostics import Diagnostics, ParameterHealth, measure, merged, summarise
 from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
@@ -25,7 +26,6 @@ from shampoo.distributed.topology import world_rank
 from shampoo.gradients import Gradients, require_gradients
 from shampoo.group_rules import (
     SHARING,
-    CheckedHyperparameters,
     completed,
     decay_per_step,
     fixed_structure,
