@@ -182,10 +182,15 @@ def _shared_by_ranks(groups: Groups) -> list[_Shared]:
 
 def _group_size(shared: Sequence[_Shared]) -> int | None:
     """Ranks that are to share plain parameters; None where no parameter needs it to be chosen."""
+    members = _without_a_number(shared)
+    return choose_group_size(members, world_size()) if members else None
+
+
+def _without_a_number(shared: Sequence[_Shared]) -> list[Member]:
+    """The plain parameters that nobody has told how many ranks share them, as each of them has them alone."""
     plain = [one for one in shared if not is_dtensor(one.param)]
-    if all(one.h.num_ranks_per_group is not None or one.h.reduce_gradients for one in plain):
-        return None
-    return choose_group_size([one.on(RankArray((1,), None)) for one in plain], world_size())
+    chosen = [one for one in plain if one.h.num_ranks_per_group is None and not one.h.reduce_gradients]
+    return [one.on(RankArray((1,), None)) for one in chosen]
 
 
 def _layouts(shared: Sequence[_Shared], group_size: int | None) -> dict[Tensor, ShardLayout]:
@@ -251,9 +256,9 @@ def _placement(one: _Shared, layout: ShardLayout, owners: Owners | None, number:
 
 
 def reason_for_sharing_nothing(groups: Groups) -> str:
-    """The reason why no rank would have less to do or to hold if ranks shared the plain parameters of groups."""
-    plain = [one for one in _shared_by_ranks(groups) if not is_dtensor(one.param)]
-    return str(largest_unit([one.on(RankArray((1,), None)) for one in plain]))
+    """The reason why no rank would have less to do or to hold if ranks shared the plain parameters of groups, without
+    those for which the number of ranks has been given."""
+    return str(largest_unit(_without_a_number(_shared_by_ranks(groups))))
 
 
 def is_shared(param: Tensor, h: Hyperparameters) -> bool:

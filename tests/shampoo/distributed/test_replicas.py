@@ -124,6 +124,12 @@ def _held(shapes: list[tuple[int, ...]]) -> tuple[int, int]:
     return sharded.state_bytes(optimizer), len(optimizer._allocation.plan.settled.owners)
 
 
+def _num_shared_beside_one_that_is_not() -> int:
+    large, *small = (nn.Parameter(torch.ones(shape)) for shape in ((128, 128), *[(8, 8)] * 8))
+    groups: list[dict[str, Any]] = [{"params": [large], "num_ranks_per_group": 1}, {"params": small}]
+    return len(Shampoo(groups, distributed="lossless")._allocation.plan.settled.owners)
+
+
 def _warned(options: dict[str, Any]) -> tuple[list[str], float]:
     """Warnings and share of the state of a model whose largest layer is most of it."""
     params = [nn.Parameter(torch.ones(shape)) for shape in ((7, 3), (252, 37), (37, 41), (41, 10))]
@@ -156,6 +162,8 @@ def test_ranks_that_would_make_no_share_smaller_are_not_asked(ranks: Ranks) -> N
     # Two: pairs of ranks.
     assert [size for size, _ in ranks[4].run(_held, [(32, 32)] * 2)] == [alone] * 4
     assert all(num == 8 for _, num in ranks[4].run(_held, [(32, 32)] * 8))
+    # Nor does what every rank is told to have for itself keep the rest from being shared.
+    assert ranks[4].run(_num_shared_beside_one_that_is_not) == [8] * 4
 
 
 def _in_small_rounds(mesh: str, config: dict[str, Any]) -> tuple[list[Tensor], int]:
