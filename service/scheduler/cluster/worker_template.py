@@ -9,7 +9,9 @@ and the streams that Ray gives it, and it ends when its raylet is gone.
 
 Ray's library takes a worker's job and its raylet from the environment once, as it is loaded. A template that a launcher
 has forked has loaded it, with `RAY_OF_FORKS`: the first job of a cluster, as a run is the only one of its own, and for
-the raylet a process that never ends; so each fork looks after its raylet itself. A template that a run starts has not
+the raylet a process that never ends; so each fork looks after its raylet itself. It also draws random ids from a state
+that forks have in common: two workers that began at once stored an object of one id, of which one died, and Ray waited
+a minute before it started another. So each fork begins at a place of its own. A template that a run starts has not
 loaded Ray, and its forks do.
 """
 
@@ -46,6 +48,9 @@ first model."""
 RAY_OF_FORKS = {"RAY_JOB_ID": "01000000", "RAY_RAYLET_PID": "1"}
 """Variables for Ray's library in a process that is to be forked."""
 SOCKET_NAME = "template"
+IDS_OF_A_FORK = 1_000
+"""Random ids that Ray's library in one fork may draw before those of the next one: a rank draws a few, and to draw all
+takes a millisecond."""
 REQUEST_SECONDS = 10.0
 """Seconds that a worker's start may take to say what it wants, which it does at once."""
 
@@ -130,7 +135,7 @@ def serve(listener: socket.socket, parent: int) -> None:
                 continue
             if has_ray() and environment.get("RAY_JOB_ID") != RAY_OF_FORKS["RAY_JOB_ID"]:
                 logger.warning("a worker of job %s of its cluster starts by itself", environment.get("RAY_JOB_ID"))
-            elif (worker := os.fork()) == 0:
+            elif (worker := _fork()) == 0:
                 signal.set_wakeup_fd(-1)
                 listener.close()
                 for descriptor in (parent, an_end, told):
@@ -141,6 +146,16 @@ def serve(listener: socket.socket, parent: int) -> None:
                 worker_exits.forget(exits, worker)
             for stream in streams:
                 os.close(stream)
+
+
+def _fork() -> int:
+    """Forks this process; 0 in the fork, whose random ids are not those of any other."""
+    if has_ray():
+        from ray import ObjectRef
+
+        for _ in range(IDS_OF_A_FORK):
+            ObjectRef.from_random()
+    return os.fork()
 
 
 def _note_ends(exits: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import gc
+import itertools
 import os
 import re
 import signal
@@ -73,6 +74,15 @@ def test_a_users_task_gets_the_environment_that_it_asks_for() -> None:
     """Of all that runs in a local cluster, only a user's own code can: the agent that sets it up starts for it."""
     value: Any = ray.remote(num_cpus=0, runtime_env={"env_vars": {"VALUE": "its own"}})(lambda: os.environ["VALUE"])
     assert ray.get(value.remote(), timeout=PATIENCE_SECONDS) == "its own"
+
+
+@pytest.mark.usefixtures("bundles")
+def test_forked_workers_draw_random_ids_of_their_own() -> None:
+    """Ray stores an object under such an id as a worker begins: with one id, one of two that begin at once dies."""
+    once: Any = ray.remote(num_cpus=0, max_calls=1)  # in a process of its own
+    draw = once(lambda: [ray.ObjectRef.from_random().hex() for _ in range(100)])
+    drawn = ray.get([draw.remote() for _ in range(4)], timeout=PATIENCE_SECONDS)
+    assert len(set(itertools.chain(*drawn))) == 400
 
 
 def test_a_group_trains_many_trials_in_the_same_processes(bundles: PlacementGroup, tmp_path: Path) -> None:
