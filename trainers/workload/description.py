@@ -67,6 +67,8 @@ class WorkloadOption:
     """The words that it takes; empty: it takes others, too, or no words."""
     kinds: tuple[ValueKind, ...] = ()
     """The kinds of values that it takes; empty: not known."""
+    maximum: int | None = None
+    """The largest number that it takes; None: it has no bound of its own."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -84,6 +86,15 @@ class WorkloadOption:
         """True if a value is of a kind that it takes, as far as that is known. A whole number is a number, too."""
         kind = _kind_of(value)
         return not self.kinds or kind in self.kinds or (kind == "whole number" and "number" in self.kinds)
+
+    def exceeded_by(self, value: Json) -> bool:
+        """True if a value is a number above the maximum."""
+        return (
+            self.maximum is not None
+            and isinstance(value, int | float)
+            and not isinstance(value, bool)
+            and value > self.maximum
+        )
 
     def paths_in(self, value: Json) -> Sequence[str]:
         """The paths on the machine of a rank that a value of the option names, also in lists and objects."""

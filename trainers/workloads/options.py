@@ -13,6 +13,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from search_spaces.nearest import did_you_mean
 from trainers.workload.description import WorkloadOption
 
+MAX_LAYERS = 1_000
+"""Layers of a model, or blocks of them: as many as the deepest transformers have (Wang et al., arXiv 2203.00555). Of
+far more, a process would build until it is killed."""
+
 Shape = TypeVar("Shape")
 
 
@@ -52,7 +56,12 @@ def width_option(what: str, *, null: str = "as the size has it") -> WorkloadOpti
 
 def depth_option(what: str, *, null: str = "as the size has it") -> WorkloadOption:
     """The option `depth`. `what`: the layers that it counts."""
-    return WorkloadOption(None, f"{what}; null: {null}", role="shape")
+    return replace(layers_option(what, null=null), role="shape")
+
+
+def layers_option(what: str, *, null: str = "as the size has it") -> WorkloadOption:
+    """An option that counts layers of the model. `what`: these."""
+    return WorkloadOption(None, f"{what}, at most {MAX_LAYERS:,}; null: {null}", maximum=MAX_LAYERS)
 
 
 def integer(name: str, value: object, *, minimum: int = 1) -> int:
@@ -63,9 +72,11 @@ def integer(name: str, value: object, *, minimum: int = 1) -> int:
 
 
 def integers(name: str, value: object) -> tuple[int, ...]:
-    """A list of integers >= 1."""
+    """A list of integers >= 1, each of a layer."""
     if not isinstance(value, list | tuple):
         raise OptionRefused(name, f"must be a list of integers >= 1, got {value!r}")
+    if len(value) > MAX_LAYERS:
+        raise OptionRefused(name, f"must have at most {MAX_LAYERS:,} elements, got {len(value):,}")
     return tuple(integer(f"{name}[{index}]", element) for index, element in enumerate(value))
 
 

@@ -164,6 +164,8 @@ def refused_options(description: WorkloadDescription, options: Mapping[str, Json
             yield InvalidConfig(
                 f"workload_options.{name}", f"{description.name} takes {' or '.join(option.kinds)}, got {got}"
             )
+        elif name in options and option.exceeded_by(options[name]):
+            yield InvalidConfig(f"workload_options.{name}", f"must be at most {option.maximum}, got {options[name]}")
 
 
 def load(name: str, options: Mapping[str, Json], *, data_roots: DataRoots | None = None) -> Workload:

@@ -29,6 +29,7 @@ WORKLOAD: dict[str, Any] = {
             "description": "units of each hidden layer",
             "required": False,
             "choices": [],
+            "maximum": None,
         }
     },
 }

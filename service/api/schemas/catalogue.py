@@ -24,6 +24,8 @@ class WorkloadOptionRead(ReadModel):
     """True if a job must give it."""
     choices: tuple[str, ...] = ()
     """The words that it takes; empty: it takes others, too, or no words."""
+    maximum: int | None = None
+    """The largest number that it takes; null: it has no bound of its own."""
 
 
 class WorkloadRead(ReadModel):

@@ -43,6 +43,10 @@ IMPOSSIBLE: dict[str, tuple[object, str]] = {
         {"workload": {"name": "digits-mlp", "options": {"layers": 3}}},
         "workload.options.layers",
     ),
+    "more layers than a process can build": (
+        {"workload": {"name": "digits-mlp", "options": {"depth": 10**9}}},
+        "workload.options.depth",
+    ),
     "unknown field": ({**WORKLOAD, "bugdet": {}}, "bugdet"),
     "unknown nested field": ({**WORKLOAD, "budget": {"num_trails": 3}}, "budget.num_trails"),
     "negative budget": ({**WORKLOAD, "budget": {"num_trials": -3}}, "budget.num_trials"),

@@ -76,6 +76,8 @@ def test_a_folder_of_images_takes_them(tmp_path: Any) -> None:
         ("digits-autoencoder", {"depth": 1}, "depth must be an integer >= 2, got 1"),
         ("stdlib-gpt", {"width": 100}, "width must be a multiple of 16, got 100"),
         ("stdlib-gpt", {"depth": "4"}, "depth must be an integer >= 1, got '4'"),
+        ("digits-mlp", {"depth": 10**9}, "must be at most 1000, got 1000000000"),
+        ("digits-mlp", {"hidden_sizes": [1] * 1001}, "hidden_sizes must have at most 1,000 elements, got 1,001"),
     ],
 )
 def test_impossible_shapes_are_refused(name: str, options: dict[str, Any], message: str) -> None:

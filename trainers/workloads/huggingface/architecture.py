@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from trainers.installation.extras import optional_library
 from trainers.torch_internals import NOT_WITHOUT_DATA, FakeTensorMode
 from trainers.workloads.huggingface.model_directory import model_directory, read_config
-from trainers.workloads.options import OptionRefused, one_of
+from trainers.workloads.options import MAX_LAYERS, OptionRefused, one_of
 
 Task: TypeAlias = Literal["causal-lm", "image-classification", "sequence-classification"]
 Weights: TypeAlias = Literal["random", "pretrained"]
@@ -317,6 +317,9 @@ def _check_fields(config_class: Any, config: Mapping[str, Any], path: str) -> No
                 f"{path}.{name}: {config_class.__name__} has no such field (known: {', '.join(sorted(known))}), "
                 f"got {value!r}"
             )
+        is_of_layers = name in ("num_hidden_layers", config_class.attribute_map.get("num_hidden_layers"))
+        if is_of_layers and isinstance(value, int) and value > MAX_LAYERS:
+            raise OptionRefused(f"{path}.{name}", f"must be at most {MAX_LAYERS}, got {value}")
         part = config_class.sub_configs_defaults.get(name)
         if part is not None and isinstance(value, Mapping):
             mapping = transformers().models.auto.configuration_auto.CONFIG_MAPPING

@@ -9,7 +9,7 @@ from trainers.workload.description import (
     WorkloadDescription,
     WorkloadOption,
 )
-from trainers.workloads.options import SIZE, depth_option, width_option
+from trainers.workloads.options import SIZE, depth_option, layers_option, width_option
 
 PARAMETER_GROUPS = (
     ParameterGroup(
@@ -108,7 +108,7 @@ DESCRIPTIONS = (
                 "size of the model: tiny, small, gpt2-124m (gpt) or llama-124m (llama)",
                 choices=tuple(CONTEXT_LENGTHS),
             ),
-            "num_blocks": WorkloadOption(None, "transformer blocks; null: as the size has it"),
+            "num_blocks": layers_option("transformer blocks"),
             "num_heads": WorkloadOption(None, "attention heads; null: as the size has it"),
             "num_key_value_heads": WorkloadOption(None, "heads of keys and values (llama); null: as the size has it"),
             "width": WorkloadOption(None, "width of the residual stream; null: as the size has it"),

@@ -265,9 +265,9 @@ def test_a_wrong_architecture_is_refused_with_its_name_and_value(fields: dict[st
 
 
 def test_fields_of_parts_of_a_config_are_checked() -> None:
-    clip = {"task": "image-classification", "architecture": "clip"}
-    with pytest.raises(InvalidConfig, match=r"config.vision_config.hidden: CLIPVisionConfig has no such field"):
-        load(NAME, {**clip, "config": {"vision_config": {"hidden": 32}}})
+    for field, told in (("hidden", ": CLIPVisionConfig has no such"), ("num_hidden_layers", " must be at most 1000")):
+        with pytest.raises(InvalidConfig, match=f"config.vision_config.{field}{told}"):
+            load(NAME, {**VIT, "architecture": "clip", "config": {"vision_config": {field: 1001}}})
 
 
 @pytest.mark.slow
