@@ -88,8 +88,8 @@ class MemoryEstimate:
     problem: str | None = None
     """The reason why nothing could be predicted."""
     construction_fails: bool = False
-    """True: the workload's constructor raised an error where trials find their data as the API does, so that they are
-    likely to fail with it: `problem` has it."""
+    """True: the workload's constructor or its `build_model` raised an error where trials find their data as the API
+    does, so that they are likely to fail with it: `problem` has it."""
     activations_problem: str | None = None
     """The reason why activations could not be measured, of the first space whose could not."""
     step_fails: bool = False

@@ -76,7 +76,7 @@ class ProblemKind(StrEnum):
     """The kind of an error that is no refusal of the config."""
 
     CONSTRUCTION = "construction"
-    """The workload's constructor raised an error that is no refusal of its options."""
+    """The workload's constructor or its `build_model` raised an error that is no refusal of its options."""
     STEP = "step"
     """The workload's code raised an error in a step."""
     UNKNOWN = "unknown"

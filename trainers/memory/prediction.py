@@ -29,6 +29,7 @@ from trainers.config import FOR_ADAPTERS, InvalidConfig, OptimizerConfig, TrialC
 from trainers.config_part import Refusal
 from trainers.data.roots import DataRoots
 from trainers.memory.activations import TooLarge, activation_bytes
+from trainers.memory.errors_without_data import NotesErrorsWithoutData
 from trainers.memory.messages import (
     ActivationMemory,
     Answer,
@@ -62,7 +63,8 @@ class _Model:
 
 
 class NotConstructed(Exception):
-    """The workload's constructor raised an error that is no refusal of its options; the message has it."""
+    """The workload's constructor or its `build_model` raised an error that is no refusal of its options; the message
+    has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,16 +185,23 @@ def _model(workload_name: str, options: str) -> _Model:
     except (Exception, SystemExit) as error:  # the boundary to a user's own code
         raise NotConstructed(explain(error)) from error
     check_has_examples(workload)
+    errors = NotesErrorsWithoutData()
     try:
-        with torch.device("meta"), RefusesImpossibleSizes():
+        with torch.device("meta"), RefusesImpossibleSizes(), errors:
             model = workload.build_model()
-    except InvalidConfig:
+    except (InvalidConfig, MemoryError):
         raise
     except ImpossibleSizes as error:
         raise InvalidConfig("workload_options", f"the model of {workload_name} has {error}") from error
     except (ValueError, AssertionError) as error:  # what has no values there raises others
         refusal = f"refused by the model of {workload_name}: {explain(error)}"
         raise InvalidConfig("workload_options", refusal) from error
+    except (Exception, SystemExit) as error:  # the boundary to a user's own code
+        if errors.may_have_caused(error):
+            raise
+        raise NotConstructed(explain(error)) from error
+    if not isinstance(model, nn.Module):
+        raise InvalidConfig("workload", f"build_model of {workload_name} gives a {type(model).__name__}, no nn.Module")
     return _Model(workload, without_data(model))
 
 

@@ -58,7 +58,8 @@ class OptimizerRefused(NotPredictable):
 
 
 class ConstructionFailed(NotPredictable):
-    """The workload's constructor raised an error other than a refusal of its options; the message has it."""
+    """The workload's constructor or its `build_model` raised an error other than a refusal of its options; the message
+    has it."""
 
 
 class StepFailed(NotPredictable):
@@ -154,7 +155,7 @@ class MemoryPredictor:
 
         Raises:
             NotPredictable: the model cannot be built here, or not in this time.
-            ConstructionFailed: the workload's constructor raised an error.
+            ConstructionFailed: the workload's constructor or its `build_model` raised an error.
             WorkloadRefused: the workload refuses its options, as for a path where there is nothing.
             OptimizerRefused: the optimizer is not for the workload's model, or refuses its arguments.
         """

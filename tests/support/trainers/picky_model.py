@@ -1,8 +1,9 @@
-"""Workloads that cannot be built: one whose model refuses options that it takes itself, and one without its data."""
+"""Workloads that cannot be built, or not without data in the model's tensors."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -28,3 +29,24 @@ class FindsNoData(Sound):
     def __init__(self) -> None:
         super().__init__()
         Path("/nowhere/data.csv").read_bytes()
+
+
+class NamesNoActivation(Sound):
+    def build_model(self) -> nn.Module:
+        activation = {"relu": nn.ReLU, "tanh": nn.Tanh}["gelu"]
+        return nn.Sequential(nn.Linear(NUM_FEATURES, 1), activation())
+
+
+class ForgetsItsModel(Sound):
+    def build_model(self) -> Any:
+        super().build_model()
+
+
+class LooksAtItsWeights(Sound):
+    """Can be built, but not without data."""
+
+    def build_model(self) -> nn.Module:
+        model = super().build_model()
+        if not any(float(parameter.sum()) for parameter in model.parameters()):
+            raise KeyError("nothing to learn from")
+        return model

@@ -105,6 +105,8 @@ def asked(*questions: Question) -> list[Answer]:
 def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> None:
     lora, unknown = OptimizerConfig("lora-rite"), OptimizerConfig("adamw", {"beta": 0.9})
     picky, finds_no_data = f"{picky_model.__name__}:Picky", f"{picky_model.__name__}:FindsNoData"
+    names_nothing, forgets = f"{picky_model.__name__}:NamesNoActivation", f"{picky_model.__name__}:ForgetsItsModel"
+    looks = f"{picky_model.__name__}:LooksAtItsWeights"
     raises = f"{broken_workloads.__name__}:Raises"
     roots = DataRoots((str(tmp_path),))
     wanted = [
@@ -112,6 +114,7 @@ def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> N
         (Question(config_of(dropout=2), Quantity.KEPT), RefusedPart.OPTIONS, "dropout", "got 2"),
         (Question(config_of(dropout=2), Quantity.ACTIVATIONS), RefusedPart.OPTIONS, "dropout", "got 2"),
         (Question(config_of(picky, width=3), Quantity.KEPT), RefusedPart.OPTIONS, "", "must be even, got 3"),
+        (Question(config_of(forgets), Quantity.KEPT), RefusedPart.WORKLOAD, "", "gives a NoneType, no nn.Module"),
         (
             Question(config_of("text-lm", path="/srv/x"), Quantity.KEPT, data_roots=roots),
             RefusedPart.OPTIONS,
@@ -123,6 +126,8 @@ def test_the_process_says_of_each_question_what_is_at_fault(tmp_path: Path) -> N
     ]
     failing = [
         (Question(config_of(finds_no_data), Quantity.KEPT), ProblemKind.CONSTRUCTION, "/nowhere/data.csv"),
+        (Question(config_of(names_nothing), Quantity.KEPT), ProblemKind.CONSTRUCTION, "'gelu' (picky_model.py, line "),
+        (Question(config_of(looks), Quantity.KEPT), ProblemKind.UNKNOWN, "meta tensors"),
         (Question(config_of(raises), Quantity.ACTIVATIONS), ProblemKind.STEP, "KeyError"),
     ]
     sound = config_of()
