@@ -68,19 +68,19 @@ def show(console: Console, renderable: RenderableType) -> None:
 
 
 class InertTable(Table):
-    """A table whose cells are text as it is, each on one line."""
+    """A table whose cells are text as it is: a string on one line, and of a `Text` as many as it has."""
 
     def add_row(self, *cells: RenderableType | None, style: StyleType | None = None, end_section: bool = False) -> None:
         super().add_row(*(_inert_cell(cell) for cell in cells), style=style, end_section=end_section)
 
 
 def facts(rows: Sequence[tuple[str, str]]) -> Table:
-    """A table of names and their values."""
+    """A table of names and their values, of which some may have several lines."""
     table = InertTable.grid(padding=(0, 2))
     table.add_column(style="dim")
     table.add_column()
     for name, value in rows:
-        table.add_row(name, value)
+        table.add_row(name, _lines(value))
     return table
 
 
@@ -98,9 +98,14 @@ def listing(*headings: str, numbers: Collection[str] = (), whole: Collection[str
     return table
 
 
+def _lines(text: str, *, style: str = "") -> Text:
+    """A cell of as many lines as the text has. Rich leaves some control characters out, which are to be seen."""
+    return Text(inert(text), style=style)
+
+
 def _inert_cell(cell: RenderableType | None) -> RenderableType | None:
     if isinstance(cell, Text):
-        return Text(one_line(cell.plain), style=cell.style)
+        return Text(inert(cell.plain), style=cell.style)
     return Text(one_line(cell)) if isinstance(cell, str) else cell
 
 
@@ -183,9 +188,9 @@ def progress_panel(
     elif progress.seconds_elapsed is not None:
         table.add_row("took", duration(progress.seconds_elapsed))
     if job.failure:
-        table.add_row("failure", Text(job.failure, style="red"))
+        table.add_row("failure", _lines(job.failure, style="red"))
     if job.cut_off:
-        table.add_row("cut off", Text(job.cut_off))
+        table.add_row("cut off", _lines(job.cut_off))
     if trouble is not None:
         table.add_row("trouble", Text(trouble, style="yellow"))
     return table

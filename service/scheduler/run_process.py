@@ -14,6 +14,7 @@ from pathlib import Path
 
 from service.scheduler.cluster.run_environment import run_environment
 from service.scheduler.launcher import Launcher, RunProcess
+from service.scheduler.output.lines import lines_of
 from service.settings import Settings
 from service.use_cases.leases import Lease
 
@@ -95,5 +96,5 @@ def describe_crash(status: int, log: Path, log_start: int) -> str:
     with log.open("rb") as file:
         end = file.seek(0, os.SEEK_END)
         file.seek(max(log_start, end - LOG_TAIL_BYTES))
-        tail = file.read().decode(errors="replace").strip()
+        tail = "\n".join(lines_of(file.read())).strip()
     return f"{how}; its log ends: {tail}" if tail else how

@@ -25,7 +25,6 @@ from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState, Phase
 from service.errors import ServiceError
 from service.evidence.in_words.words import evidence_lines
-from service.inert import one_line
 from service.settings import ENV_PREFIX, Settings
 from trainers.workload.user_workload import is_reference
 
@@ -113,7 +112,7 @@ def run_demo(
                 say_prose(line)
         else:
             say("")
-            say(one_line(f"The job {job.state}: {job.failure or 'no reason given'}"))
+            say(f"The job {job.state}: {job.failure or 'no reason given'}")
             say(f"Its log is {own.data_dir / 'logs' / f'{job.id}.log'}")
         if keep:
             say(f"\nThe service keeps running at {url}; Ctrl-C stops it.")

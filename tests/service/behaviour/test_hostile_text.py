@@ -101,6 +101,20 @@ def test_a_watched_job_obeys_nobody(url: str, sqlite_database: Database, is_term
         assert_inert(said("watch", lease.job_id))
 
 
+@pytest.mark.usefixtures("url")
+def test_show_prints_the_lines_of_a_failure_and_no_other_line_is_made_by_it(sqlite_database: Database) -> None:
+    lease = claimed_job(sqlite_database)
+    with sqlite_database.writing() as session:
+        finish_job(session, lease, failure=f"it died; its log ends: one\n{HOSTILE}", now=NOW)
+    shown = said("show", lease.job_id)
+    assert_inert(shown)
+    lines = shown.splitlines()
+    first = next(index for index, line in enumerate(lines) if line.startswith("failure"))
+    column = lines[first].index("it died")
+    of_text = ["it died; its log ends: one", *SHOWN.split(r"\n")]
+    assert lines[first + 1 : first + 3] == [f"{' ' * column}{line}" for line in of_text[1:]]
+
+
 def test_what_the_demo_says_is_text() -> None:
     on = console(is_terminal=True)
     terminal.say(on, HOSTILE)

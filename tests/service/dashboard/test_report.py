@@ -93,7 +93,7 @@ def test_a_report_of_a_job_without_an_answer_says_what_there_is(address: str, sq
     assert '<svg class="drawing"' not in report.text
     story.finish("no such module")
     report = httpx.get(f"{address}/jobs/{story.job_id}/report", trust_env=False, timeout=PATIENCE_SECONDS, verify=False)
-    assert "The job failed:</b> no such module" in report.text
+    assert 'The job failed:</b> <span class="verbatim">no such module</span>' in report.text
     missing = CliRunner().invoke(app, ["report", "job_none", "-o", "-", "--url", address])
     assert missing.exit_code != 0
     assert "job_none" in missing.output

@@ -66,10 +66,10 @@ def test_a_crash_is_described_by_how_it_came_and_the_end_of_this_runs_log(
     start = log.stat().st_size
     assert describe_crash(status, log, start) == how
     with log.open("a") as file:
-        file.write("x" * 5000 + "\nValueError: no such thing\n")
+        file.write("x" * 5000 + "\n\x1b[31mValueError:\x1b[0m no such\x07 thing\n")
     described = describe_crash(status, log, start)
     assert described.startswith(f"{how}; its log ends: xxx")
-    assert described.endswith("ValueError: no such thing")
+    assert described.endswith("x\nValueError: no such\\x07 thing")
     assert len(described) < 2100
 
 
