@@ -132,15 +132,20 @@ def _compared(evidence: Evidence, baseline: Winner) -> Answer:
     ours, theirs = optimizer_title(evidence.best.optimizer), _theirs(evidence)
     result = evidence.confirmation
     interval = None if result is None else result.improvement
-    detail = SEARCH_VALUES if result is None or interval is None else _interval_words(evidence, result, interval)
-    over_seeds = _over_seeds(evidence)
+    over_seeds, values = _over_seeds(evidence), _compared_values(evidence, baseline)
     has_no_share = evidence.metric in TIMES_TO_TARGET and evidence.improvement is None and over_seeds is not None
-    detail = NO_SHARE if has_no_share else detail
+    if has_no_share:
+        detail = NO_SHARE
+    elif result is not None and interval is not None:
+        detail = _interval_words(evidence, result, interval)
+    elif result is not None and over_seeds is not None:
+        detail = _means_words(result, *values)
+    else:
+        detail = SEARCH_VALUES
     at_equal = AT_EQUAL[evidence.currency]
     compared = next(iter(evidence.comparisons), None)
     if compared is not None and compared.value is None:
         return Answer("open", f"{ours} and {theirs} could not be compared {at_equal}", MEASURED_TOO_LATE)
-    values = _compared_values(evidence, baseline)
     if compared is not None and values != (evidence.best.value, baseline.value):
         detail = f"After {spending(compared)}: {number(values[0])} against {number(values[1])}. {detail}"
     if evidence.has_few_trials and evidence.verdict is Verdict.UNDECIDED:
@@ -155,7 +160,7 @@ def _compared(evidence: Evidence, baseline: Winner) -> Answer:
             *values, evidence.direction, ours=ours, theirs=theirs, is_over=True, currency=evidence.currency
         )
         return dataclasses.replace(answer, detail=f"{detail} {NOT_CONFIRMED}")
-    if result is None or (interval is None and not has_no_share and evidence.verdict is Verdict.UNDECIDED):
+    if result is None or (interval is None and over_seeds is None and evidence.verdict is Verdict.UNDECIDED):
         return Answer("open", f"{ours} and {theirs} could not be compared over new seeds", _failures(result))
     by = "" if evidence.improvement is None else f" by {share(evidence.improvement)}"
     match evidence.verdict:
@@ -232,6 +237,14 @@ def _interval_words(evidence: Evidence, result: ConfirmationResult, interval: tu
     return " ".join(words)
 
 
+def _means_words(result: ConfirmationResult, ours: float, theirs: float) -> str:
+    """The means over the compared seeds, where the baseline's is 0."""
+    over = f"Over {len(result.seeds)} new seeds"
+    if ours == 0.0:
+        return f"{over}, the mean of both is 0."
+    return f"{over}, the means are {number(ours)} and {number(theirs)}: of 0 there is no share to tell."
+
+
 def _few(evidence: Evidence) -> str:
     tried, baseline = evidence.num_tried, evidence.baseline
     assert baseline is not None
@@ -253,7 +266,7 @@ def _failures(result: ConfirmationResult | None) -> str:
         for outcome in config.results
         if outcome.has_failed
     ]
-    return f"What failed: {', '.join(failed)}." if failed else "The baseline's mean is 0, of which there is no share."
+    return f"What failed: {', '.join(failed)}." if failed else "The baseline's best was not trained with them."
 
 
 def evidence_lines(evidence: Evidence, *, num_front: int | None = None) -> list[str]:

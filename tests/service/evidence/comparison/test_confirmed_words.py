@@ -14,7 +14,7 @@ import pytest
 from service.domain import Direction, Objective
 from service.evidence.comparison.confirm import confirm
 from service.evidence.formats.snippet import python_snippet
-from service.evidence.in_words.words import PLUS_MINUS, answer_of, evidence_lines
+from service.evidence.in_words.words import PLUS_MINUS, SEARCH_VALUES, answer_of, evidence_lines
 from service.evidence.recommend import recommend
 from service.evidence.recommended import recommendation_from_json
 from service.evidence.types import EvidenceStatus
@@ -104,6 +104,28 @@ def test_terminal_and_snippet_say_how_sure_it_is(ours: tuple[float, float, float
     unfolded = snippet.replace("\n#   ", " ")
     assert "(mean of 3 new seeds, config of trial 0)" in unfolded
     assert [line for line in lines if f"# {line}\n" not in unfolded] == []
+
+
+@pytest.mark.parametrize(
+    ("ours", "headline", "detail"),
+    [
+        ([0.0] * 3, "Not worth it for this model: Shampoo and AdamW are level", "the mean of both is 0."),
+        (
+            [0.2, 0.2, 0.2],
+            "Not worth it for this model: Shampoo falls short of AdamW",
+            "the means are 0.2000 and 0.000:",
+        ),
+        ([0.0, 0.0, 0.6], "3 new seeds do not tell Shampoo from AdamW", "the means are 0.2000 and 0.000:"),
+    ],
+)
+def test_what_new_seeds_measured_is_told_where_the_baselines_mean_is_0(
+    ours: Sequence[float], headline: str, detail: str
+) -> None:
+    answer = answer_of(recommendation_of({0: ours, 2: [0.0] * 3}).evidence)
+    assert answer is not None
+    assert answer.headline == f"{headline} at equal steps"
+    assert answer.detail.startswith(f"Over 3 new seeds, {detail}")
+    assert SEARCH_VALUES not in answer.detail
 
 
 def test_recommendations_stored_before_there_was_a_confirmation_are_read_as_ever() -> None:
