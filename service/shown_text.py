@@ -9,6 +9,8 @@ from pydantic import AfterValidator
 _UNSEEN_CATEGORIES = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 """Controls, formats such as the zero-width space and the joiner, spaces, and separators of lines and paragraphs."""
 _LINE_ENDING_CATEGORIES = frozenset({"Cc", "Zl", "Zp"})
+_DIRECTION_MARKS = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Unseen characters that show the text beside them in another order (Unicode Standard Annex 9, section 2)."""
 _UNSEEN_CHARACTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0") | frozenset(
     chr(code)
     for first, last in ((0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
@@ -27,8 +29,11 @@ def is_unseen(text: str) -> bool:
 
 
 def is_one_line(text: str) -> bool:
-    """True if a text has no control characters, nor any other that begins a line."""
-    return not any(unicodedata.category(character) in _LINE_ENDING_CATEGORIES for character in text)
+    """True if a text has no control characters, nor any other that begins a line or shows text in another order."""
+    return not any(
+        unicodedata.category(character) in _LINE_ENDING_CATEGORIES or character in _DIRECTION_MARKS
+        for character in text
+    )
 
 
 def _checked(text: str) -> str:
@@ -39,11 +44,11 @@ def _checked(text: str) -> str:
 
 def _checked_line(text: str) -> str:
     if not is_one_line(text):
-        raise ValueError(f"must be one line without control characters, got {text[:_SHOWN]!a}")
+        raise ValueError(f"must be one line without control characters or marks of direction, got {text[:_SHOWN]!a}")
     return text
 
 
 LINE = AfterValidator(_checked_line)
-"""Refuses text of several lines, and control characters."""
+"""Refuses text of several lines, control characters, and marks of direction."""
 SEEN = AfterValidator(_checked)
 """Refuses text that is not empty and shows nothing."""
