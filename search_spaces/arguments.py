@@ -13,6 +13,9 @@ from search_spaces.parameters import Scalar
 
 LARGEST_INTEGER = 1_000_000
 """Bound of all that is counted (steps, ranks, snapshots): constructors have none, and what is larger is a slip."""
+LARGEST_FACTOR = 1e12
+"""Bound of the other numbers that an optimizer takes, likewise. What it multiplies by in a step, such as `lr` times
+`weight_decay`, is a float32 with three of them: beyond, torch raises an error where training should diverge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +27,7 @@ class Argument:
     elements: tuple[Argument, ...] = ()
     """The elements of a pair."""
     low: float = -math.inf
-    high: float = math.inf
+    high: float = LARGEST_FACTOR
     open_low: bool = False
     """True if `low` itself is refused."""
     open_high: bool = False

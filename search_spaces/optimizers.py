@@ -5,6 +5,7 @@ The API checks a space with these tables, without importing torch; tests hold th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Literal, TypeAlias, get_args
 
@@ -16,7 +17,7 @@ OPTIMIZER_NAMES: tuple[str, ...] = get_args(OptimizerName)
 
 
 def _positive(*, optional: bool = False) -> Argument:
-    return Argument(kind="float", low=0.0, open_low=True, optional=optional)
+    return Argument(kind="float", low=0.0, high=math.inf, open_low=True, optional=optional)
 
 
 def _non_negative(default: float) -> Argument:
@@ -129,7 +130,7 @@ AVERAGING: Mapping[str, Argument] = {
     "num_snapshots": _integer(1),
     "mu_x": _average(),
     "mu_y": Argument(kind="float", low=0.0, high=1.0, open_low=True),
-    "lr_power": Argument(kind="float", low=0.0),
+    "lr_power": Argument(kind="float", low=0.0, high=math.inf),
     "weight_decay_at": _choice("y", "z"),
 }
 """Arguments of `shampoo.WeightAveraging`, named `averaging.<argument>`."""

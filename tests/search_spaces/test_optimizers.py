@@ -164,5 +164,6 @@ def test_shampoo_accepts_every_closed_bound_of_the_table(name: str, bound: str) 
         "statistics_frequency": {"precondition_frequency": 10**6, "start_preconditioning_step": 10**6},
         "num_ranks_per_group": {"distributed": "lossless"},
         "rank": {"preconditioner": "spectral"},
+        "rest_scale": {"preconditioner": "spectral", "rank": 1},
     }
     Shampoo(nn.Linear(3, 2).parameters(), **{name: value}, **needed.get(name, {}))

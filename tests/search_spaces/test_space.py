@@ -52,6 +52,7 @@ BRANCHED = SearchSpace(
         ((Float("lr", 2.0, 1.0),), "parameters[0].low", "2.0"),
         ((GRAFTING, Float("lr", float("nan"), 1.0)), "parameters[1].low", "nan"),
         ((Float("lr", 0.1, float("inf")),), "parameters[0].high", "inf"),
+        ((Float("lr", 0.1, 1e39),), "parameters[0].high", "must be in [0, 1e+12], got 1e+39"),
         ((Float("lr", 0.0, 1.0, scale="log"),), "parameters[0].low", "0.0"),
         ((Float("betas[0]", 0.5, 1.0, scale="reverse_log"),), "parameters[0].high", "1.0"),
         ((Float("betas[0]", 0.5, 1.0),), "parameters[0].high", "[0, 1)"),
