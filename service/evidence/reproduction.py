@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from service.evidence.in_words.told_interval import told_further
 from service.evidence.in_words.wording import number, signed_share
 from service.evidence.types import EQUAL_WITHIN, ConfirmedConfig, Evidence
 
@@ -86,9 +87,9 @@ def band_of(evidence: Evidence) -> Band:
     """The interval that holds the value with a further seed, as the confirmation gave it; without one, what counts as
     equal to the value that one seed found."""
     result, own = evidence.confirmation, _confirmed(evidence)
-    if result is not None and own is not None and own.further_low is not None and own.further_high is not None:
-        basis = f"where a further seed falls in {result.confidence:.0%} of cases"
-        return Band(own.further_low, own.further_high, basis)
+    further = None if result is None or own is None else told_further(result, own)
+    if result is not None and further is not None:
+        return Band(*further, f"where a further seed falls in {result.confidence:.0%} of cases")
     value = repeats_of(evidence)[0].value
     margin = EQUAL_WITHIN * abs(value)
     return Band(value - margin, value + margin, f"{EQUAL_WITHIN:.1%} around what one seed found")

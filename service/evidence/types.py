@@ -219,8 +219,8 @@ class ConfirmedConfig:
     standard_deviation: float | None
     """The standard deviation over the compared seeds, of the sample."""
     further_low: float | None = None
-    """Lower end of the interval that holds its value with a further seed, with `ConfirmationResult.confidence`; None:
-    it has no mean."""
+    """Lower end of the interval that holds its value with a further seed, with `ConfirmationResult.confidence`, as
+    computed: it may lie below what the metric can be. None: it has no mean."""
     further_high: float | None = None
     """The upper end of that interval."""
     choosing_mean: float | None = None

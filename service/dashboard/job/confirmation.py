@@ -11,7 +11,7 @@ from service.dashboard.scale import AxisScale, Tick
 from service.domain import Direction
 from service.evidence.branches import Branches
 from service.evidence.comparison.confirm import differences_of
-from service.evidence.in_words.told_interval import told_interval
+from service.evidence.in_words.told_interval import told_further, told_interval
 from service.evidence.in_words.wording import chance, number, signed_share, spread
 from service.evidence.types import ConfirmationResult, ConfirmedConfig, Evidence, SeedResult
 from service.store.repositories import ListedTrial
@@ -208,7 +208,7 @@ def _scale(result: ConfirmationResult) -> AxisScale:
     """An axis for all values of all configs, and for as much of their intervals as leaves room for these."""
     values = [config.found_value for config in result.configs]
     values += [outcome.value for config in result.configs for outcome in config.results if outcome.value is not None]
-    ends = [end for config in result.configs for end in (config.further_low, config.further_high) if end is not None]
+    ends = [end for config in result.configs for end in told_further(result, config) or ()]
     return AxisScale.of(values, ends, furthest=FURTHEST)
 
 
@@ -224,12 +224,12 @@ def _lane(config: ConfirmedConfig, result: ConfirmationResult, seeds: Sequence[i
         words = f"seed {outcome.seed}: {number(outcome.value)}{' (chose)' if role == 'chose' else ''}"
         marks.append(Mark(scale.place(outcome.value), _height(outcome.seed, seeds), role, words))
         told.append(words)
-    low, high = config.further_low, config.further_high
-    interval = None if low is None or high is None else Span(scale.place(low), scale.place(high))
+    further = told_further(result, config)
+    interval = None if further is None else Span(*map(scale.place, further))
     if config.mean is not None and config.standard_deviation is not None:
         told.append(f"mean {number(config.mean)} {spread(config.standard_deviation)}")
-    if low is not None and high is not None:
-        told.append(f"a further seed would lie between {number(low)} and {number(high)}")
+    if further is not None:
+        told.append(f"a further seed would lie between {number(further[0])} and {number(further[1])}")
     return Lane(
         marks=marks,
         mean=None if config.mean is None else scale.place(config.mean),

@@ -10,6 +10,7 @@ import math
 from service.domain import Direction
 from service.evidence.best_values import BestTrial, best_of
 from service.evidence.caveat_kinds import Caveat, CaveatKind
+from service.evidence.in_words.told_interval import told_further
 from service.evidence.in_words.wording import number, optimizer_title, spread
 from service.evidence.types import ConfirmationResult, ConfirmedConfig, Winner
 
@@ -18,7 +19,7 @@ LARGE = 0.1
 
 
 def setback_words(
-    whose: str, config: ConfirmedConfig, best: BestTrial, *, confidence: float, direction: Direction
+    whose: str, config: ConfirmedConfig, best: BestTrial, *, result: ConfirmationResult, direction: Direction
 ) -> str | None:
     """Says that the value a config was found with was luck; None: it was not, or by no more than chance and `LARGE`.
 
@@ -38,14 +39,15 @@ def setback_words(
         return None
     deviation = "" if best.standard_deviation is None else f" {spread(best.standard_deviation)}"
     has = f"it has {number(best.value)}{deviation} ({best.basis})"
-    if not was_lucky:
+    further = told_further(result, config)
+    if not was_lucky or further is None:
         return (
             f"{whose}: its search value {number(found)} may have been luck: {has}, and {best.num_new_seeds} seeds with "
             "this spread do not tell."
         )
     return (
         f"{whose}: its search value {number(found)} was luck: {has}, and by these seeds another would lie between "
-        f"{number(config.further_low)} and {number(config.further_high)} ({confidence:.0%} interval)."
+        f"{number(further[0])} and {number(further[1])} ({result.confidence:.0%} interval)."
     )
 
 
@@ -61,6 +63,6 @@ def setback_caveats(
             continue
         whose = f"The {role} config ({optimizer_title(winner.optimizer)}, trial {winner.number})"
         confirmed = best_of(result, winner)
-        told = setback_words(whose, config, confirmed, confidence=result.confidence, direction=direction)
+        told = setback_words(whose, config, confirmed, result=result, direction=direction)
         caveats += [] if told is None else [Caveat(CaveatKind.SETBACK, told, winner.number)]
     return caveats

@@ -6,10 +6,12 @@ import dataclasses
 
 import pytest
 
+from service.dashboard.job.confirmation import confirmation_of
 from service.dashboard.recommendations.view import Listed
 from service.domain import Direction
 from service.evidence.in_words.told_interval import told_interval
 from service.evidence.in_words.words import answer_of
+from service.evidence.reproduction import Repeated, band_of, outcome_lines, repeats_of, reproduction
 from service.store.models import RecommendationRow
 from tests.support.service.confirmed import recommendation_of
 
@@ -48,3 +50,18 @@ def test_of_an_accuracy_and_a_metric_of_either_sign_all_of_the_interval_is_told(
 ) -> None:
     evidence = recommendation_of({0: ours, 2: theirs}, direction=direction).evidence
     assert told_interval(evidence, (-1.5, 1.5)) == (-1.5, 1.5)
+
+
+def test_no_further_seed_is_told_to_fall_below_0_where_none_has() -> None:
+    evidence = recommendation_of({0: NOISY, 2: RIVALS}).evidence
+    assert evidence.confirmation is not None
+    further_low = evidence.confirmation.candidates[0].further_low
+    assert further_low is not None
+    assert further_low < 0.0
+    assert band_of(evidence).low == 0.0
+    outcome = reproduction(evidence, [Repeated(one, one.value) for one in repeats_of(evidence)])
+    assert "in the band 0.000 to " in outcome_lines(outcome)[-1]
+    view = confirmation_of(evidence)
+    assert view is not None
+    assert "a further seed would lie between 0.000 and " in view.lanes[0].lane.words
+    assert band_of(recommendation_of({0: [-0.01, *NOISY[1:]], 2: RIVALS}).evidence).low < 0.0
