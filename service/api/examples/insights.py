@@ -85,7 +85,8 @@ JOB_HEALTH: dict[str, Any] = {
         {
             "kind": "many_diverged",
             "severity": "hint",
-            "sentence": "9 of the search's 30 trials diverged: their loss was not finite or above max_loss.",
+            "sentence": "9 of the search's 30 trials diverged: their loss was not finite or above max_loss, or another "
+            "metric was not finite. One of them, trial 27, said: diverged at step 40: validation_loss is nan.",
             "advice": "Budget goes into configs that cannot work: lower the upper bound of the learning rate.",
         }
     ]

@@ -29,7 +29,7 @@ class HealthKind(StrEnum):
     AT_THE_EDGE = "at_the_edge"
     """A best config has values at the edge of what was searched, and the job no recommendation that says so."""
     MANY_DIVERGED = "many_diverged"
-    """The loss of many trials was not finite."""
+    """The loss of many trials, or another metric of them, was not finite or too large."""
     EARLY_VALUES_MISLEAD = "early_values_mislead"
     """Early values of trials say little of what they have in the end."""
     STILL_IMPROVING = "still_improving"
@@ -70,6 +70,8 @@ class SearchedTrial:
     state: TrialState
     reason: FailureReason | None
     value: float | None
+    divergence: str | None = None
+    """The step and the metric that it diverged with; None: it did not, or nobody said."""
 
     @property
     def final_value(self) -> float | None:

@@ -22,6 +22,8 @@ NOT_REPRODUCED = 0.05
 many always loses a little."""
 MANY_DIVERGED = 0.25
 """Share of a search's ended trials from which on the diverged ones are many."""
+MAX_TOLD = 300
+"""Characters of an error that a sentence quotes, by judgement."""
 MIN_DIVERGED = 3
 """Trials, by judgement: of a short search, two may be chance."""
 DROWNING = 0.5
@@ -164,17 +166,20 @@ def _at_the_edge(job: SearchedJob) -> HealthCard | None:
 
 def _many_diverged(job: SearchedJob) -> HealthCard | None:
     trials = job.of_search
-    diverged = sum(trial.reason is FailureReason.DIVERGED for trial in trials)
-    if diverged < max(MIN_DIVERGED, MANY_DIVERGED * len(trials)):
+    diverged = [trial for trial in trials if trial.reason is FailureReason.DIVERGED]
+    if len(diverged) < max(MIN_DIVERGED, MANY_DIVERGED * len(trials)):
         return None
+    said = [
+        f" One of them, trial {one.number}, said: {one.divergence[:MAX_TOLD]}." for one in diverged if one.divergence
+    ]
     beyond = [] if job.insights is None else _diverged_beyond(job.insights)
     where = f" {' '.join(beyond)}" if beyond else ""
     narrow = "narrow these ranges" if beyond else "lower the upper bound of the learning rate"
     return HealthCard(
         HealthKind.MANY_DIVERGED,
         Severity.HINT,
-        f"{diverged} of the search's {len(trials)} trials diverged: their loss was not finite or above max_loss."
-        f"{where}",
+        f"{len(diverged)} of the search's {len(trials)} trials diverged: their loss was not finite or above max_loss, "
+        f"or another metric was not finite.{where}{''.join(said[-1:])}",
         f"Budget goes into configs that cannot work: {narrow} in the search space, allow a longer warm-up "
         "(schedule.warmup_fraction), or clip gradients (training.gradient_clip_norm).",
     )

@@ -263,8 +263,8 @@ def _failed(trial: TrialFacts) -> TrialAccount:
 
 def _diverged(trial: TrialFacts) -> TrialAccount:
     why = [
-        "Its training loss was not finite or rose above the job's max_loss, so it was ended in that very step. "
-        "The search learns from it."
+        "Its training loss was not finite or rose above the job's max_loss, or another metric was not finite, so it "
+        "was ended in that very step. The search learns from it."
     ]
     advice = ["One such trial needs nothing: the search is to find where training breaks."]
     means = ["lower the upper end of lr", "lengthen the warm-up"]

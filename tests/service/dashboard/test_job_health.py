@@ -16,6 +16,7 @@ from service.use_cases.run import finish_job
 from tests.service.dashboard.conftest import open_page, wait_until_live
 from tests.support.service.scenarios import NOW, claimed_job, run_trial
 from tests.support.service.stories.jobs import Story
+from tests.support.service.stories.trials import diverge_in
 from tests.support.waiting import PATIENCE_SECONDS
 
 
@@ -25,7 +26,7 @@ def diverging(database: Database) -> Story:
     for number in range(9):
         if number % 3 == 1:
             story.begin(number)
-            story.diverge(number)
+            diverge_in(story, number, "blocks.0.weight")
         else:
             story.run(number, 0.1 + number / 100)
     return story
@@ -39,7 +40,8 @@ def test_findings_are_the_same_on_the_page_over_http_and_in_the_terminal(
     wait_until_live(page)
     found = page.get_by_role("region", name="What to know, and to do").get_by_role("listitem")
     expect(found).to_have_count(1)
-    expect(found).to_contain_text("of the search's 7 trials diverged: their loss was not finite or above max_loss.")
+    expect(found).to_contain_text("of the search's 7 trials diverged: their loss was not finite or above max_loss, ")
+    expect(found).to_contain_text("One of them, trial 4, said: diverged at step 34: training loss nan,")
     expect(found).to_contain_text("lower the upper bound of the learning rate")
     story.finish()
     expect(page.locator("#facts")).to_contain_text("succeeded")

@@ -235,14 +235,17 @@ class TrialColumnsRepository:
         statement = select(Trial.number, Trial.parameters).where(Trial.job_id == job_id, Trial.number.in_(numbers))
         return {row[0]: row[1] for row in self._session.execute(statement)}
 
-    def outcomes(self, job_id: str) -> list[tuple[int, Phase, TrialState, FailureReason | None, float | None]]:
+    def outcomes(
+        self, job_id: str
+    ) -> list[tuple[int, Phase, TrialState, FailureReason | None, float | None, str | None]]:
         """Number, phase, state, reason and value of the trials of a job that have ended, in the order in which they
-        did."""
-        statement = select(Trial.number, Trial.phase, Trial.state, Trial.reason, Trial.value).where(
+        did; and of those that diverged, the detail."""
+        detail = case((Trial.reason == FailureReason.DIVERGED, Trial.detail))
+        statement = select(Trial.number, Trial.phase, Trial.state, Trial.reason, Trial.value, detail).where(
             Trial.job_id == job_id, Trial.finished_at.is_not(None)
         )
         rows = self._session.execute(statement.order_by(Trial.finished_at, Trial.number))
-        return [(number, phase, state, reason, value) for number, phase, state, reason, value in rows]
+        return [(number, phase, state, reason, value, told) for number, phase, state, reason, value, told in rows]
 
     def ended(self, job_id: str) -> list[TrialSpending]:
         """The trials of a job that have ended, in that order."""

@@ -20,6 +20,7 @@ from tests.support.service.confirmed import recommendation_of
 SPREAD = [0.30, 0.9, 0.8, 0.7, 0.6, 0.55, 0.5, 0.45, 0.48, 0.52, 0.61, 0.72, 0.63]
 """A search whose best came first."""
 SPACE = SearchSpace("shampoo", (Float("lr", 1e-4, 1e-1, scale="log"),))
+DIVERGED = "diverged: their loss was not finite or above max_loss, or another metric was not finite."
 
 
 def searched(
@@ -135,7 +136,7 @@ def test_best_values_at_the_edge_are_named_with_their_bounds() -> None:
 def test_many_diverged_trials_are_counted() -> None:
     (card,) = health_of(searched([*SPREAD[:6], None, None, None]))
     assert (card.kind, card.severity) == (HealthKind.MANY_DIVERGED, Severity.HINT)
-    assert card.sentence == "3 of the search's 9 trials diverged: their loss was not finite or above max_loss."
+    assert card.sentence == f"3 of the search's 9 trials {DIVERGED}"
     assert kinds(searched([*SPREAD, None, None, None])) == []  # 3 of 16
     assert kinds(searched([0.3, None, None])) == []
 
@@ -158,10 +159,18 @@ def insights(*, early: float | None = None, beyond: DivergedBeyond | None = None
 def test_many_diverged_trials_are_told_with_the_values_that_they_had_where_these_tell() -> None:
     job = searched([*SPREAD[:6], None, None, None], insights=insights(beyond=DivergedBeyond(0.031, 4, 3)))
     (card,) = health_of(job)
-    assert card.sentence.endswith("their loss was not finite or above max_loss. With lr from 0.031 on, 3 of 4 did.")
+    assert card.sentence.endswith(f"{DIVERGED} With lr from 0.031 on, 3 of 4 did.")
     assert "narrow these ranges" in card.advice
     (card,) = health_of(dataclasses.replace(job, insights=insights()))
-    assert card.sentence.endswith("their loss was not finite or above max_loss.")
+    assert card.sentence.endswith(DIVERGED)
+
+
+def test_the_metric_that_was_not_finite_is_named() -> None:
+    job = searched([*SPREAD[:6], None, None, None])
+    *others, last = job.outcomes
+    told = dataclasses.replace(last, divergence="diverged at step 40: word_errors is nan")
+    (card,) = health_of(dataclasses.replace(job, outcomes=[*others, told]))
+    assert card.sentence.endswith(f"{DIVERGED} One of them, trial 8, said: diverged at step 40: word_errors is nan.")
 
 
 @pytest.mark.parametrize(("early", "is_told"), [(0.1, True), (-0.5, True), (0.3, False), (0.9, False), (None, False)])
