@@ -17,6 +17,9 @@ MAX_LAYERS = 1_000
 """Layers of a model, or blocks of them: as many as the deepest transformers have (Wang et al., arXiv 2203.00555). Of
 far more, a process would build until it is killed."""
 
+MAX_READERS = 256
+"""Processes of a rank that read data, by judgement: more than a machine has CPUs for each of its ranks."""
+
 Shape = TypeVar("Shape")
 
 

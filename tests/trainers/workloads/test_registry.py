@@ -69,6 +69,9 @@ def test_an_unknown_option_is_named() -> None:
     ) as caught:
         check_options(describe("digits-mlp"), {"layers": 3})
     assert caught.value.field == "workload_options.layers"
+    for name in ("image-folder", "huggingface"):
+        with pytest.raises(InvalidConfig, match="num_workers: must be at most 256, got 1000000"):
+            check_options(describe(name), {"path": "/images", "num_workers": 10**6})
 
 
 def test_a_path_without_data_is_named_with_its_option(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from trainers.workload.description import (
     WorkloadDescription,
     WorkloadOption,
 )
+from trainers.workloads.options import MAX_READERS
 
 PARAMETER_GROUPS = (
     ParameterGroup(
@@ -89,7 +90,9 @@ DESCRIPTIONS = (
             "horizontal_flip": WorkloadOption(
                 None, "of images of a path: as for image-folder; null: true", role="data"
             ),
-            "num_workers": WorkloadOption(None, "of images of a path: as for image-folder; null: 2", role="reading"),
+            "num_workers": WorkloadOption(
+                None, "of images of a path: as for image-folder; null: 2", role="reading", maximum=MAX_READERS
+            ),
             "lora_rank": WorkloadOption(
                 None,
                 "rank of low-rank adapters (library peft) that are trained in place of the weights, beside a "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trainers.workload.description import ParameterGroup, ParameterRule, WorkloadDescription, WorkloadOption
-from trainers.workloads.options import depth_option, width_option
+from trainers.workloads.options import MAX_READERS, depth_option, width_option
 
 PARAMETER_GROUPS = (
     ParameterGroup(
@@ -71,7 +71,11 @@ DESCRIPTIONS = (
             ),
             "horizontal_flip": WorkloadOption(True, "whether every other training image is mirrored", role="data"),
             "num_workers": WorkloadOption(
-                2, "processes per rank that decode images; 0: none, the rank decodes between its steps", role="reading"
+                2,
+                f"processes per rank that decode images, at most {MAX_READERS}; 0: none, the rank decodes between its "
+                "steps",
+                role="reading",
+                maximum=MAX_READERS,
             ),
             "max_unreadable_share": WorkloadOption(
                 0.01,
