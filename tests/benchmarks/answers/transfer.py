@@ -4,6 +4,7 @@
     python -m tests.benchmarks.answers.transfer --train         # and with trainings of the moved configs (minutes)
     python -m tests.benchmarks.answers.transfer --train --fields --members mlp-long  # and which field costs how much
     python -m tests.benchmarks.answers.transfer --train --seeded 8   # and searches of 8 trials that begin with them
+    python -m tests.benchmarks.answers.transfer --train --seeded 8 --begin nearest together  # in pairs: see below
     python -m tests.benchmarks.answers.transfer --train --unlike     # and of members of other data alone
     python -m tests.benchmarks.answers.transfer --preset adamw  # the same of AdamW
 
@@ -23,11 +24,15 @@ moved to it, with the weight decay that it has together with the others of its f
   whatever data, alone, as the service would have it without the others; with `--unlike` neither knows of a member of
   the same data, as most models that people ask for are like none of the table;
 - `fields` (with `--fields`): the same ratio with one field of the moved config at a time as the re-tuned one has it;
-- `trials_ratio` (with `--seeded`): the trials that a search which begins with all other members of the table, moved,
-  takes to reach the final value of the one that knew nothing, over the trials of that; that value is the best of all
-  its trials by one seed, so a good part of it is luck;
-- `winner_ratio` (with both): the best config of that search, of so many trials, over the best one of the search that
-  knew nothing, of all its trials, both trained again with the same new seeds.
+- `seeded trials` (with `--seeded`): the trials that a search which begins with the nearest other members, moved, takes
+  to reach the final value of the one that knew nothing; `seeded_over_unseeded_trials`: the median of them, over the
+  trials of that; its value is the best of all its trials by one seed, so a good part of it is luck;
+- `winner ratio` (with both): the best config of that search, of so many trials, over the best one of the search that
+  knew nothing, of all its trials, both trained again with the same new seeds;
+- `together` (with `--begin nearest together`): the same of a search which begins with what all other members say
+  together, and then with the nearest, as many configs in all; `together_over_nearest_winner_loss` and, of the values
+  that the searches themselves saw, `together_over_nearest_first_value` and `together_over_nearest_best_value` compare
+  the two in pairs, as geometric means.
 """
 
 from __future__ import annotations
@@ -42,13 +47,14 @@ from pathlib import Path
 import torch
 
 from search_spaces import preset
+from search_spaces.fitting import fit
 from service.domain import Direction
 from service.scheduler.policy.pooled_trials import fitted, pooled_answer
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import New
 from service.scheduler.policy.searching.search_prior import KnownConfig
 from service.transfer.candidates import ShippedMember, shipped_members
-from service.transfer.known import known_of
+from service.transfer.known import MAX_KNOWN, known_of
 from service.transfer.pooled import PoolMember
 from service.transfer.ranking import Transferred, together, transferred, with_common_decay
 from service.transfer.rules import TunedConfig
@@ -57,6 +63,8 @@ from tests.benchmarks.report import Cell, report
 from tests.benchmarks.search.make_knowledge import MEMBERS, PRESETS, Member, outcome, train_value
 from trainers.config import OptimizerConfig, ScheduleConfig, TrialConfig
 
+BEGINNINGS = ("nearest", "together")
+"""The configs that a search begins with: those of the nearest others alone, or first what all others say together."""
 NUM_BEST = 4
 """Trials whose learning rates are a member's optimum: the best one alone is a matter of luck."""
 PENALTY = 10.0
@@ -124,20 +132,39 @@ class SeededSearch:
     """Trials that it took to reach what the held-out member's own search found; infinite: more than it had."""
     best: TrialConfig | None
     """The config of its best trial; None: all diverged."""
+    first_value: float
+    """The value of its first trial; infinite: that diverged."""
+    best_value: float
+    """The value of its best trial, by the one seed of the search; infinite: all diverged."""
+
+
+def known_for(
+    held_out: ShippedMember, others: Sequence[ShippedMember], pooled: Transferred | None
+) -> list[KnownConfig]:
+    """The configs that a search of the held-out member begins with: the nearest others', as a job has them, and before
+    these what all say together, if that is given."""
+    space = preset(held_out.preset)
+    nearest = known_of(space, [other.candidate() for other in others], held_out.situation)
+    known = [KnownConfig(one.parameters, one.distance) for one in nearest]
+    if pooled is None:
+        return known
+    searched = {parameter.name for parameter in space.parameters}
+    fitted_to_space = fit(space, {name: value for name, value in pooled.config.flat.items() if name in searched})
+    assert fitted_to_space is not None, "a config of the preset stays one"
+    assert pooled.distance is not None, "it was tuned for models"
+    return [KnownConfig(fitted_to_space[0], pooled.distance.total), *known][:MAX_KNOWN]
 
 
 def seeded_search(
-    member: Member, held_out: ShippedMember, others: list[ShippedMember], *, num_trials: int
+    member: Member, held_out: ShippedMember, known: Sequence[KnownConfig], *, num_trials: int
 ) -> SeededSearch:
-    """A search of the held-out member, which begins with the others."""
+    """A search of the held-out member, which begins with known configs."""
     space = preset(member.preset)
-    found = known_of(space, [other.candidate() for other in others], held_out.situation)
-    known = [KnownConfig(one.parameters, one.distance) for one in found]
     search = AutoSearch(
         space, direction=Direction.MINIMIZE, max_steps=member.num_steps, pauses=False, seed=1, known=known
     )
     assert held_out.best.value is not None
-    needed, best, best_value = math.inf, None, math.inf
+    needed, best, first_value, best_value = math.inf, None, math.inf, math.inf
     for number in range(num_trials):
         chosen = search.choose(number, may_start=True)
         assert isinstance(chosen, New)
@@ -145,12 +172,14 @@ def seeded_search(
         value = train_value(config)
         if value is not None:
             search.report(number, member.num_steps, value)
+            if number == 0:
+                first_value = value
             if value <= held_out.best.value:
                 needed = min(needed, number + 1)
             if value < best_value:
                 best, best_value = config, value
         search.finish(number, outcome(value, member.num_steps))
-    return SeededSearch(needed, best)
+    return SeededSearch(needed, best, first_value, best_value)
 
 
 def main() -> None:
@@ -161,10 +190,13 @@ def main() -> None:
     parser.add_argument("--train", action="store_true", help="train the moved configs and the re-tuned ones")
     parser.add_argument("--seeds", type=int, default=5, help="seeds of each of these trainings")
     parser.add_argument(
-        "--unlike", action="store_true", help="`pooled` and the nearest: of members of other data alone"
+        "--unlike", action="store_true", help="`pooled`, the nearest and searches: of members of other data alone"
     )
     parser.add_argument("--fields", action="store_true", help="with --train: and with each field as re-tuned")
     parser.add_argument("--seeded", type=int, default=0, metavar="TRIALS", help="run searches of so many trials, too")
+    parser.add_argument(
+        "--begin", nargs="+", choices=BEGINNINGS, default=BEGINNINGS[:1], help="with --seeded: what searches begin with"
+    )
     parser.add_argument("--json", type=Path, help="file for the result")
     given = parser.parse_args()
     if given.fields and not given.train:
@@ -173,7 +205,10 @@ def main() -> None:
     members = [member for member in shipped_members() if member.preset == given.preset]
     made = {member.name: dataclasses.replace(member, preset=given.preset) for member in MEMBERS}
     rows: list[list[Cell]] = []
-    factors, plain_factors, held, losses, noise, trials, winners = [], [], [], [], [], [], []
+    factors, plain_factors, held, losses, noise = [], [], [], [], []
+    searches: dict[str, list[SeededSearch]] = {begin: [] for begin in given.begin}
+    winners: dict[str, list[float]] = {begin: [] for begin in given.begin}
+    num_unseeded: list[int] = []
     pooled_factors, pooled_held, pooled_losses, nearest_losses, over_nearest = [], [], [], [], []
     fields: dict[str, dict[str, float]] = {}
     for member in members:
@@ -214,16 +249,20 @@ def main() -> None:
             }
             row.append(", ".join(f"{name} {ratio:.2f}" for name, ratio in fields[member.name].items()))
         if given.seeded:
-            others = [other for other in members if other is not member]
-            search = seeded_search(made[member.name], member, others, num_trials=given.seeded)
-            trials.append(search.needed / len(member.trials))
+            num_unseeded.append(len(member.trials))
+        for begin in given.begin if given.seeded else ():
+            others = [other for other in known if other is not member]
+            beginning = known_for(member, others, pooled if begin == "together" else None)
+            search = seeded_search(made[member.name], member, beginning, num_trials=given.seeded)
+            searches[begin].append(search)
             row.append(search.needed if math.isfinite(search.needed) else f"> {given.seeded}")
             if given.train:
                 found = [math.inf] if search.best is None else _with_new_seeds(search.best, given.seeds)
-                winners.append(loss_ratio(found, own))
-                row.append(winners[-1])
+                winners[begin].append(loss_ratio(found, own))
+                row.append(winners[begin][-1])
         rows.append(row)
         print(*row, flush=True)
+    figures = {"num_members": len(rows), "members": [row[0] for row in rows], "lr_factors": factors, "loss": losses}
     ratios = {
         "lr_within_two": _share(factors),
         "lr_within_two_without_rules": _share(plain_factors),
@@ -237,18 +276,30 @@ def main() -> None:
         ratios["pooled_over_retuned_loss"] = statistics.median(pooled_losses)
         ratios["nearest_over_retuned_loss"] = statistics.median(nearest_losses)
         ratios["pooled_over_nearest_loss"] = statistics.geometric_mean(over_nearest)
-    if trials:
-        ratios["seeded_over_unseeded_trials"] = min(statistics.median(trials), 99.0)
-    if winners:
-        ratios["seeded_winner_over_retuned_loss"] = statistics.median(winners)
+    for begin in given.begin if given.seeded else ():
+        prefix = "seeded" if begin == "nearest" else "seeded_together"
+        trials = [one.needed / num for one, num in zip(searches[begin], num_unseeded, strict=True)]
+        ratios[f"{prefix}_over_unseeded_trials"] = min(statistics.median(trials), 99.0)
+        if given.train:
+            ratios[f"{prefix}_winner_over_retuned_loss"] = statistics.median(winners[begin])
+    if given.seeded and len(searches) == len(BEGINNINGS):
+        alone, common = (searches[begin] for begin in BEGINNINGS)
+        pairs = list(zip(common, alone, strict=True))
+        firsts = [loss_ratio([one.first_value], [other.first_value]) for one, other in pairs]
+        bests = [loss_ratio([one.best_value], [other.best_value]) for one, other in pairs]
+        ratios["together_over_nearest_first_value"] = statistics.geometric_mean(firsts)
+        ratios["together_over_nearest_best_value"] = statistics.geometric_mean(bests)
+        figures |= {"together_over_nearest_first": firsts, "together_over_nearest_best": bests}
+        if given.train:
+            both = zip(*(winners[begin] for begin in reversed(BEGINNINGS)), strict=True)
+            ratios["together_over_nearest_winner_loss"] = statistics.geometric_mean(a / b for a, b in both)
     columns = ["member", "small one's lr", "moved lr", "own lr", "lr factor", "in interval"]
     columns += ["pooled lr factor", "in interval"]
     columns += ["loss ratio", "noise", "seed noise"] if given.train else []
     columns += ["pooled ratio", "noise", "nearest ratio", "pooled over nearest", "noise"] if given.train else []
     columns += ["with own fields"] if given.fields else []
-    columns += ["seeded trials"] if given.seeded else []
-    columns += ["winner ratio"] if given.seeded and given.train else []
-    figures = {"num_members": len(rows), "members": [row[0] for row in rows], "lr_factors": factors, "loss": losses}
+    for begin in given.begin if given.seeded else ():
+        columns += [f"{begin}: seeded trials", *(["winner ratio"] if given.train else [])]
     figures |= {
         "fields": fields,
         "pooled_lr_factors": pooled_factors,
