@@ -96,13 +96,31 @@ class TransferCandidate:
 
 
 @dataclass(frozen=True, slots=True)
+class EarlyValue:
+    """The objective of a trial before its end."""
+
+    step: int
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
 class TunedTrial:
     """A trial of a tuned model."""
 
     value: float | None
-    """Its objective; None: it diverged."""
+    """Its objective at the end; None: it diverged, or was stopped before (`was_stopped`)."""
     parameters: Mapping[str, Any]
     """Parameters of the preset."""
+    early: EarlyValue | None = None
+    """Its objective where it was stopped, or else where `auto` first pauses; None: it is not known."""
+    was_stopped: bool = False
+    """True if the search stopped it before its end."""
+
+    @classmethod
+    def from_json(cls, content: Mapping[str, Any]) -> TunedTrial:
+        """The trial that `dataclasses.asdict` gave."""
+        early = content["early"]
+        return cls(**{**content, "early": None if early is None else EarlyValue(**early)})
 
 
 @dataclass(frozen=True, slots=True)

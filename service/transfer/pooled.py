@@ -55,7 +55,7 @@ class PoolMember:
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> Self:
         """The member that `dataclasses.asdict` gave."""
-        trials = tuple(TunedTrial(**trial) for trial in content["trials"])
+        trials = tuple(map(TunedTrial.from_json, content["trials"]))
         return cls(**{**content, "situation": Situation.from_json(content["situation"]), "trials": trials})
 
 
@@ -163,6 +163,11 @@ class NotPooled:
 
     why: str
     """The reason, for a person."""
+
+
+def first_counted(num_steps: int) -> int:
+    """The step of a training from which on values before the end have a say: where `auto` first pauses (`rungs`)."""
+    return max(2, round(0.15 * num_steps))
 
 
 def with_length(name: str, situation: Situation) -> str:

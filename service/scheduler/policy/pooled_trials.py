@@ -26,6 +26,7 @@ from search_spaces import Scalar, SearchSpace, preset
 from search_spaces.fitting import fit
 from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Posterior, Rows
 from service.scheduler.policy.searching.encoding import Array, Encoding
+from service.scheduler.policy.searching.rungs import Rungs
 from service.scheduler.policy.searching.scaling import Scale
 from service.transfer.candidates import MemberShare, TunedTrial
 from service.transfer.pooled import PRESET, PooledAnswer, PoolMember, PoolQuestion
@@ -118,16 +119,39 @@ def shipped_hyperparameters() -> list[float]:
 
 
 def _moved_trials(members: Sequence[PoolMember], target: Situation, space: SearchSpace, encoding: Encoding) -> _Trials:
-    vectors, targets, noise, places = [], [], [], []
+    vectors, distances, targets, noise, places = [], [], [], [], []
     for place, member in enumerate(members):
-        values = np.array([math.nan if trial.value is None else trial.value for trial in member.trials])
-        octaves = distance(member.situation, target).total
+        octaves, own = distance(member.situation, target).total, _rows_of(member)
         vectors += [encoding.encode(_moved(member, trial, target, space)) for trial in member.trials]
-        targets.append(Scale(values, is_minimised=member.is_minimised)(values))
-        noise += [NOISE_PER_SQUARE * octaves**2] * len(values)
-        places += [place] * len(values)
-    rows = Rows(np.arange(len(vectors)), np.zeros(len(vectors)), np.concatenate(targets))
+        distances.append(own.distance)
+        targets.append(own.target)
+        noise += [NOISE_PER_SQUARE * octaves**2] * len(own.target)
+        places += [place] * len(own.target)
+    rows = Rows(np.arange(len(vectors)), np.concatenate(distances), np.concatenate(targets))
     return _Trials(encoding.snap(np.array(vectors)), rows, np.array(noise), np.array(places))
+
+
+def _rows_of(member: PoolMember) -> Rows:
+    """The last value of each trial of a tuned model, on a scale on which their ends have mean 0 and deviation 1.
+
+    The end of a trial that was pruned is taken to lie as far from its last value as the ends of the others do, on
+    average and in proportion to the distance. It has more noise; but without it, the trials that the search thought
+    best would alone look as different as the good and bad ones of another model.
+    """
+    rungs = Rungs(max_steps=member.situation.num_steps, first=None, pauses=True)
+    trials = member.trials
+    distances = np.array([0.0 if one.early is None else rungs.distance(one.early.step) for one in trials])
+    early = np.array([math.nan if one.early is None else one.early.value for one in trials])
+    ends = np.array([math.nan if one.value is None else one.value for one in trials])
+    was_stopped = np.array([one.was_stopped for one in trials])
+    values = np.where(was_stopped, early, ends)
+    shows_change = np.isfinite(ends) & np.isfinite(early) & was_stopped.any()
+    scale = Scale(np.concatenate([values, early[shows_change]]), is_minimised=member.is_minimised)
+    targets, left = scale(values), np.where(was_stopped, distances, 0.0)
+    if shows_change.any():
+        changes = (targets[shows_change] - scale(early[shows_change])) / distances[shows_change]
+        targets = targets + left * changes.mean()
+    return Rows(np.arange(len(trials)), left, (targets - targets.mean()) / (targets.std() or 1.0))
 
 
 def _moved(member: PoolMember, trial: TunedTrial, target: Situation, space: SearchSpace) -> dict[str, Scalar]:

@@ -19,7 +19,7 @@ POOL_SECONDS = 15.0
 busy machine."""
 NUM_KEPT = 64
 """Answers that are kept, by judgement: each depends on its question and the shipped table alone. A question has the
-trials of a project's jobs, so that a job that ends or is deleted makes another one of it: up to 200 kB each."""
+trials of a project's jobs, so that a job that ends or is deleted makes another one of it: up to 300 kB each."""
 
 
 def question_of(target: Situation, own: Sequence[PoolMember] = ()) -> PoolQuestion | None:

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from search_spaces import Scalar, SearchSpace, preset
 from search_spaces.fitting import fit
 from search_spaces.optimizers import ARGUMENTS
-from service.domain import Direction
+from service.domain import Direction, TrialState
 from service.evidence.best_values import is_of_machine
 from service.evidence.in_words.wording import counted
-from service.store.repositories import TrialColumnsRepository
+from service.store.repositories import MeasurementRepository, TrialColumnsRepository
 from service.store.session import Session
-from service.transfer.candidates import TransferCandidate, TunedTrial, is_alike
-from service.transfer.pooled import PRESET, PoolMember, with_length
+from service.transfer.candidates import EarlyValue, TransferCandidate, TunedTrial, is_alike
+from service.transfer.pooled import PRESET, PoolMember, first_counted, with_length
 from service.transfer.ranking import is_near
 from service.transfer.rules import TunedConfig, with_defaults
 from service.transfer.situation import Situation
@@ -23,10 +23,11 @@ from trainers.stored_config import StoredConfig
 MAX_MEMBERS = 16
 """Tuned models of a project that have a say, the nearest, by judgement: about as many as the shipped table has."""
 MAX_TRIALS = 64
-"""Trials of each, the newest, by judgement: more than twice as many as those of the table have. With all of them the
-model takes two seconds of a processor, and a third of one with the table's alone."""
+"""Trials of each, the newest, those that were pruned last, by judgement: more than twice as many as those of the table
+have. With all of them the model takes two seconds of a processor, and a third of one with the table's alone."""
 MIN_TRIALS = 4
-"""Trials with a value that a model must have, by judgement: fewer hardly tell which config is better there."""
+"""Trials with a value, at the end or where they were pruned, that a model must have, by judgement: fewer hardly tell
+which config is better there."""
 MEANINGS = ("weight_decay_type", "epsilon_type")
 """Choices without which the number beside them means something else."""
 
@@ -58,14 +59,15 @@ def own_members(session: Session, target: Situation, *, project: str | None) -> 
             break
         num_seen += 1
         trials, num_trials = _trials_of(session, candidate, space)
-        if sum(trial.value is not None for trial in trials) >= MIN_TRIALS:
+        if sum(trial.was_stopped or trial.value is not None for trial in trials) >= MIN_TRIALS:
             members.append(_member(candidate, trials))
             num_cut += num_trials > MAX_TRIALS
     remarks = []
     if farther := len(near) - num_seen:
         remarks.append(f"of the jobs near this model the {MAX_MEMBERS} nearest have a say, {farther} farther ones none")
     if num_cut:
-        remarks.append(f"of {counted(num_cut, 'job')} with more trials the newest {MAX_TRIALS} have a say")
+        jobs = counted(num_cut, "job")
+        remarks.append(f"of {jobs} with more trials {MAX_TRIALS} have a say, the newest, those that were pruned last")
     return OwnMembers(tuple(members), tuple(remarks))
 
 
@@ -77,7 +79,11 @@ def _member(candidate: TransferCandidate, trials: list[TunedTrial]) -> PoolMembe
 
 
 def _trials_of(session: Session, candidate: TransferCandidate, space: SearchSpace) -> tuple[list[TunedTrial], int]:
-    """The trials of a tuned model that are of the space's method, and the number of which they are the newest."""
+    """The trials of a tuned model that are of the space's method, and the number of which they are a part.
+
+    A trial that was pruned counts from the first rung on, and only beside one that was trained to its end, which shows
+    how far the values there lie from those at the end.
+    """
     source, situation = candidate.source, candidate.situation
     assert source.job_id is not None
     assert situation is not None
@@ -92,11 +98,23 @@ def _trials_of(session: Session, candidate: TransferCandidate, space: SearchSpac
         num_steps=situation.num_steps,
         limit=MAX_TRIALS,
     )
-    found = []
+    first = first_counted(situation.num_steps)
+    whole = [trial.id for trial in ended.trials if trial.state is TrialState.COMPLETED]
+    measured = MeasurementRepository(session).first_from(whole, source.metric, step=first)
+    firsts = {trial_id: EarlyValue(*point) for trial_id, point in measured.items()}
+    found = list[TunedTrial]()
     for trial in ended.trials:
         parameters = _parameters(space, StoredConfig.of(trial.config))
-        if parameters is not None:
-            found.append(TunedTrial(trial.value, parameters))
+        if parameters is None:
+            continue
+        if trial.state is not TrialState.PRUNED:
+            early = firsts.get(trial.id)
+            is_before = early is not None and early.step < situation.num_steps
+            found.append(TunedTrial(trial.value, parameters, early if is_before else None))
+        elif trial.value is not None and trial.step >= first:
+            found.append(TunedTrial(None, parameters, EarlyValue(trial.step, trial.value), was_stopped=True))
+    if not any(trial.early is not None and trial.value is not None for trial in found):
+        found = [trial for trial in found if not trial.was_stopped]
     return found, ended.num_all
 
 

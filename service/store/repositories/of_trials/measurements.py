@@ -196,6 +196,31 @@ class MeasurementRepository:
                 found.setdefault(trial_id, []).append((step, value))
         return found
 
+    def first_from(self, trial_ids: Sequence[str], metric: str, *, step: int) -> dict[str, tuple[int, float]]:
+        """A metric of these trials, by trial, where each was first measured at a step or after it: (step, value). Those
+        are left out that were not, or had no finite value there."""
+        found: dict[str, tuple[int, float]] = {}
+        for start in range(0, len(trial_ids), MAX_IDS):
+            some = trial_ids[start : start + MAX_IDS]
+            first = (
+                select(MeasurementRow.trial_id, func.min(MeasurementRow.step).label("step"))
+                .where(MeasurementRow.trial_id.in_(some), MeasurementRow.step >= step)
+                .group_by(MeasurementRow.trial_id)
+                .subquery()
+            )
+            statement = select(
+                MeasurementRow.trial_id, MeasurementRow.step, MetricSet.names, MeasurementRow.packed_values
+            ).where(
+                MeasurementRow.trial_id == first.c.trial_id,
+                MeasurementRow.step == first.c.step,
+                MeasurementRow.metric_set_id == MetricSet.id,
+            )
+            for trial_id, at, names, packed in self._session.execute(statement):
+                value = value_at(packed, names.index(metric)) if metric in names else None
+                if value is not None:
+                    found[trial_id] = (at, value)
+        return found
+
     def delete(self, trial_id: str, steps: Sequence[int]) -> None:
         """Deletes the measurements of a trial at these steps."""
         for start in range(0, len(steps), MAX_IDS):

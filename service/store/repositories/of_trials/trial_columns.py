@@ -89,23 +89,27 @@ class TrialSpending:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeTrial:
-    """A trial that trained to its end, or diverged."""
+class TrialOfModel:
+    """A trial that trained to its end, diverged, or was pruned."""
 
+    id: str
+    state: TrialState
+    step: int
+    """The step that it reached."""
     value: float | None
-    """None: it diverged."""
+    """The first objective as last measured; None: it diverged."""
     config: dict[str, Any]
     """A `TrialConfig` as JSON."""
 
 
 @dataclass(frozen=True, slots=True)
-class WholeTrials:
-    """The newest of a job's trials that trained to their end, or diverged."""
+class TrialsOfModel:
+    """Some of a job's trials that trained to their end, diverged, or were pruned."""
 
-    trials: list[WholeTrial]
-    """The newest first."""
+    trials: list[TrialOfModel]
+    """The newest first, the pruned ones behind all others."""
     num_all: int
-    """The number of which they are the newest."""
+    """The number of which they are the first."""
 
 
 _PHASES = {phase.value: phase for phase in Phase}
@@ -154,11 +158,14 @@ class TrialColumnsRepository:
 
     def of_one_model(
         self, job_id: str, *, optimizer: str, fingerprint: str, batch_size: int, num_steps: int, limit: int
-    ) -> WholeTrials:
-        """The trials of one model in a job's search and baselines that trained to their end, or diverged, with an
-        optimizer, a batch size and a number of steps. Forks, which did not begin from nothing, are none of them."""
-        completed = and_(
-            Trial.state == TrialState.COMPLETED, Trial.value.is_not(None), Trial.fingerprint == fingerprint
+    ) -> TrialsOfModel:
+        """The trials of one model in a job's search and baselines that trained to their end, diverged, or were pruned,
+        with an optimizer, a batch size and a number of steps. Forks, which did not begin from nothing, are none of
+        them."""
+        measured = and_(
+            Trial.state.in_((TrialState.COMPLETED, TrialState.PRUNED)),
+            Trial.value.is_not(None),
+            Trial.fingerprint == fingerprint,
         )
         # One that diverged at once was never measured, and has no fingerprint.
         diverged = and_(
@@ -166,18 +173,19 @@ class TrialColumnsRepository:
             Trial.reason == FailureReason.DIVERGED,
             func.coalesce(Trial.fingerprint, fingerprint) == fingerprint,
         )
-        value = case((Trial.state == TrialState.COMPLETED, Trial.value))
-        statement = select(func.count().over(), value, Trial.config).where(
+        value = case((Trial.state != TrialState.FAILED, Trial.value))
+        statement = select(func.count().over(), Trial.id, Trial.state, Trial.step, value, Trial.config).where(
             Trial.job_id == job_id,
             Trial.phase != Phase.CONFIRMATION,
             Trial.forked_from.is_(None),
             Trial.config["optimizer"]["name"].as_string() == optimizer,
             Trial.config["batch_size"].as_integer() == batch_size,
             Trial.config["num_steps"].as_integer() == num_steps,
-            or_(completed, diverged),
+            or_(measured, diverged),
         )
-        rows = list(self._session.execute(statement.order_by(Trial.number.desc()).limit(limit)))
-        return WholeTrials([WholeTrial(*row[1:]) for row in rows], rows[0][0] if rows else 0)
+        is_pruned = case((Trial.state == TrialState.PRUNED, 1), else_=0)
+        rows = list(self._session.execute(statement.order_by(is_pruned, Trial.number.desc()).limit(limit)))
+        return TrialsOfModel([TrialOfModel(*row[1:]) for row in rows], rows[0][0] if rows else 0)
 
     def training(self, job_id: str, *, limit: int) -> list[UnfinishedTrial]:
         """The trials of a job that are being trained, by number; the first `limit`."""

@@ -13,8 +13,9 @@ import pytest
 from search_spaces import Scalar, preset
 from service.scheduler.policy.pooled_trials import fitted, main, pooled_answer, shipped_hyperparameters
 from service.scheduler.policy.searching.encoding import Array, Encoding
-from service.transfer.candidates import TunedTrial
-from service.transfer.pooled import PooledAnswer, PoolMember, PoolQuestion, table_members
+from service.scheduler.policy.searching.rungs import Rungs
+from service.transfer.candidates import EarlyValue, TunedTrial
+from service.transfer.pooled import PooledAnswer, PoolMember, PoolQuestion, first_counted, table_members
 from service.transfer.situation import Situation, distance
 from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workloads.messages import answer_from_line
@@ -106,6 +107,29 @@ def test_a_trial_that_diverged_counts_as_the_worst_one() -> None:
     assert vector_of(found)[0] < vector_of(answer(tuned.situation, tuned))[0] - 0.02
 
 
+def test_trials_that_were_pruned_tell_where_the_best_config_is_not() -> None:
+    """The search finished the best of them alone, which differ little in how good they are."""
+    tuned = member(LOW, situation())
+    first = first_counted(tuned.situation.num_steps)
+    measured = [
+        dataclasses.replace(trial, early=EarlyValue(first, 3 * (trial.value or 0.0)))
+        for trial in sorted(tuned.trials, key=lambda trial: trial.value or 0.0)
+    ]
+    finished = measured[:6]
+    pruned = [dataclasses.replace(trial, value=None, was_stopped=True) for trial in measured[6:]]
+    alone, beside_pruned = (
+        vector_of(answer(tuned.situation, dataclasses.replace(tuned, trials=trials)))
+        for trials in (finished, [*finished, *pruned])
+    )
+    assert np.square(beside_pruned - LOW).sum() < np.square(alone - LOW).sum() / 2
+
+
+def test_values_count_from_where_a_trial_is_first_paused() -> None:
+    for num_steps in (3, 10, 14, 110, 1000):
+        assert first_counted(num_steps) == Rungs(max_steps=num_steps, first=None, pauses=True).first
+    assert first_counted(2) == 2
+
+
 @pytest.mark.slow
 def test_the_shipped_hyperparameters_are_those_of_a_fit_of_the_shipped_table() -> None:
     """Processors round differently, and a fit may end a little elsewhere."""
@@ -136,7 +160,8 @@ def test_the_command_prints_the_answer_of_the_shipped_table_and_of_jobs(
 ) -> None:
     table = table_members()
     target = table[1].situation
-    own = dataclasses.replace(table[0], name="mine", job_id="job_1")
+    early = [dataclasses.replace(trial, early=EarlyValue(15, 2.0)) for trial in table[0].trials]
+    own = dataclasses.replace(table[0], name="mine", job_id="job_1", trials=tuple(early))
     question = PoolQuestion(target, (own,), asks_table=True)
     members = question.members
     assert members == [*table, own]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from search_spaces import Scalar
 from service.domain import FailureReason, Phase, TrialState
 from service.specification.identity import StoredIdentity
 from service.store.session import Database
+from service.transfer.candidates import EarlyValue
 from service.transfer.pooled import PoolMember
 from service.transfer.situation import Situation
 from service.use_cases.keeping.deletion import delete_job
@@ -64,6 +66,13 @@ def finished(database: Database, lease: Lease) -> str:
     return lease.job_id
 
 
+def prune_trial(database: Database, lease: Lease, number: int, losses: Mapping[int, float], *, lr: float) -> None:
+    begin_trial(database, lease, number, values={"lr": lr})
+    for step, loss in losses.items():
+        measure(database, lease, number, step, loss, identity=identity())
+    end_trial(database, lease, number, TrialState.PRUNED)
+
+
 def found_in(database: Database, *, project: str | None = "default", width: int = 128) -> OwnMembers:
     with database.reading() as session:
         return own_members(session, situation(width), project=project)
@@ -86,13 +95,19 @@ def test_the_trials_of_a_job_have_a_say_once_it_has_ended_and_until_it_is_delete
     fork_trial(database, lease, 9, parent=0, step=20, lr=0.07)
     measure(database, lease, 9, 40, 0.1, identity=identity())
     end_trial(database, lease, 9)
+    prune_trial(database, lease, 10, {4: 3.0, 6: 2.0, 16: 1.5}, lr=0.08)
+    prune_trial(database, lease, 11, {4: 3.0}, lr=0.07)  # before the first rung
     assert found_in(database) == OwnMembers()
     job_id = finished(database, lease)
     (member,) = found_in(database).members
     assert (member.job_id, member.is_minimised) == (job_id, True)
     assert (member.name, member.situation.digest) == ("digits-mlp, batch size 128, 40 steps", identity().fingerprint)
     completed = [(loss, values_of(number)["lr"]) for number, loss in enumerate(LOSSES)]
-    assert rates(member) == [(None, 0.09), *reversed(completed)]
+    assert rates(member) == [(None, 0.09), *reversed(completed), (None, 0.08)]
+    diverged, *whole, pruned = member.trials
+    assert (pruned.was_stopped, pruned.early) == (True, EarlyValue(16, 1.5))
+    assert (diverged.was_stopped, diverged.early) == (False, None)
+    assert [one.early for one in reversed(whole)] == [EarlyValue(10, loss * 4) for loss in LOSSES]
     with database.writing() as session:
         delete_job(session, job_id, now=NOW)
     assert found_in(database) == OwnMembers()
@@ -117,7 +132,7 @@ def test_the_newest_trials_of_the_nearest_models_have_a_say_and_what_is_left_out
     assert [loss for loss, _ in rates(found.members[0])] == [*reversed(LOSSES[1:])]
     assert found.remarks == (
         "of the jobs near this model the 2 nearest have a say, 1 farther ones none",
-        "of 2 jobs with more trials the newest 4 have a say",
+        "of 2 jobs with more trials 4 have a say, the newest, those that were pruned last",
     )
 
 
@@ -153,6 +168,11 @@ def test_what_is_maximised_is_read_so_and_what_is_of_the_machine_has_no_say(sqli
 def test_a_model_with_few_trials_has_no_say(sqlite_database: Database) -> None:
     tuned(sqlite_database, num_trials=members.MIN_TRIALS - 1)
     assert found_in(sqlite_database) == OwnMembers()
+    lease = claimed_job(sqlite_database)
+    run_trials(sqlite_database, lease, num_trials=members.MIN_TRIALS - 1)
+    prune_trial(sqlite_database, lease, members.MIN_TRIALS, {10: 4.0}, lr=0.06)
+    job_id = finished(sqlite_database, lease)
+    assert [one.job_id for one in found_in(sqlite_database).members] == [job_id]
 
 
 def test_a_config_of_a_space_of_ones_own_is_read_as_one_of_the_preset(sqlite_database: Database) -> None:
