@@ -161,11 +161,11 @@ def failing_trials(gpus_per_worker: float, seconds: float) -> TrialEnds:
         "search_space": {
             "optimizer": "shampoo",
             "parameters": [
-                {"type": "categorical", "name": lr, "choices": [0.003, 1e30]},
+                {"type": "categorical", "name": lr, "choices": [0.003, 1e12]},
                 {"type": "categorical", "name": width, "choices": [64, 1_000_000]},
             ],
         },
-        "pinned": [{lr: 0.003, width: 64}, {lr: 1e30, width: 64}, {lr: 0.003, width: 1_000_000}],
+        "pinned": [{lr: 0.003, width: 64}, {lr: 1e12, width: 64}, {lr: 0.003, width: 1_000_000}],
         "baselines": [],
         "budget": {"num_trials": 3},
         "confirmation": None,
