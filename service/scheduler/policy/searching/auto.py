@@ -19,10 +19,10 @@ of their own schedule, and `curve_model` learns how the gap between early and fi
 Gaussian process as for the final values themselves: if large learning rates look bad until the schedule has decayed,
 the first few completions show it. The constants were chosen on random synthetic tasks
 (`tests.benchmarks.search.curve_families`) and small networks on generated data sets, not on the tables that the
-benchmark ships. What is known to be fragile has a fallback that needs no model: the space's defaults and a Sobol
-design come first, the share of completions is bounded, a share of all starts is uniform, and the first completions
-go by the expected value alone (expected improvement would choose uncertain configs over good ones while nothing is
-finished).
+benchmark ships, but for `EXPECTED_ERROR`. What is known to be fragile has a fallback that needs no model: the space's
+defaults and a Sobol design come first, the share of completions is bounded, a share of all starts is uniform, and the
+first completions go by the expected value alone (expected improvement would choose uncertain configs over good ones
+while nothing is finished).
 
 **A curve's own slope is information.** Of two trials with equal early values, the one that still rises faster mostly
 ends better. So the model is shown values some way on to where a straight line in the logarithm of time would take them
@@ -33,6 +33,11 @@ paused has (`trainers.stopwatch`).
 **Members are compared by their ends.** In a space that branches, as the family does, one trial of each branch is
 finished before a second one of any, as long as it has a chance: how far early values lie from the end is each member's
 own, and its first trial, of tuned defaults, is often among its best.
+
+**Of branches the model is surer than it is right.** It learns how far ends lie from what early values say by the trials
+that were finished, which are the best of the branch that it knows. So in a space that branches the worth of going on is
+reckoned with errors beside its own deviation: of a branch those that it makes at finished trials when it is not shown
+their ends, and wide ones where few are finished (`modelled.branch_errors`).
 
 **Divergence is information.** A diverged trial, or one that did not fit into memory, is the worst final value seen: the
 model learns the cliff. Losses of others on the way there are drawn in to a few robust deviations.
@@ -69,7 +74,13 @@ from service.scheduler.policy.searching.acquisition import log_expected_improvem
 from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.equivalent_trials import Beginning, ends_of_twins, resolution
-from service.scheduler.policy.searching.modelled import ModelledTrial, ModelView, observed_points, rows_of
+from service.scheduler.policy.searching.modelled import (
+    ModelledTrial,
+    ModelView,
+    branch_errors,
+    observed_points,
+    rows_of,
+)
 from service.scheduler.policy.searching.phase_search import (
     TEACHING_REASONS,
     Choice,
@@ -277,9 +288,9 @@ class AutoSearch:
         paused = view.paused
         if not len(paused):
             return None
-        mean, deviation, incumbent = view.mean[paused], view.deviation[paused], view.incumbent
+        mean, error, incumbent = view.mean[paused], view.error[paused], view.incumbent
         left = np.array([1 - view.trials[index].reached / self._rungs.end for index in paused])
-        worth = np.exp(log_expected_improvement(mean, deviation, incumbent)) / left
+        worth = np.exp(log_expected_improvement(mean, error, incumbent)) / left
         chosen = int(mean.argmax() if self._num_completions() < NUM_BY_MEAN else worth.argmax())
         in_sight = max(incumbent, float(mean.max()))
         expected, _ = view.posterior.final(proposal[None])
@@ -339,6 +350,8 @@ class AutoSearch:
             self._num_fitted = len(points)
         posterior = self._model.condition(vectors, rows)
         finished = [row for row, at in enumerate(points) if not at.distance and trials[at.trial].final is not None]
+        ended = [trials[points[row].trial] for row in finished]
+        errors = branch_errors(trials, ended, posterior.errors_left_out(finished))
         under_way = [
             (index, self._rungs.distance(trial.goal))
             for index, trial in enumerate(trials)
@@ -352,7 +365,7 @@ class AutoSearch:
         for trial, expected in zip(trials, mean, strict=True):
             trial.mean = float(expected)
         best = float(rows.target[finished].max()) if finished else None
-        return ModelView(trials, posterior, vectors, mean, deviation, best, twins)
+        return ModelView(trials, posterior, vectors, mean, deviation, np.hypot(deviation, errors), best, twins)
 
     def _known_ends(self, trials: Sequence[ModelledTrial]) -> tuple[dict[int, float], frozenset[int]]:
         """The final values by trial (NaN: its parameters made it fail), and the trials that have it from a twin."""

@@ -241,6 +241,12 @@ class Posterior:
         """Mean and standard deviation of the final values of the configs that were measured."""
         return self._moments(self._kernel.known(self._rows))
 
+    def errors_left_out(self, rows: Sequence[int]) -> Array:
+        """(rows,) how far the target of each lies above the one that all other rows predict."""
+        units = np.eye(len(self._alpha))[:, rows]
+        found: Array = self._alpha[rows] / np.square(solve_triangular(self._factor, units, lower=True)).sum(axis=0)
+        return found
+
     def believed(self, config: Array, distance: Array) -> Array:
         """Mean of known configs at distances from their end, as fantasies for trials that are under way."""
         mean: Array = self._kernel.between(config, distance, self._rows) @ self._alpha

@@ -96,6 +96,17 @@ def test_ends_of_finished_configs_are_known_and_of_unfinished_ones_uncertain() -
     assert deviation[:5].max() < deviation[5:].min()
 
 
+def test_the_error_of_an_end_is_that_of_the_model_to_which_it_was_not_shown() -> None:
+    vectors = configs(10)
+    rows = Rows(np.r_[np.arange(10), 3], np.r_[np.ones(10), 0.0], np.random.default_rng(4).normal(size=11))
+    model = CurveModel(ENCODING)
+    unshown = Rows(rows.config[:10], rows.distance[:10], rows.target[:10])
+    expected, _ = model.condition(vectors, unshown).final_of_known()
+    posterior = model.condition(vectors, rows)
+    np.testing.assert_allclose(posterior.errors_left_out([10]), [rows.target[10] - expected[3]])
+    assert posterior.errors_left_out([]).shape == (0,)
+
+
 def test_a_gap_that_depends_on_the_config_is_learnt() -> None:
     """Early values rank the configs in the wrong order; the finished ones show it."""
     rng = np.random.default_rng(2)
