@@ -28,7 +28,6 @@ from service.scheduler.policy.searching.curve_model import (
     CurveModel,
     KnownLengths,
     Rows,
-    _squares_by_parameter,
 )
 from service.scheduler.policy.searching.encoding import Array, Encoding
 from service.scheduler.policy.searching.rungs import Rungs
@@ -179,7 +178,7 @@ def _laplace(model: CurveModel, encoding: Encoding, vectors: Array, rows: Rows) 
     for _ in range(3):  # a fit has few iterations, and goes on where the last one ended
         model.fit(vectors, rows)
     mode, features = model._theta, encoding.features(vectors)
-    squares = _squares_by_parameter(features, encoding)
+    squares = encoding.squares(features)
 
     def gradient(theta: Array) -> Array:
         return model._loss(theta, features, squares, rows)[1]

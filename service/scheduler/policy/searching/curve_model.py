@@ -134,7 +134,7 @@ class CurveModel:
         from scipy.optimize import minimize
 
         first, *others = (
-            (features := self._encoding.features(configs), _squares_by_parameter(features, self._encoding), rows)
+            (features := self._encoding.features(configs), self._encoding.squares(features), rows)
             for configs, rows in searches
         )
 
@@ -373,14 +373,6 @@ def _by_lengths(weight: Array, squares: Array, inverse_squares: Array) -> Array:
     """Chain rule from squared distances to log length scales: d r^2 / d log l = -2 D / l^2."""
     found: Array = squares.reshape(len(squares), -1) @ weight.ravel()
     return -2 * found * inverse_squares
-
-
-def _squares_by_parameter(features: Array, encoding: Encoding) -> Array:
-    """(parameters, n, n)."""
-    found = np.zeros((encoding.num_dimensions, len(features), len(features)))
-    for parameter, column in zip(encoding.parameter_of_feature, features.T, strict=True):
-        found[parameter] += np.square(column[:, None] - column)
-    return found
 
 
 def _matern(left: Array, right: Array) -> tuple[Array, Array]:

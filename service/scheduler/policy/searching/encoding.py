@@ -109,6 +109,13 @@ class Encoding:
             parts.append(column)
         return np.concatenate(parts, axis=1)
 
+    def squares(self, features: Array) -> Array:
+        """(dimensions, n, n), squared differences of the features (n, columns) along each dimension."""
+        found = np.zeros((self.num_dimensions, len(features), len(features)))
+        for dimension, column in zip(self.parameter_of_feature, features.T, strict=True):
+            found[dimension] += np.square(column[:, None] - column)
+        return found
+
     @property
     def parameter_of_feature(self) -> np.ndarray[Any, np.dtype[np.int64]]:
         """(features,) the dimension that each feature belongs to."""

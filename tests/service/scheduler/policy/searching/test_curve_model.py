@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from search_spaces import Categorical, Float, SearchSpace
-from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Rows, _squares_by_parameter
+from service.scheduler.policy.searching.curve_model import KNOWN_LENGTHS, CurveModel, Rows
 from service.scheduler.policy.searching.encoding import Encoding
 from tests.support.service.searching.spaces import CONDITIONAL
 
@@ -21,7 +21,7 @@ def test_gradient_of_the_fit_is_that_of_its_loss() -> None:
     rng = np.random.default_rng(1)
     rows = Rows(np.r_[np.arange(12), [1, 3, 3]], np.r_[np.ones(12), [0.0, 0.0, 0.5]], rng.normal(size=15))
     model, features = CurveModel(ENCODING), ENCODING.features(configs(12))
-    squares = _squares_by_parameter(features, ENCODING)
+    squares = ENCODING.squares(features)
     theta = model._theta + 0.1 * rng.normal(size=len(model._theta))
     _, gradient = model._loss(theta, features, squares, rows)
     step = 1e-5
