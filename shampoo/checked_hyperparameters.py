@@ -23,6 +23,7 @@ from shampoo.hyperparameters import DECLARATIONS, NAMES, Hyperparameters
 _ABSENT = object()
 """A value in place of a hyperparameter that a group lacks."""
 _BESIDE_LR = tuple(name for name in NAMES if name != "lr")
+_BETAS = _BESIDE_LR.index("betas")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,11 @@ class CheckedHyperparameters:
         return found
 
     def _keep(self, number: int, checked: _Checked) -> None:
-        """Keeps what was found, unless it holds a list: that could change, too, and be the same object."""
-        if list in map(type, checked.others):
-            self._known.pop(number, None)
-        else:
+        """Keeps what was found, unless betas are a list, which could change, too, and be the same object."""
+        if isinstance(checked.others[_BETAS], tuple):
             self._known[number] = checked
+        else:
+            self._known.pop(number, None)
 
 
 def _with_lr(h: Hyperparameters, lr: object) -> Hyperparameters:

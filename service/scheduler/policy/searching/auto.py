@@ -351,7 +351,7 @@ class AutoSearch:
         posterior = self._model.condition(vectors, rows)
         finished = [row for row, at in enumerate(points) if not at.distance and trials[at.trial].final is not None]
         ended = [trials[points[row].trial] for row in finished]
-        errors = branch_errors(trials, ended, posterior.errors_left_out(finished))
+        errors = branch_errors(trials, ended, lambda: posterior.errors_left_out(finished))
         under_way = [
             (index, self._rungs.distance(trial.goal))
             for index, trial in enumerate(trials)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -132,9 +132,11 @@ def rows_of(trials: Sequence[ModelledTrial], points: Sequence[ObservedPoint], *,
     return Rows(config, distance, targets + kept * distance * trend[config])
 
 
-def branch_errors(trials: Sequence[ModelledTrial], finished: Sequence[ModelledTrial], errors: Array) -> Array:
-    """(trials,) standard deviation of the errors of predicted ends in the branch of each trial; 0 where all are of one,
-    which has been finished as often as any.
+def branch_errors(
+    trials: Sequence[ModelledTrial], finished: Sequence[ModelledTrial], errors: Callable[[], Array]
+) -> Array:
+    """(trials,) standard deviation of the errors of predicted ends in the branch of each trial; 0 where there is one
+    branch alone, or too little is finished.
 
     The mean of the squares of these errors and of `EXPECTED_ERROR`, which counts `NUM_EXPECTED` times, as does the mean
     of a variance under its conjugate prior.
@@ -142,12 +144,13 @@ def branch_errors(trials: Sequence[ModelledTrial], finished: Sequence[ModelledTr
     Args:
         trials: those whose branches are asked for.
         finished: the finished ones among them.
-        errors: (finished,) of the end that the model predicts where it does not know this one.
+        errors: gives those (finished,) of the end that the model predicts where it does not know this one; called where
+            they count.
     """
     if len(finished) < NUM_EXPECTED or len({trial.branch for trial in trials}) == 1:
         return np.zeros(len(trials))
     squares: dict[tuple[float, ...], list[float]] = {}
-    for trial, error in zip(finished, errors, strict=True):
+    for trial, error in zip(finished, errors(), strict=True):
         squares.setdefault(trial.branch, []).append(float(error) ** 2)
     expected = NUM_EXPECTED * EXPECTED_ERROR**2
     own = [squares.get(trial.branch, []) for trial in trials]
