@@ -64,11 +64,11 @@ class _Forks:
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
         self._connections: dict[int, socket.socket] = {}
-        self._wake, woken = os.pipe()
-        for end in (self._wake, woken):
+        self._wake, self._woken = os.pipe()
+        for end in (self._wake, self._woken):
             os.set_blocking(end, False)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
-        signal.set_wakeup_fd(woken)
+        signal.set_wakeup_fd(self._woken)
         self._selector.register(self._wake, selectors.EVENT_READ)
 
     def next_question(self, questions: socket.socket) -> _Question | None:
@@ -138,13 +138,13 @@ class _Forks:
         os.setsid()
         adopt_orphans()
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        woken = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(-1)  # not always what it gives back: asyncio clears it in forks from Python 3.12 on
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
         for other in self._connections.values():
             other.close()
         questions.close()
-        for descriptor in (self._wake, woken, connection):
+        for descriptor in (self._wake, self._woken, connection):
             os.close(descriptor)
 
 

@@ -50,6 +50,9 @@ if "hangs" in sys.argv:
     time.sleep(1000)
 """
 
+# As asyncio from Python 3.12 on: here on every version.
+CLEARED_IN_FORKS = "import os, signal; os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))"
+
 
 @pytest.fixture(scope="module")
 def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -60,6 +63,7 @@ def modules(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", autouse=True)
 def _warm(modules: Path) -> Iterator[None]:
     """A warm process for all of these tests: it imports for seconds."""
+    (modules / "sitecustomize.py").write_text(CLEARED_IN_FORKS)
     environment = environment_of_children()
     environment["PYTHONPATH"] = os.pathsep.join([str(modules), environment["PYTHONPATH"]])
     _of_others.update(_templates())
