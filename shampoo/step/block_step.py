@@ -291,7 +291,7 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepS
     if state.leading is not None:
         P.copy_(direction_by_parts(scratch[0].view(K, m, n), X, state.leading, h, at))
         return scratch[2], 0.2 if matches_adamw else 1.0
-    if h.standardize_rows:
+    if h.standardize_rows and n > 1:  # of a row of one element nothing would be left
         centred = X - X.mean(dim=-1, keepdim=True)
         deviation = _root_mean_squares(centred)
         # Of a row of one value nothing is left but the rounding of its mean.

@@ -196,3 +196,14 @@ def test_standardized_rows_of_one_value_stay_where_they_are() -> None:
     # One line of values is as any other to them, however far it lies from 0.
     torch.testing.assert_close(weight[1], weight[2])
     assert bool(weight[1].any())
+
+
+def test_standardized_rows_of_one_element_are_stepped_as_they_are() -> None:
+    # Three columns in blocks of at most two are three blocks.
+    weight, plain = (nn.Parameter(torch.zeros(4, 3)) for _ in range(2))
+    for param, standardize_rows in ((weight, True), (plain, False)):
+        param.grad = torch.arange(1.0, 13.0).view(4, 3)
+        arguments = {"preconditioner": "spectral", "betas": (0.0, 0.999), "max_preconditioner_dim": 2}
+        Shampoo([param], standardize_rows=standardize_rows, **arguments).step()
+    assert torch.equal(weight, plain)
+    assert bool(weight.all())

@@ -3,7 +3,7 @@
 spectral (Muon): P = scale · O(F), F seen as m × n with m = d_1; O is Newton-Schulz, five steps; scale 0.2·√max(m, n)
 ("match_rms_adamw") or √max(1, m/n) ("original").
 
-    standardize_rows   O(X), X = (F − mean)/deviation of each row of F, 0 for a row of one value
+    standardize_rows   O(X), X = (F − mean)/deviation of each row of F, 0 for a row of one value; F where n = 1
     matrix_norm rows   P = c·F_i/RMS(F_i) for each row i of F, 0 for a row of zeros; c = 0.2 or 1
     rank r             COSMOS, arXiv 2502.17410, of F seen as l × d, d the shorter side, with r ≤ d columns Q (cosines
                        at first), S (0) and V (0):
@@ -58,7 +58,7 @@ class SpectralBlock(Block):
         if self.s["matrix_norm"] == "rows":
             length = X.square().mean(dim=1, keepdim=True).sqrt()
             return (0.2 if matches_adamw else 1.0) * torch.where(length > 0, X / length, 0.0).reshape(self.shape)
-        if self.s["standardize_rows"]:
+        if self.s["standardize_rows"] and n > 1:
             X = X - X.mean(dim=1, keepdim=True)
             deviation = X.std(dim=1, keepdim=True, correction=0)
             X = torch.where(deviation > 0, X / deviation, 0.0)
