@@ -18,11 +18,10 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from logging import getLogger
-from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from trainers.data.loading_worker import aligned
+from trainers.data.loading_worker import aligned, receive_descriptor
 
 logger = getLogger(__name__)
 
@@ -113,7 +112,7 @@ class _Worker:
         succeeded, body, sizes = pickle.loads(self.connection.recv_bytes())
         buffers = []
         if any(sizes):
-            descriptor = reduction.recv_handle(self.connection)
+            descriptor = receive_descriptor(self.connection)
             try:
                 # Lives as long as the arrays in it.
                 memory = memoryview(mmap.mmap(descriptor, 0))

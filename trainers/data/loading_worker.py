@@ -12,10 +12,10 @@ import mmap
 import os
 import pickle
 import signal
+import socket
 import sys
 import traceback
 from collections.abc import Callable
-from multiprocessing import reduction
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -66,9 +66,25 @@ class ReadAnswer:
                 for part in raw:
                     memory[offset : offset + part.nbytes] = part
                     offset += aligned(part.nbytes)
-            reduction.send_handle(connection, descriptor, None)
+            send_descriptor(connection, descriptor)
         finally:
             os.close(descriptor)
+
+
+def send_descriptor(connection: Connection, descriptor: int) -> None:
+    """Sends a file descriptor through the socket of a connection, between two of its messages."""
+    # From Python 3.14 on `multiprocessing.reduction` has each one acknowledged, for which a worker would wait.
+    with socket.socket(fileno=os.dup(connection.fileno())) as channel:
+        socket.send_fds(channel, [b"d"], [descriptor])
+
+
+def receive_descriptor(connection: Connection) -> int:
+    """The file descriptor that `send_descriptor` sent. Raises: EOFError, OSError: the sender is gone."""
+    with socket.socket(fileno=os.dup(connection.fileno())) as channel:
+        _, descriptors, _, _ = socket.recv_fds(channel, 1, 1, socket.MSG_CMSG_CLOEXEC)
+    if not descriptors:
+        raise EOFError
+    return descriptors[0]
 
 
 def aligned(num_bytes: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -105,7 +106,7 @@ def test_a_reader_that_workers_cannot_build_says_so() -> None:
 
 
 def test_a_reader_that_cannot_be_sent_is_refused() -> None:
-    with pytest.raises((AttributeError, TypeError), match=r"(?i)pickle|local object"):
+    with pytest.raises((AttributeError, TypeError, pickle.PicklingError), match=r"(?i)pickle|local object"):
         next(read_in_order(lambda task: task, count(), num_workers=1))
 
 

@@ -25,7 +25,7 @@ from trainers.ranks.context import single_process_context
 pytestmark = [
     pytest.mark.processes,
     # The compiler's own, on being imported and in tracing.
-    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated"),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is "),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
 ]
 

@@ -179,7 +179,7 @@ def train_compiled(
 ) -> tuple[RankResult, int, float]:
     """As `train_model`, with the number of graphs that were compiled and the seconds it took."""
     # The compiler warns of what it does itself, in importing and in tracing.
-    warnings.filterwarnings("ignore", message="`torch.jit.script_method` is deprecated")
+    warnings.filterwarnings("ignore", message="`torch.jit.script_method` is ")
     warnings.filterwarnings("ignore", message="The .grad attribute of a Tensor that is not a leaf")
     torch._inductor.config.compile_threads = 1  # a pool of compiling processes takes longer to start than it saves here
     torch._inductor.config.cpp.vec_isa_ok = False  # what tries them, and their headers, take the compiler longer

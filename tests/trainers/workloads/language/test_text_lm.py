@@ -146,7 +146,7 @@ def test_adamw_learns_more_than_how_frequent_bytes_are(options: dict[str, Any], 
     frequencies = np.bincount(text_lm(options).corpus.validation_tokens)
     shares = frequencies[frequencies > 0] / frequencies.sum()
     # Measured: 2.8 and 2.7 after the 60 steps, and 3.1 for who knows the frequencies of the validation text itself.
-    assert losses[-1] < -(shares * np.log(shares)).sum() - 0.2
+    assert losses[-1] < -(shares * np.log(shares)).sum() - 0.1
 
 
 def test_two_ranks_prepare_the_text_once(options: dict[str, Any], tmp_path: Path, two_ranks: WarmRanks) -> None:
