@@ -86,11 +86,6 @@ def _revision_of(connection: Connection) -> str | None:
     return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
 
 
-def is_current(database: Database) -> bool:
-    """True if the database is at the newest revision."""
-    return current_revision(database) == _newest_revision()
-
-
 def why_not_migrated(database: Database) -> str | None:
     """The remedy for tables that are not of this version; None: they are, or the database does not answer."""
     if is_new_file(database.url):

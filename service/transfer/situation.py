@@ -24,8 +24,6 @@ class Features:
     than the width does where some matrices take in what stays, such as pixels."""
     depth: float
     """The number of matrices; those of embeddings and adapters do not count."""
-    num_parameters: int
-    """Elements of all parameters together."""
     shares: dict[ParameterKind, float]
     """Share of the elements, by kind; they sum to 1."""
 
@@ -42,9 +40,8 @@ def features_of(shape: ModelShape) -> Features:
     outputs of what it adapts. A lone matrix, as a head on frozen layers, is as wide as what it takes in.
     """
     adapters = [parameter for parameter in shape.parameters if parameter.kind == "adapter"]
-    total = sum(parameter.num_elements for parameter in shape.parameters)
     if adapters:
-        return _of_adapters(adapters, total)
+        return _of_adapters(adapters)
     rows = {parameter.shape[0] for parameter in shape.parameters if parameter.kind == "embedding"}
     matrices = [parameter for parameter in shape.parameters if parameter.kind in ("linear", "convolution")]
     inputs = {parameter.shape[1] for parameter in matrices}
@@ -52,6 +49,7 @@ def features_of(shape: ModelShape) -> Features:
     hidden = inner or [parameter for parameter in matrices if parameter.shape[0] not in rows] or matrices
     num_matrices = sum(parameter.count for parameter in matrices)
     sizes = [(parameter.shape[1 if num_matrices == 1 else 0], parameter.count) for parameter in hidden]
+    total = sum(parameter.num_elements for parameter in shape.parameters)
     shares: dict[ParameterKind, float] = {}
     for parameter in shape.parameters:
         shares[parameter.kind] = shares.get(parameter.kind, 0.0) + parameter.num_elements / total
@@ -59,12 +57,11 @@ def features_of(shape: ModelShape) -> Features:
         width=_mean_width(sizes),
         fan_in=_mean_fan_in(matrices),
         depth=float(num_matrices or 1),
-        num_parameters=total,
         shares=shares,
     )
 
 
-def _of_adapters(adapters: Sequence[ParameterShape], total: int) -> Features:
+def _of_adapters(adapters: Sequence[ParameterShape]) -> Features:
     """The features of a model of which low-rank adapters are trained: A (rank, d_in), B (d_out, rank). What is adapted
     is taken to be as wide as it takes in."""
     back = [parameter for parameter in adapters if parameter.shape[0] > parameter.shape[1]]
@@ -73,7 +70,6 @@ def _of_adapters(adapters: Sequence[ParameterShape], total: int) -> Features:
         width=width,
         fan_in=width,
         depth=float(sum(parameter.count for parameter in back or adapters)),
-        num_parameters=total,
         shares={"adapter": 1.0},
     )
 

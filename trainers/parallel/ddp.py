@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -31,8 +31,6 @@ class ReplicatedModel(ParallelModel):
     in vain, or else search the graph for them in every step; like this it is told to ignore them. A parameter that gets
     its first gradient later is an error: ranks would not exchange it.
     """
-
-    is_sharded: ClassVar[bool] = False
 
     def __init__(
         self,

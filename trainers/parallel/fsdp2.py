@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,8 +27,6 @@ class FullyShardedModel(ParallelModel):
     Within a step that accumulates, gradients of whole parameters are kept until its last part: memory for another
     model, for exchanging them once.
     """
-
-    is_sharded: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -26,9 +26,6 @@ class ParallelModel(ABC):
     Nothing outlives the object: a trial that drops it, its model and its optimizer leaves no module, hook or process
     group behind, once Python has collected the cycles.
     """
-
-    is_sharded: ClassVar[bool]
-    """The parameters are DTensors of which each rank has a part."""
 
     def __init__(self, model: nn.Module, context: RankContext) -> None:
         self.model = model

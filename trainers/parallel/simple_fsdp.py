@@ -12,7 +12,7 @@ import functools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +34,6 @@ class SimplyShardedModel(ParallelModel):
     Gathered parameters are not kept for the backward pass, but gathered again there. In a step that accumulates, every
     part exchanges its gradients, so that no rank ever holds all of them.
     """
-
-    is_sharded: ClassVar[bool] = True
 
     def __init__(
         self, model: nn.Module, context: RankContext, *, mesh: DeviceMesh, dtype: torch.dtype, kind: str | None

@@ -10,7 +10,7 @@ import pytest
 
 from service.cli.operating.process_commands import places_in_words
 from service.settings import Settings
-from service.store.migrate import current_revision, is_current
+from service.store.migrate import current_revision, why_not_migrated
 from service.store.session import Database
 from tests.support.read_only_disk import run_with_read_only_disk
 from tests.support.service.commands import run
@@ -22,7 +22,7 @@ def test_migrate_prepares_a_database(empty_database_url: str) -> None:
     assert "is at revision" in result.stdout
     told = json.loads(run("migrate", "--database-url", empty_database_url, "--json").stdout)
     database = Database(empty_database_url)
-    assert is_current(database)
+    assert why_not_migrated(database) is None
     assert told == {"database_url": repr(database.engine.url), "revision": current_revision(database)}
     database.close()
 

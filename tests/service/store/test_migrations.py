@@ -12,7 +12,7 @@ from sqlalchemy import JSON, column, inspect, select, table, text, update
 
 from service.domain import CancelCause, CutShort, TrialState
 from service.places import NodePlace
-from service.store.migrate import check, current_revision, downgrade, is_current, migrate
+from service.store.migrate import check, current_revision, downgrade, migrate, why_not_migrated
 from service.store.models import MetricSet
 from service.store.repositories import (
     DeletionRepository,
@@ -52,7 +52,7 @@ def empty(empty_database_url: str) -> Database:
 
 
 def test_migrated_tables_are_the_models_tables(database: Database) -> None:
-    assert is_current(database)
+    assert why_not_migrated(database) is None
     check(database)
 
 
@@ -141,7 +141,7 @@ def test_a_target_alone_names_the_default_objective_after_a_downgrade(sqlite_dat
 def test_an_empty_database_is_not_current(empty: Database) -> None:
     empty.make_file()
     assert current_revision(empty) is None
-    assert not is_current(empty)
+    assert why_not_migrated(empty) is not None
     empty.close()
 
 
@@ -170,7 +170,7 @@ def test_processes_that_migrate_at_the_same_time_all_succeed(empty_database_url:
         process.join(PATIENCE_SECONDS)
     assert [process.exitcode for process in processes] == [0, 0, 0]
     database = Database(empty_database_url)
-    assert is_current(database)
+    assert why_not_migrated(database) is None
     database.close()
 
 

@@ -11,7 +11,7 @@ from service.evidence.recommended import evidence_from_json
 from service.evidence.types import EvidenceStatus
 from service.optuna_storage import JobStorage
 from service.scheduler.policy.history import history_of
-from service.store.migrate import check, is_current, migrate
+from service.store.migrate import check, migrate, why_not_migrated
 from service.store.repositories import (
     ClusterShareRepository,
     JobRepository,
@@ -34,7 +34,7 @@ def kind_of(url: str) -> str:
 
 def check_stories(database: Database, status: EvidenceStatus) -> None:
     """All that `tell_stories` left can be read by the code of today; `status`: of its recommendation."""
-    assert is_current(database)
+    assert why_not_migrated(database) is None
     check(database)
     with database.reading() as session:
         jobs, trials = JobRepository(session), TrialRepository(session)
