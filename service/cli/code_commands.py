@@ -39,12 +39,12 @@ def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) 
 
 @app.command()
 def remove(
-    code: Annotated[str, typer.Argument(metavar="SHA256", help="Its hash, or the beginning of it.")],
+    code: Annotated[str, typer.Argument(metavar="SHA256", help="Its hash, or the first characters of it.")],
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Removes code that no job names; what is left alone goes by itself a day after its last job."""
+    """Removes code that no job names. Without it, code is removed a day after the last job that names it."""
     with client_at(url, token) as client:
         sha256 = _whole(client, code)
         client.remove_code(sha256)

@@ -139,13 +139,15 @@ def submit(
     setting: Annotated[
         list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="E.g. budget.num_trials=8. Repeatable.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="What to call the job.")] = None,
-    idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it makes no second job.")] = None,
+    name: Annotated[str | None, typer.Option(help="A name for the job.")] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="A retry with the same key submits no second job.")
+    ] = None,
     code: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Send this directory, and import the job's module:Class from it.")
     ] = None,
     requirements: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Beside --code: what it needs from pip, as requirements.txt.")
+        Path | None, typer.Option(metavar="FILE", help="With --code: a requirements.txt of the packages that it needs.")
     ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Follow the job until it ends.")] = False,
     dry_run: Annotated[
@@ -198,13 +200,13 @@ def jobs(
         typer.Option(metavar="STATE", help=f"Only jobs in this state: {', '.join(JobState)}. Repeatable."),
     ] = None,
     workload: Annotated[str | None, typer.Option(help="Only jobs of this workload.")] = None,
-    model: Annotated[str | None, typer.Option(help="Only jobs of the model that you call so.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only jobs of the model with this name of yours.")] = None,
     tag: Annotated[
         list[str] | None, typer.Option(help="Only jobs with this tag, e.g. team=vision. Repeatable.")
     ] = None,
     text: Annotated[str | None, typer.Option(help="Only jobs with this in their name or notes.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Archived jobs, too.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many.")] = 20,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,

@@ -16,21 +16,23 @@ def agent(
     job: JobId,
     command: Annotated[list[str], typer.Argument(metavar="-- COMMAND...", help="E.g. python train.py.")],
     max_trials: Annotated[
-        int | None, typer.Option(min=1, help="End after so many. Default: when none is left.")
+        int | None, typer.Option(min=1, help="Stop after this many trials. Default: when none is left.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Who trains, for people. Default: host and SLURM task.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Name of this agent, shown to people. Default: host and SLURM task.")
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
 ) -> None:
-    """Trains trials of a job with `external` by running COMMAND for each, here.
+    """Trains trials of a job with `external` on this machine, by running COMMAND for each.
 
     COMMAND finds the trial's config as JSON in the file that SHAMPOO_TRIAL_CONFIG names, its number in SHAMPOO_TRIAL,
-    and the step up to which a checkpoint of it may be in SHAMPOO_TRIAL_BEGINS_AT_STEP. It prints what it measures, one
-    line like {"step": 100, "metrics": {"validation_loss": 0.41}} each, with "epoch" and "seconds" if it likes; other
-    keys are left aside, and other lines are shown. A metric of NaN, Infinity or null is not finite: a trial whose
-    command ends after such a measurement, before its last step, has diverged, which is no error. SIGTERM tells COMMAND
-    to end, and then what it has started and left: its trial is stopped or paused, its job has ended, or this agent is
-    told to end. It has no standard input. Exit status 0: the job hands out no more trials.
+    and in SHAMPOO_TRIAL_BEGINS_AT_STEP the last step at which a checkpoint of it may exist. It prints a line like
+    {"step": 100, "metrics": {"validation_loss": 0.41}} for each measurement, optionally with "epoch" and "seconds";
+    other keys are ignored, and other lines are shown. A metric of NaN, Infinity or null is not finite: if the command
+    ends after such a measurement and before its last step, the trial has diverged, which is not an error. COMMAND gets
+    SIGTERM when its trial is stopped or paused, when its job has ended, or when this agent is told to end; then the
+    processes that it leaves running get it. It has no standard input. Exit status 0: the job hands out no more trials.
     """
     from service.client.training.agent import Terminated, train_with_command
 

@@ -30,20 +30,20 @@ def import_trials(
     output: Annotated[Path, typer.Option("--output", "-o", help="The job's file with what was found, as JSON.")],
     value: Annotated[str, typer.Option(help="Column of a CSV file with the objective.")] = "value",
     study: Annotated[str | None, typer.Option(help="Study of Optuna's. Default: the only one there is.")] = None,
-    pin: Annotated[int, typer.Option(min=0, max=50, help="The best so many are trained first.")] = 5,
+    pin: Annotated[int, typer.Option(min=0, max=50, help="Number of the best trials that the job trains first.")] = 5,
     rename: Annotated[
         list[str] | None, typer.Option(metavar="PARAMETER=NAME", help="A parameter's name there. Repeat it.")
     ] = None,
     overwrite: Overwrite = False,
     as_json: AsJson = False,
 ) -> None:
-    """Writes a job's file that begins with the trials of an Optuna study, or of a CSV file, W&B's among them.
+    """Writes a job file that starts from the trials of an Optuna study or of a CSV file, such as W&B's.
 
-    The best ones become `pinned`: the job trains them itself. Those that say every parameter of the search space become
-    `imported`, for samplers that can learn from them, in a job with one objective. Neither counts as evidence.
+    The best ones become `pinned`: the job trains them itself. Those with a value for every parameter of the search
+    space become `imported`, which some samplers learn from, if the job has one objective. Neither counts as evidence.
 
-    Only completed trials are taken: in a CSV file, the column `state` tells them, where there is one. By its columns
-    `optimizer` and `phase`, rows of other optimizers than the job's are left out, too, and those of confirmations.
+    Only completed trials are taken: those whose `state` says so in a CSV file that has such a column. Rows with another
+    `optimizer` than the job's, and those of the `phase` confirmation, are left out, too.
     """
     import importlib
     import json

@@ -63,7 +63,7 @@ def delete(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJ
 
 @app.command()
 def archive(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Has lists leave a job out; `jobs --archived` shows it."""
+    """Hides a job from lists; `jobs --archived` shows it."""
     with client_at(url, token) as client:
         archived = client.archive(job)
         answer(archived, f"job {archived.id} is archived", as_json=as_json)
@@ -71,7 +71,7 @@ def archive(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: As
 
 @app.command()
 def unarchive(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Has lists show an archived job again."""
+    """Shows an archived job in lists again."""
     with client_at(url, token) as client:
         listed = client.unarchive(job)
         answer(listed, f"job {listed.id} is listed again", as_json=as_json)
@@ -89,7 +89,7 @@ def clone(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Submits a job like another one, with some fields changed; null: back to its default."""
+    """Submits a copy of a job with some fields changed; null restores a field's default."""
     from service.cli.job_file import apply_settings
 
     with client_at(url, token) as client:
@@ -106,7 +106,7 @@ def clone(
 def notes(
     job: JobId,
     text: Annotated[
-        str | None, typer.Argument(help="In place of what is there; -: from standard input. Left out: show them.")
+        str | None, typer.Argument(help="The new text; -: from standard input. Without it, the notes are shown.")
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -132,7 +132,7 @@ def note(
     job: JobId,
     trial: TrialNumber,
     text: Annotated[
-        str | None, typer.Argument(help="In place of what is there; -: from standard input. Left out: show it.")
+        str | None, typer.Argument(help="The new text; -: from standard input. Without it, the note is shown.")
     ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
@@ -164,7 +164,7 @@ def pause(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJs
 
 @app.command()
 def resume(job: JobId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Goes on with a paused job, or a finished one whose budget is not spent."""
+    """Resumes a paused job, or a finished one whose budget is not spent."""
     with client_at(url, token) as client:
         resumed = client.resume(job)
         answer(resumed, f"job {resumed.id} goes on", as_json=as_json)
@@ -178,9 +178,7 @@ def budget(
         typer.Argument(metavar="FIELD=VALUE", help="E.g. num_trials=40.", show_default=False),
     ] = None,
     setting: SetOption = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with it if the job has finished or is paused.")
-    ] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the job if it has finished or is paused.")] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
@@ -209,7 +207,7 @@ def priority(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Changes how soon a job's turn comes, in the queue and on a cluster that jobs share."""
+    """Changes the priority of a job, in the queue and on a cluster that jobs share."""
     with client_at(url, token) as client:
         changed = client.change(job, priority=value)
         words = f"job {changed.id} is {changed.state} with priority {changed.priority}"
@@ -227,7 +225,7 @@ def stop(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = 
 
 @app.command(cls=_TakesNegativeNumbers)
 def retry(job: JobId, trial: TrialNumber, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Tries a pruned, failed or cancelled trial again, with the same config; a finished job thereby goes on."""
+    """Tries a pruned, failed or cancelled trial again, with the same config; reopens a finished job."""
     with client_at(url, token) as client:
         answer(client.retry_trial(job, trial), f"trial {trial} of job {job} is queued", as_json=as_json)
 
@@ -247,12 +245,14 @@ def try_(
     beyond_bounds: Annotated[
         bool, typer.Option("--beyond-bounds", help="Numbers may lie beyond the ranges of the search space.")
     ] = False,
-    idempotency_key: Annotated[str | None, typer.Option(help="Sent again, it proposes no second trial.")] = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="A retry with the same key proposes no second trial.")
+    ] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Has a config of your own tried next, beside the job's other trials; a finished job thereby goes on."""
+    """Tries a config of your own next, in addition to the job's budget; reopens a finished job."""
     from service.cli.job_file import read_values
     from service.domain import Phase
 

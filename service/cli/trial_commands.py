@@ -34,16 +34,16 @@ def logs(
     trial: TrialNumber,
     rank: Annotated[int | None, typer.Option(min=0, help="Only lines of this rank.")] = None,
     contains: Annotated[str | None, typer.Option(help="Only lines that hold this text, in either case.")] = None,
-    tail: Annotated[int | None, typer.Option(min=1, max=2000, help="Only so many lines, the last ones.")] = None,
+    tail: Annotated[int | None, typer.Option(min=1, max=2000, help="Only this many lines, the last ones.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on with what comes, until the trial ends.")
+        bool, typer.Option("--follow", "-f", help="Keep printing new lines until the trial ends.")
     ] = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Shows what the ranks of a trial printed, what they wrote to standard error on standard error; with --json, a
-    line for each piece."""
+    """Shows the output of a trial's ranks: their standard error on standard error; with --json, a line for each
+    piece."""
     asked: dict[str, Any] = {
         name: value for name, value in (("rank", rank), ("contains", contains), ("tail", tail)) if value is not None
     }
@@ -72,8 +72,8 @@ def checkpoints(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the checkpoints of a trial that goes on, the newest first; with --download and --json, tells the one that
-    was copied, and where it is."""
+    """Lists the checkpoints of an unfinished trial, the newest first; with --download and --json, prints the one that
+    was copied, and its path."""
     with client_at(url, token) as client:
         found = client.checkpoints(job, trial)
         if as_json and download is None:

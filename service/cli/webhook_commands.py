@@ -8,7 +8,7 @@ import typer
 
 from service.cli.asking import DEFAULT_URL, AsJson, Token, Url, answer, client_at, say, say_json_list
 
-app = typer.Typer(help="Has an address of yours told what happens to jobs.", no_args_is_help=True)
+app = typer.Typer(help="Sends the events of jobs to an address of yours.", no_args_is_help=True)
 
 WebhookId = Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its id.")]
 
@@ -52,7 +52,7 @@ def list_(url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) 
 
 @app.command()
 def sent(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Lists what a webhook was sent and what was answered, newest first."""
+    """Lists the messages sent to a webhook, with the answers, newest first."""
     with client_at(url, token) as client:
         if as_json:
             say_json_list(client.deliveries(webhook))
@@ -68,7 +68,7 @@ def sent(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_jso
 
 @app.command("test")
 def send_test(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Has a message of the kind webhook.test sent; `sent` tells what was answered."""
+    """Sends a message of the kind webhook.test; `sent` shows the answer."""
     with client_at(url, token) as client:
         made = client.test_webhook(webhook)
         answer(made, f"{made.id} is on its way: `shampoo-tuner webhook sent {webhook}`", as_json=as_json)
@@ -90,7 +90,7 @@ def redeliver(
 
 @app.command()
 def enable(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Goes on with a webhook that was disabled after many failures."""
+    """Enables a webhook that was disabled after many failures."""
     with client_at(url, token) as client:
         enabled = client.enable_webhook(webhook)
         answer(enabled, f"webhook {enabled.id} goes on", as_json=as_json)
@@ -98,7 +98,7 @@ def enable(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_j
 
 @app.command()
 def remove(webhook: WebhookId, url: Url = DEFAULT_URL, token: Token = None, as_json: AsJson = False) -> None:
-    """Removes a webhook, with what waits to be sent to it."""
+    """Removes a webhook, with the messages still to be sent to it."""
     with client_at(url, token) as client:
         client.remove_webhook(webhook)
         answer({"id": webhook}, f"webhook {webhook} is removed", as_json=as_json)

@@ -14,7 +14,7 @@ import typer
 
 from service.errors import ServiceError
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Put it in place of what is there.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace the file if it exists.")]
 
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 """SIGINT is an exception anyway."""

@@ -57,10 +57,11 @@ class QuotaOptions:
     """The options that say what a project may take; None: not given."""
 
     running_jobs: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Jobs that run at once; others wait. `none`: no limit.")
+        str | None, typer.Option(metavar="NUMBER", help="Most jobs that run at once; others wait. `none`: no limit.")
     ] = None
     queued_jobs: Annotated[
-        str | None, typer.Option(metavar="NUMBER", help="Jobs that wait at once; others are refused. `none`: no limit.")
+        str | None,
+        typer.Option(metavar="NUMBER", help="Most jobs that wait at once; others are refused. `none`: no limit."),
     ] = None
     device_hours: Annotated[
         str | None, typer.Option(metavar="NUMBER", help="Device-hours of all its trials, ever. `none`: no limit.")
@@ -86,11 +87,9 @@ class QuotaOptions:
 @tokens.command("create")
 @with_shared_options
 def create_token(
-    name: Annotated[str, typer.Argument(help="Says in jobs and in the audit trail who did something.")],
-    scope: Annotated[list[Scope], typer.Option(help="What it may do. Repeatable.")],
-    project: Annotated[
-        str, typer.Option(help="The project in which its jobs are made, and which it sees.")
-    ] = DEFAULT_PROJECT,
+    name: Annotated[str, typer.Argument(help="Name of the token, shown in jobs and in the audit trail.")],
+    scope: Annotated[list[Scope], typer.Option(help="A scope of the token. Repeatable.")],
+    project: Annotated[str, typer.Option(help="The project that the token belongs to.")] = DEFAULT_PROJECT,
     expires: Annotated[str, typer.Option(help="Time until it ends: 30m, 12h, 90d, 4w or `never`.")] = "90d",
     as_json: AsJson = False,
     *,
@@ -131,7 +130,7 @@ def generate_token(as_json: AsJson = False) -> None:
 @tokens.command("list")
 @with_shared_options
 def list_tokens(here: Here, as_json: AsJson = False) -> None:
-    """Lists all tokens there have been, without their secrets."""
+    """Lists all tokens, revoked and expired ones too, without their secrets."""
     from service.access.token_state import state_of
     from service.store.repositories import TokenRepository
 
@@ -159,7 +158,7 @@ def revoke_token(
     here: Here,
     as_json: AsJson = False,
 ) -> None:
-    """Ends a token: what is asked with it is refused within seconds, also from pages that were logged in with it."""
+    """Revokes a token: within seconds its requests are refused, and pages that logged in with it, too."""
     from service.access import tokens as access
     from service.access.audit import record_command
     from service.api.schemas.access import TokenRead
@@ -223,7 +222,7 @@ def set_quotas(
 @projects.command("list")
 @with_shared_options
 def list_projects(here: Here, as_json: AsJson = False) -> None:
-    """Lists the projects with what they have taken, and what they may take."""
+    """Lists the projects with their quotas, and how much of each is used."""
     from service.store.repositories import ProjectRepository
 
     with here.database() as database, database.reading() as session:
@@ -254,12 +253,12 @@ def list_projects(here: Here, as_json: AsJson = False) -> None:
 def audit(
     project: Annotated[str | None, typer.Option(help="Only what actors of this project did.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only what this token did, by its name.")] = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most this many.")] = 50,
     as_json: AsJson = False,
     *,
     here: Here,
 ) -> None:
-    """Lists who did what to which thing, and when; newest first."""
+    """Lists the audit trail: who did what, to what, and when; newest first."""
     from service.store.repositories import AuditRepository
 
     with here.database() as database, database.reading() as session:

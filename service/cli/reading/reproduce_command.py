@@ -26,21 +26,19 @@ app = typer.Typer()
 @app.command()
 def reproduce(
     recommendation: Annotated[str, typer.Argument(help="Its id, rec_..., or that of its job, job_...")],
-    num_seeds: Annotated[
-        int, typer.Option("--seeds", min=1, help="Train with so many of the seeds that confirmed it.")
-    ] = 1,
+    num_seeds: Annotated[int, typer.Option("--seeds", min=1, help="Number of the confirming seeds to train with.")] = 1,
     weights: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the weights of the first seed here, as safetensors.")
     ] = None,
     overwrite: Overwrite = False,
     url: Url = DEFAULT_URL,
     token: Token = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what came of it as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Trains a recommendation again, here, with the seeds, ranks and threads of its evidence, and says whether it falls
-    in the band, or equals what it was.
+    """Trains a recommendation again on this machine, with the seeds, ranks and threads of its evidence, and says
+    whether the results fall in the expected band, or equal those of the evidence.
 
-    Exit status 0: it does; 1: it does not, or could not be trained.
+    Exit status 0: they do; 1: they do not, or the training failed.
     """
     from pydantic import TypeAdapter
 

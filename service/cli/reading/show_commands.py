@@ -82,7 +82,7 @@ def trials(
             "`parameter.lr`; with a minus before it, descending."
         ),
     ] = "number",
-    limit: Annotated[int | None, typer.Option(min=1, help="Show so many; else all.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Show at most this many. Default: all.")] = None,
     url: Url = DEFAULT_URL,
     token: Token = None,
     as_json: AsJson = False,
