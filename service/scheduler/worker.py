@@ -1,4 +1,4 @@
-"""The worker: claims jobs by lease, keeps the leases, and runs each job in a process of its own.
+"""The worker: claims jobs by lease, keeps the leases, and runs each job in a process of its own (`leased_runs`).
 
 `python -m service.scheduler.worker`. It loads neither torch nor Ray, so whatever a run does cannot disturb its leases.
 SIGTERM and SIGINT end it: the run is stopped and its job goes back to the queue.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -16,30 +15,22 @@ import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
 
-from service.checkpoint_files import weights_of
-from service.domain import JobState
-from service.monitoring.logs import bound, set_up_logs
-from service.scheduler import disk
+from service.monitoring.logs import set_up_logs
 from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_directories
-from service.scheduler.checkpoint_storage import CheckpointsUnusable, checkpoint_bytes, checkpoints_of, try_out
-from service.scheduler.cluster import process_tree, worker_template
+from service.scheduler.checkpoint_storage import CheckpointsUnusable, try_out
+from service.scheduler.cluster import worker_template
 from service.scheduler.cluster.run_environment import run_environment
 from service.scheduler.disk import Room
-from service.scheduler.external import beside as external_runs
 from service.scheduler.external.beside import ExternalRuns
-from service.scheduler.kept_weights import keep_winners, keep_winners_of_all
+from service.scheduler.kept_weights import keep_winners_of_all
 from service.scheduler.launcher import Launcher
-from service.scheduler.output.on_this_machine import keep_what_was_left, local_keeper
+from service.scheduler.leased_runs import LeasedRuns, WorkerWrites
+from service.scheduler.output.on_this_machine import keep_what_was_left
 from service.scheduler.removal import keep_removing, keep_thinning, remove_what_jobs_left
-from service.scheduler.run_process import describe_crash, held_pipe, make_directory, start_run, supervise
-from service.scheduler.tune.run_end import ExitStatus
 from service.settings import ENV_PREFIX, Settings
 from service.store.migrate import DatabaseOfAnotherVersion
-from service.store.retry import write_with_retries
 from service.store.session import DATABASE_ERRORS, Database, is_unavailable
 from service.store.writes import why_it_fails
 from service.use_cases.leases import (
@@ -48,22 +39,13 @@ from service.use_cases.leases import (
     beat,
     claim_job,
     end_worker,
-    note_disk_use,
     register_worker,
-    release_job,
 )
 from service.webhooks.delivering import keep_delivering
 from trainers.processes.orphans import adopt_orphans
-from trainers.storage import StoreFailed, masked
-
-T = TypeVar("T")
+from trainers.storage import masked
 
 logger = logging.getLogger(__name__)
-
-WORKER_OUTAGE_SECONDS = 3600.0
-"""Seconds that the database may be out of reach before the worker gives up: a restart, a move to another machine."""
-HOUSEKEEPING_SECONDS = 10.0
-"""Seconds between two looks of a worker at the files of its run."""
 
 
 def run_worker(settings: Settings, *, stop: threading.Event) -> None:
@@ -84,10 +66,10 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     end_abandoned_runs()
     remove_abandoned_directories()
     database = Database(settings.resolved_database_url)
-    writing = _Writing(database, stop)
+    write = WorkerWrites(database, stop)
     pid = os.getpid()
-    writing(lambda session: session.connection())  # from then on the database knows what time it is
-    worker_id = writing(
+    write(lambda session: session.connection())  # from then on the database knows what time it is
+    worker_id = write(
         lambda session: register_worker(
             session, host=socket.gethostname(), pid=pid, allows_code=settings.allow_code, now=database.now()
         )
@@ -102,28 +84,23 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     for helper in helpers:
         helper.start()
     launcher, room = _launcher(settings), Room(settings)
-
-    def run_external(lease: Lease) -> None:
-        # Once the database is of another version, the next claim ends the worker: it is told there.
-        with bound(job=lease.job_id, attempt=lease.attempt), suppress(DatabaseOfAnotherVersion):
-            _run(lease, settings, writing, stop, None, external, is_external=True)
-
     external = ExternalRuns(
         database,
         worker_id,
         lease_seconds=settings.lease_seconds,
         poll_seconds=settings.poll_seconds,
-        write=writing,
-        run=run_external,
+        write=write,
+        run=lambda lease: _run_external(runs, lease),
         stop=stop,
         may_claim=room.is_there,
     )
+    runs = LeasedRuns(settings, write, stop, launcher, external)
     external.start()
     try:
         while not stop.is_set():
             lease = None
             if room.is_there():
-                lease = writing(
+                lease = write(
                     lambda session: claim_job(
                         session, worker_id, lease_seconds=settings.lease_seconds, now=database.now(), external=False
                     )
@@ -131,8 +108,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
             if lease is None:
                 stop.wait(settings.poll_seconds)
             else:
-                with bound(job=lease.job_id, attempt=lease.attempt):
-                    _run(lease, settings, writing, stop, launcher, external)
+                runs.run(lease)
     finally:
         stop.set()  # where an error ends the worker, too: these runs end with it
         external.join()
@@ -141,8 +117,14 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
         gone.set()
         for helper in helpers:
             helper.join()
-        _say_farewell(database, worker_id)
+        _deregister(database, worker_id)
         database.close()
+
+
+def _run_external(runs: LeasedRuns, lease: Lease) -> None:
+    # Once the database is of another version, the next claim ends the worker, which says so.
+    with suppress(DatabaseOfAnotherVersion):
+        runs.run(lease, is_external=True)
 
 
 def _helpers(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> list[threading.Thread]:
@@ -160,23 +142,6 @@ def _helpers(database: Database, worker_id: str, settings: Settings, gone: threa
     return [threading.Thread(target=task, name=name) for name, task in tasks.items()]
 
 
-@dataclass(frozen=True, slots=True)
-class _Writing:
-    """Writes through outages of the database, as long as the worker is wanted."""
-
-    database: Database
-    stop: threading.Event
-
-    def __call__(self, write: Callable[[Any], T]) -> T:
-        return write_with_retries(
-            self.database,
-            write,
-            give_up_seconds=WORKER_OUTAGE_SECONDS,
-            may_wait=lambda: not self.stop.is_set(),
-            sleep=self.stop.wait,
-        )
-
-
 def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> None:
     beats = True
     while not gone.is_set():
@@ -192,8 +157,8 @@ def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: 
         gone.wait(settings.lease_seconds / BEATS_PER_LEASE)
 
 
-def _say_farewell(database: Database, worker_id: str) -> None:
-    """Has nobody wait for this worker any more; where the database fails, they do until it counts as silent."""
+def _deregister(database: Database, worker_id: str) -> None:
+    """Tells the others that this worker is gone; if the database fails, they find out when it has been silent."""
     try:
         with database.writing() as session:
             end_worker(session, worker_id, now=database.now())
@@ -211,115 +176,6 @@ def _launcher(settings: Settings) -> Launcher | None:
     except OSError as error:  # no memory for a process
         logger.warning("runs start by themselves: no launcher could be started: %s", error)
         return None
-
-
-def _run(
-    lease: Lease,
-    settings: Settings,
-    writing: _Writing,
-    stop: threading.Event,
-    launcher: Launcher | None,
-    external: ExternalRuns,
-    *,
-    is_external: bool = False,
-) -> None:
-    """Runs a job in a process of its own, and gives the job back if that process did not see it through.
-
-    Args:
-        external: the runs beside the worker's own.
-        is_external: whether this is one of them.
-    """
-    logger.info("runs job %s (claim %d)", lease.job_id, lease.attempt)
-    try:
-        status, how = _run_to_its_end(
-            lease, settings, writing.database, stop, launcher, external, is_external=is_external
-        )
-    except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
-        status, how = None, f"it could not be started: {error}"
-    crash = None if stop.is_set() or status == ExitStatus.CUT_SHORT else how
-    state = writing(lambda session: release_job(session, lease, now=writing.database.now(), crash=crash))
-    if crash is not None and status != ExitStatus.IN_ORDER:
-        is_written = state in (JobState.SUCCEEDED, JobState.CANCELLED)
-        when = " after the job's end" if is_written else ""
-        logger.warning("the run of job %s crashed%s: %s", lease.job_id, when, crash)
-    logger.info("job %s is %s", lease.job_id, state or "deleted")
-    remove_what_jobs_left(writing.database, settings)
-
-
-def _run_to_its_end(
-    lease: Lease,
-    settings: Settings,
-    database: Database,
-    stop: threading.Event,
-    launcher: Launcher | None,
-    external: ExternalRuns,
-    *,
-    is_external: bool,
-) -> tuple[int, str]:
-    """The exit status of a run's process, and what is known of its end if it was a crash.
-
-    Raises:
-        OSError: the process, or the files it needs, could not be created.
-    """
-    log = disk.log_of(settings.data_dir, lease.job_id)
-    disk.begin_log(log)
-    directory = make_directory()
-    others = process_tree.descendants()
-    output_keeper = local_keeper(settings, database, lease.job_id)
-    log_start = log.stat().st_size if log.exists() else 0
-    ended = threading.Event()
-    keeper = threading.Thread(
-        target=_keep_house, args=(lease.job_id, settings, directory, database, ended), name="housekeeping"
-    )
-    keeper.start()
-    if output_keeper is not None:
-        output_keeper.start()
-    try:
-        with log.open("ab") as output, held_pipe() as stdin:
-            if is_external:
-                with external.starting() as note:
-                    run = start_run(
-                        lease,
-                        settings,
-                        directory,
-                        stdin=stdin,
-                        output=output.fileno(),
-                        launcher=None,
-                        module=external_runs.MODULE,
-                    )
-                    note(run.pid)
-            else:
-                run = start_run(lease, settings, directory, stdin=stdin, output=output.fileno(), launcher=launcher)
-            status = supervise(run, stop)
-    finally:
-        if not is_external:  # it starts nothing
-            process_tree.end(lambda: process_tree.descendants() - others - external.processes())
-        shutil.rmtree(directory, ignore_errors=True)
-        if output_keeper is not None:
-            output_keeper.close()
-        ended.set()
-        keeper.join()
-    return status, describe_crash(status, log, log_start)
-
-
-def _keep_house(job_id: str, settings: Settings, directory: Path, database: Database, ended: threading.Event) -> None:
-    """Notes how much disk a job takes and removes what is of no use, again and again until its run has ended, and once
-    more then."""
-    is_last, checkpoints = False, checkpoints_of(settings.checkpoint_place, job_id)
-    weights = weights_of(settings.checkpoint_place, job_id)
-    while not is_last:
-        is_last = ended.wait(HOUSEKEEPING_SECONDS)
-        try:
-            disk.remove_logs_of_ended_processes(directory)
-            if is_last:
-                keep_winners(database, settings.checkpoint_place, job_id)
-            num_bytes = checkpoint_bytes(weights) + disk.disk_bytes(
-                settings.data_dir, job_id, checkpoints=checkpoints, run_directory=directory
-            )
-            with database.writing() as session:
-                note_disk_use(session, job_id, num_bytes)
-        except (OSError, StoreFailed, *DATABASE_ERRORS) as error:
-            logger.warning("cannot look after the files of job %s: %s", job_id, getattr(error, "orig", error))
 
 
 def main() -> None:
