@@ -78,7 +78,7 @@ def test_without_scipy_and_without_a_process_it_says_so(monkeypatch: pytest.Monk
 
 
 def test_nobody_is_asked_where_fewer_than_two_models_are_near() -> None:
-    far = TARGET.features.__class__(width=1e6, fan_in=1e6, depth=200.0, num_parameters=10**9, shares={"linear": 1.0})
+    far = TARGET.features.__class__(width=1e6, fan_in=1e6, depth=200.0, shares={"linear": 1.0})
     target = TARGET.__class__(far, 32, 100)
     own = PoolMember("mine", target, (TunedTrial(0.5, {"lr": 0.001}), TunedTrial(None, {"lr": 0.1})), job_id="job_1")
     assert question_of(target) is None
