@@ -12,10 +12,11 @@ from service.store.repositories.access import (
 from service.store.repositories.cluster import ClusterShareRepository, WorkerRepository
 from service.store.repositories.code import CodeRepository
 from service.store.repositories.deletions import DeletionRepository
+from service.store.repositories.events import EventRepository
 from service.store.repositories.external import ExternalRequestRepository, TrialLeaseRepository
 from service.store.repositories.insights import InsightsRepository
 from service.store.repositories.job_lists import Archived, JobListRepository, JobOrder, JobQuery, TagFilter
-from service.store.repositories.jobs import EventRepository, JobRepository
+from service.store.repositories.jobs import JobRepository
 from service.store.repositories.keyset import Place, Sortable
 from service.store.repositories.of_trials.measurements import MeasurementRepository
 from service.store.repositories.of_trials.trial_columns import (

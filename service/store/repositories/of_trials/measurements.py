@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session, selectinload
 
 from service.store.models import MeasurementRow, MetricSet, Trial
 from service.store.packing import digest_of, pack, unpack, value_at
-from service.store.repositories.jobs import lock_event_order
+from service.store.repositories.events import lock_event_order
 from service.store.session import MAX_IDS
 
 SCANNED_AT_ONCE = 1000
