@@ -24,7 +24,7 @@ from service.evidence.luck.searched_side import SearchedSide
 from service.evidence.parameter_groups import caveat, is_makeable, own_settings
 from service.evidence.pareto_front import FrontPoint, front_of
 from service.evidence.recommended import PasteableConfig, RecommendedConfig, status_of
-from service.evidence.transfers import MovedStart, transfer_results
+from service.evidence.transfers import HeadStart, transfer_results
 from service.evidence.types import (
     EQUAL_WITHIN,
     BaselineBest,
@@ -60,11 +60,7 @@ def recommend(
     parameter_groups: Sequence[ParameterGroup] = (),
     spaces: Mapping[Side, SearchSpace] | None = None,
     currency: Currency = Currency.STEPS,
-    starts: Sequence[MovedStart] = (),
-    num_baseline_starts: Sequence[int] = (),
-    num_pinned: int = 0,
-    num_imported: int = 0,
-    num_baseline_pinned: Sequence[int] = (),
+    head_start: HeadStart | None = None,
     num_ranks: int = 1,
 ) -> RecommendedConfig | None:
     """The best config of the search with its evidence; None if no search trial completed.
@@ -90,14 +86,11 @@ def recommend(
             nothing is said of the luck of the searches, nor of the probability that a config is the best.
         currency: what the verdict's two configs have spent equally much of; tokens, where none are counted, as
             examples.
-        starts: configs moved from other models with which the search began.
-        num_baseline_starts: such configs of each baseline; a caveat says if one had fewer than the search.
-        num_pinned: other trials that the search was to begin with; a caveat says if a baseline had fewer.
-        num_imported: trials of other studies that its sampler learned from, for the same caveat.
-        num_baseline_pinned: such pinned trials of each baseline.
+        head_start: what the sides were given to begin with; a caveat says if a baseline had less than the search. None:
+            nothing.
         num_ranks: ranks of a trial, each a device that the job took.
     """
-    spaces = spaces or {}
+    spaces, head_start = spaces or {}, head_start or HeadStart()
     metric, direction = objectives[0].metric, objectives[0].direction
     choosing, comparing = split_seeds(seeds, top_k=top_k, num_baselines=num_baselines)
     compared = compare_sides(
@@ -128,8 +121,7 @@ def recommend(
             *(caveat_of_lineage(winner) for winner in (best, baseline) if winner is not None and winner.lineage),
             *general.of_edges(trials, best, baseline, spaces),
             *general.of_trials(trials, baseline, num_planned, side_seconds),
-            *general.of_starts(len(starts), num_baseline_starts),
-            *general.of_given(num_pinned, num_imported, num_baseline_pinned),
+            *general.of_head_start(head_start),
             *general.of_options(spaces),
             *general.of_data(trials),
             *general.of_currency(currency, comparisons),
@@ -150,7 +142,7 @@ def recommend(
         comparisons=comparisons,
         baselines=_baselines(trials, result, choosing, direction),
         side_seconds=side_seconds,
-        transfers=transfer_results(starts, trials, direction),
+        transfers=transfer_results(head_start.moved, trials, direction),
         branches=_branches(trials, best, spaces, compared.searched, direction, metric),
     )
     if baseline is not None and (evidence.has_few_trials or is_open(pairs, metric)):

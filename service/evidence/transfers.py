@@ -1,4 +1,4 @@
-"""The results of configs that were moved from other models, once they were tried."""
+"""Configs that the sides of a job were given to begin with, and the results of those moved from other models."""
 
 from __future__ import annotations
 
@@ -20,6 +20,22 @@ class MovedStart:
     """Octaves between the two models."""
     parameters: Mapping[str, Any]
     """Its values by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeadStart:
+    """The configs and trials that the search of a job and its baselines were given to begin with."""
+
+    moved: Sequence[MovedStart] = ()
+    """Configs of other models that the search tried."""
+    num_pinned: int = 0
+    """Other pinned configs of the search."""
+    num_imported: int = 0
+    """Trials of other studies that its sampler learned from."""
+    baselines_moved: Sequence[int] = ()
+    """The number of moved configs of each baseline."""
+    baselines_pinned: Sequence[int] = ()
+    """The number of other pinned configs of each baseline."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,8 @@ from service.evidence.best_values import score_of
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.recommend import recommend
 from service.evidence.recommended import Ranks, RecommendedConfig
-from service.evidence.transfers import MovedStart
-from service.specification.job import MovedConfig, PinnedEntry
+from service.evidence.transfers import HeadStart, MovedStart
+from service.specification.job import JobSpecification, MovedConfig
 from service.specification.length import currency_of
 from service.specification.phases import confirmation_of, num_searched, spaces_of
 from service.specification.planning import confirmation_seeds
@@ -41,17 +41,7 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
         parameter_groups=parameter_groups_of(job),
         spaces=spaces,
         currency=currency_of(job.specification, spaces),
-        starts=[
-            MovedStart(entry.source, entry.distance, entry.parameters)
-            for entry in job.specification.pinned
-            if isinstance(entry, MovedConfig)
-        ],
-        num_baseline_starts=[
-            sum(isinstance(entry, MovedConfig) for entry in baseline.pinned) for baseline in job.specification.baselines
-        ],
-        num_pinned=_num_pinned(job.specification.pinned),
-        num_imported=len(job.specification.imported),
-        num_baseline_pinned=[_num_pinned(baseline.pinned) for baseline in job.specification.baselines],
+        head_start=_head_start(job.specification),
         num_ranks=job.specification.resources.workers_per_trial,
     )
     if recommendation is None:
@@ -72,8 +62,20 @@ def store_recommendation(session: Session, job: Job, trials: Sequence[Trial], *,
     return True
 
 
-def _num_pinned(pinned: Sequence[PinnedEntry]) -> int:
-    return sum(not isinstance(entry, MovedConfig) for entry in pinned)
+def _head_start(specification: JobSpecification) -> HeadStart:
+    moved, *baselines_moved = (
+        [entry for entry in pinned if isinstance(entry, MovedConfig)] for pinned in specification.pinned_of_sides
+    )
+    num_pinned, *baselines_pinned = (
+        sum(not isinstance(entry, MovedConfig) for entry in pinned) for pinned in specification.pinned_of_sides
+    )
+    return HeadStart(
+        moved=[MovedStart(entry.source, entry.distance, entry.parameters) for entry in moved],
+        num_pinned=num_pinned,
+        num_imported=len(specification.imported),
+        baselines_moved=[len(entries) for entries in baselines_moved],
+        baselines_pinned=baselines_pinned,
+    )
 
 
 def _stored(job: Job, best: Trial, recommendation: RecommendedConfig, *, now: datetime) -> RecommendationRow:

@@ -13,6 +13,7 @@ from service.evidence.caveats.range_edges import edge_caveats
 from service.evidence.comparison.missed_target import TIMES_TO_TARGET, has_missed
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.wording import counted, optimizer_title
+from service.evidence.transfers import HeadStart
 from service.evidence.types import MIN_TRIED, ConfirmationResult, CurrencyComparison, Winner
 
 AS_MUCH_TIME = 0.9
@@ -86,31 +87,23 @@ def of_trials(
     return caveats
 
 
-def of_starts(num_search: int, num_baselines: Sequence[int]) -> list[Caveat]:
-    """A caveat where the search began with more configs moved from other models than a baseline of `num_baselines`."""
-    fewest = min(num_baselines, default=num_search)
-    if fewest >= num_search:
-        return []
-    began = "1 config that was" if num_search == 1 else f"{num_search} configs that were"
-    whose = f"{began} tuned for other models and the baseline with {fewest or 'none'}"
-    return [Caveat(CaveatKind.UNEQUAL_START, f"The search began with {whose}, which favours the search.")]
-
-
-def of_given(num_pinned: int, num_imported: int, num_baselines: Sequence[int]) -> list[Caveat]:
-    """A caveat where the search was given more to begin with than a baseline, which only pinned trials can be given.
-
-    Args:
-        num_pinned: entries of the search's list, without configs moved from other models.
-        num_imported: trials of other studies that its sampler learned from.
-        num_baselines: pinned entries of each baseline.
-    """
-    fewest = min(num_baselines, default=num_pinned + num_imported)
-    if fewest >= num_pinned + num_imported:
-        return []
-    imported = f" and {counted(num_imported, 'trial')} of other studies" if num_imported else ""
-    pinned = "1 pinned entry" if num_pinned == 1 else f"{num_pinned or 'no'} pinned entries"
-    told = f"The search was given {pinned}{imported} and the baseline {fewest or 'none'}, which favours the search."
-    return [Caveat(CaveatKind.UNEQUAL_START, told)]
+def of_head_start(given: HeadStart) -> list[Caveat]:
+    """Caveats if the search was given more to begin with than a baseline: configs of other models, or other configs."""
+    caveats = []
+    num_moved, fewest = len(given.moved), min(given.baselines_moved, default=len(given.moved))
+    if fewest < num_moved:
+        began = "1 config that was" if num_moved == 1 else f"{num_moved} configs that were"
+        whose = f"{began} tuned for other models and the baseline with {fewest or 'none'}"
+        told = f"The search began with {whose}, which favours the search."
+        caveats.append(Caveat(CaveatKind.UNEQUAL_START, told))
+    num_given = given.num_pinned + given.num_imported
+    fewest = min(given.baselines_pinned, default=num_given)
+    if fewest < num_given:
+        imported = f" and {counted(given.num_imported, 'trial')} of other studies" if given.num_imported else ""
+        pinned = "1 pinned entry" if given.num_pinned == 1 else f"{given.num_pinned or 'no'} pinned entries"
+        told = f"The search was given {pinned}{imported} and the baseline {fewest or 'none'}, which favours the search."
+        caveats.append(Caveat(CaveatKind.UNEQUAL_START, told))
+    return caveats
 
 
 def of_target(trials: Sequence[FinishedTrial], metric: str, winners: Sequence[Winner]) -> list[Caveat]:

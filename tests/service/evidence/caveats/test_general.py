@@ -14,6 +14,7 @@ from service.evidence.caveats import general
 from service.evidence.finished_trial import FinishedTrial
 from service.evidence.in_words.words import answer_of, currency_lines
 from service.evidence.recommend import recommend
+from service.evidence.transfers import HeadStart
 from service.evidence.types import MIN_TRIED, Verdict
 from service.store.models import RecommendationRow
 from tests.support.service.caveats import sentences
@@ -54,9 +55,7 @@ def test_what_the_search_alone_was_given_is_told(
     recommendation = recommend(
         trials,
         objectives=[Objective(METRIC, Direction.MINIMIZE)],
-        num_pinned=pinned,
-        num_imported=imported,
-        num_baseline_pinned=baselines,
+        head_start=HeadStart(num_pinned=pinned, num_imported=imported, baselines_pinned=baselines),
     )
     assert recommendation is not None
     found = [
