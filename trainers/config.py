@@ -149,10 +149,10 @@ class TrainingSettings(ConfigPart):
     """Steps between measurements; the last step is always measured. A trial has exactly one of this and the next
     three; a job that gives none takes the workload's default."""
     evaluate_every_examples: Count | None = None
-    """Training examples between measurements: each is taken at the first step that completes so many. So trials with
-    other batch sizes are measured after equally many."""
+    """Training examples between measurements: each is taken at the first step that completes that many, so trials with
+    different batch sizes are measured after equally many."""
     evaluate_every_epochs: Positive | None = None
-    """Epochs between measurements: each is taken at the first step that completes so many."""
+    """Epochs between measurements: each is taken at the first step that completes that many."""
     evaluate_every_seconds: Positive | None = None
     """Seconds of training between measurements, by rank 0's clock. The steps at which such measurements fall differ
     from run to run."""
@@ -172,7 +172,7 @@ class TrainingSettings(ConfigPart):
     """The averaging of the weights over steps; null: those of the last step are evaluated."""
 
     checkpoint_every: Count | None = None
-    """Steps between checkpoints; each is written at the first measurement after so many (with `evaluate_every`, it
+    """Steps between checkpoints; each is written at the first measurement after that many (with `evaluate_every`, it
     must be a multiple). Null: after each measurement."""
     keep_checkpoints: Count = 2
     """Number of checkpoints of a trial that are kept, the newest ones."""

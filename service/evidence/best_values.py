@@ -27,7 +27,7 @@ class BestTrial:
     value: float
     """The final value; of a config that was confirmed, the mean over the new seeds."""
     num_new_seeds: int = 0
-    """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
+    """New seeds that `value` is the mean of; 0: it is the value of one trial, with one seed."""
     standard_deviation: float | None = None
     """The standard deviation over the new seeds, of the sample."""
 

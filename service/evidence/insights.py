@@ -39,10 +39,10 @@ class Trend(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Importance:
-    """The share of what made trials good that one parameter tells."""
+    """The importance of one parameter: its share in what made trials good."""
 
     share: float
-    """The share of what all parameters of the side tell, 0 to 1; 0 where it cannot be told from chance."""
+    """The parameter's share among all of the side, 0 to 1; 0 if it cannot be told from chance."""
     low: float
     """The lower end of the interval that holds the share in 8 of 10 resamplings of the trials."""
     high: float
@@ -212,9 +212,9 @@ class SideInsights:
     num_diverged: int
     """Compared trials that diverged."""
     num_left_out: int
-    """Trials that ended without saying anything of the objective."""
+    """Trials that ended without information on the objective."""
     num_sampled: int
-    """Compared trials that were looked at: of many, a part."""
+    """Compared trials that were analysed: a sample if there are many."""
     parameters: list[ParameterInsight]
     """The most important first."""
     maps: list[ParameterMap] = field(default_factory=list)
@@ -222,7 +222,7 @@ class SideInsights:
     early_late_correlation: EarlyLate | None = None
     """Null: too few trials completed after an early measurement."""
     priced_trial: int | None = None
-    """The number of the trial whose config is the best, which the prices are told against. Null: there are none."""
+    """The number of the trial with the best config, to which the prices refer. Null: there are no prices."""
     prices: list[CheaperSetting] = field(default_factory=list)
     """The prices of the settings that cost less than the best config's. Empty: it has none, or the shapes of the model
     are not known."""

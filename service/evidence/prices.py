@@ -29,7 +29,7 @@ class RelativeChange:
     high: float
     """The upper end of that interval."""
     num_trials: int
-    """Trials that it is told from."""
+    """The number of trials that it is computed from."""
 
     @property
     def is_seen(self) -> bool:

@@ -103,16 +103,16 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class BaselineBest:
-    """The best of one baseline, as they were chosen among: the best of all is `Evidence.baseline`."""
+    """The best config of one baseline; the best of all baselines is `Evidence.baseline`."""
 
     optimizer: str
     """The optimizer that the baseline tunes."""
     number: int | None
     """The trial that found its best config; None: none completed."""
     value: float | None
-    """The config's mean over the seeds that chose, or without any the value that the trial reached."""
+    """The config's mean over the choosing seeds, or without these the value that the trial reached."""
     num_new_seeds: int
-    """Seeds that `value` is the mean over; 0: it is what one trial reached, with one seed."""
+    """New seeds that `value` is the mean of; 0: it is the value of one trial, with one seed."""
     num_tried: int
     """Trials of the baseline that completed or were pruned."""
 

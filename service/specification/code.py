@@ -50,13 +50,13 @@ class CodeChoice(StrictModel):
         default_factory=list, max_length=MAX_REQUIREMENTS, examples=[["einops>=0.8"]]
     )
     """Packages that the code imports and that are not installed here, as pip names them, each with its versions. They
-    are installed from wheels of the index that the machines' pip is set to, beside what is there, which keeps its
-    versions, and for this job alone."""
+    are installed for this job only, from wheels of the index that the machines' pip uses, and installed packages keep
+    their versions."""
     environment: Annotated[dict[VariableName, VariableValue], MaxEntries(MAX_VARIABLES)] = Field(
         default_factory=dict, examples=[{"HF_HUB_OFFLINE": "1"}]
     )
-    """Environment variables of the processes that import the code, by name. They are shown with the job to whoever may
-    read it: a secret is better put where ranks can read it."""
+    """Environment variables of the processes that import the code, by name. Everyone who may read the job sees them:
+    keep a secret where ranks can read it instead."""
 
     @field_validator("requirements")
     @classmethod

@@ -114,22 +114,21 @@ class Constraint(StrictModel):
 
 class Budget(StrictModel):
     num_trials: int = Field(default=20, ge=1, le=MAX_TRIALS)
-    """Trials of search and baselines together, at most: sides with equal shares get equally many, so that with one
-    baseline one of an odd number is left over. Those of the confirmation come on top."""
+    """Trials of search and baselines together, at most. Sides with equal shares get equally many, so with one baseline,
+    one trial of an odd number is left over. Trials of the confirmation come on top."""
     extra_search_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
-    """Trials of the search beside those of `num_trials`: each one that a user proposes adds one."""
+    """Trials of the search in addition to `num_trials`: each proposal of a user adds one."""
     wall_clock_seconds: float | None = Field(default=None, gt=0, examples=[3600])
-    """No trial goes on after the job has been running for so many seconds; time in the queue or paused does not count.
-    Null: no limit."""
+    """Seconds of running time after which trials end; time in the queue or paused does not count. Null: no limit."""
     device_hours: float | None = Field(default=None, gt=0)
-    """No trial goes on after all of them together have trained for so long, counted at each measurement: training time
-    times `workers_per_trial`. Steps that are trained again after an interruption count again. Null: no limit."""
+    """Device-hours after which trials end: the training time of all trials times `workers_per_trial`, counted at each
+    measurement. Steps trained again after an interruption count again. Null: no limit."""
     cost: float | None = Field(default=None, gt=0)
-    """The limit on what those device-hours cost, at the price that the service had for such ranks when the job was
-    submitted, in its currency; holds as `device_hours` does. Null: no limit."""
+    """The limit on the cost of those device-hours, in the service's currency, at the price for such ranks when the job
+    was submitted; it ends trials as `device_hours` does. Null: no limit."""
     patience: int | None = Field(default=None, ge=1, le=MAX_TRIALS)
-    """A phase starts no more trials once so many, begun after its best one, were tried without bettering it; with
-    several objectives, after the last one on its front. Null: it starts all."""
+    """Trials without improvement after which a phase starts no more: those begun after its best one, or with several
+    objectives after the last one on its front. Null: it starts all."""
 
     @property
     def limits_time(self) -> bool:
@@ -153,7 +152,7 @@ class SamplerChoice(StrictModel):
     and a class of your own, an `optuna.samplers.BaseSampler` named `module:Class`, leave stopping to the pruner. Null:
     `tpe` with several objectives or if the pruner is `asha`, `hyperband`, `median` or `pbt`, else `auto`."""
     options: dict[str, JsonValue] = Field(default_factory=dict, examples=[{"population": 8}])
-    """Arguments of your own class. Where it takes a `seed` and they have none, it gets one that follows from `seed`."""
+    """Arguments of your own class. If it takes a `seed` and these have none, it gets one that follows from `seed`."""
     seed: int = Field(default=0, ge=0, le=MAX_SEED)
     """The seed of the search; the same one chooses the same values from the same results."""
 
@@ -161,12 +160,12 @@ class SamplerChoice(StrictModel):
 class PrunerChoice(StrictModel):
     name: PrunerName | None = None
     """`asha` (asynchronous successive halving), `hyperband`, `median`, `pbt` or `none`: every trial is trained to its
-    end. `pbt`, population based training, drops the worst quarter of a population of trials again and again, and has
-    forks of the best take their places: trials that begin from another one's weights, with hyperparameters perturbed.
-    Null: with the sampler `auto` its own pauses, with several objectives `none`, else `asha`."""
+    end. `pbt`, population based training, repeatedly replaces the worst quarter of a population of trials by forks of
+    the best: trials that begin with another one's weights, and perturbed hyperparameters. Null: with the sampler `auto`
+    its own pauses, with several objectives `none`, else `asha`."""
     min_steps: int | None = Field(default=None, ge=1, le=MAX_COUNT)
     """Steps before a trial can be pruned or paused; null: a quarter of the trial, because curves of decaying schedules
-    cross, or with the sampler `auto` what that thinks best."""
+    cross, or with the sampler `auto` its own choice."""
     reduction_factor: int | None = Field(default=None, ge=2, le=1000)
     """At each rung of `asha` and `hyperband` the best 1/reduction_factor of the trials go on; null: 3."""
     population: int | None = Field(default=None, ge=2, le=MAX_TRIALS)
@@ -183,12 +182,12 @@ class Baseline(StrictModel):
     """A preset's name (`adamw`, `muon`, `sgd`, `lora-rite`, or `soap-peer`, which needs the extra `peers`) or a search
     space."""
     budget_share: float | None = Field(default=None, gt=0, lt=1)
-    """Share of the budget's trials that the baseline gets. Null: as large a one as the search, so that neither is
-    favoured: with one baseline a half, with two a third."""
+    """Share of the budget's trials that the baseline gets. Null: the same as the search, so that neither is favoured:
+    with one baseline a half, with two a third."""
     pinned: Pinned = Field(default_factory=list)
     """Configs to try first, as in the search."""
     extra_trials: int = Field(default=0, ge=0, le=MAX_TRIALS)
-    """Trials beside those of `budget.num_trials`: each one that a user proposes adds one."""
+    """Trials in addition to `budget.num_trials`: each proposal of a user adds one."""
 
 
 class ConfirmationChoice(StrictModel):

@@ -24,10 +24,10 @@ class Resources(StrictModel):
     workers_per_trial: int = Field(default=1, ge=1, le=4096)
     """Ranks of a trial's process group."""
     cpus_per_worker: float = Field(default=1.0, ge=MIN_SHARE, le=MAX_COUNT)
-    """Taken of the cluster by a rank; it computes with as many threads, at least one."""
+    """CPUs that each rank takes from the cluster; it computes with as many threads, at least one."""
     gpus_per_worker: float = Field(default=0.0, ge=0, le=1)
-    """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL. A part, such as 0.5, lets several trials of one rank share a
-    GPU; nothing keeps them from its whole memory."""
+    """0: CPU ranks on gloo; 1: one GPU a rank, on NCCL. A fraction, such as 0.5, lets several trials of one rank share
+    a GPU; each of them can use all of its memory."""
     memory_per_worker: int | None = Field(default=None, ge=1, le=2**53, examples=[8_000_000_000])
     """Bytes of a machine's memory that are set aside for a rank; null: memory is not counted. A trial of CPU ranks that
     is predicted to need more is not launched: it fails as `infeasible`."""

@@ -40,21 +40,22 @@ class Training(TrainingSettings):
     num_steps: Count | None = None
     """Optimizer steps of a full trial; null: those of `num_examples` or `num_tokens`, or the workload's default."""
     num_examples: Count | None = None
-    """Training examples of a full trial, in place of `num_steps`: a trial has as many steps as batches of its size make
-    up about so many, at least one. Needed where a search space says `training.batch_size`, so that trials with other
-    batches see equally many. Null: `num_steps` or `num_tokens` says."""
+    """Training examples of a full trial, instead of `num_steps`: a trial has as many steps as it takes batches of its
+    size to reach about that number, at least one. Required if a search space has `training.batch_size`, so that trials
+    with different batches see equally many. Null: see `num_steps` and `num_tokens`."""
     num_tokens: Count | None = None
-    """The length in tokens: as many examples as make up about so many, at least one. For workloads whose options
-    say how many tokens an example has: `stdlib-gpt`, `text-lm`, and `huggingface` on text with its `context_length`
+    """The length in tokens: as many examples as make up about that many, at least one. For workloads whose options say
+    how many tokens an example has: `stdlib-gpt`, `text-lm`, and `huggingface` on text with its `context_length`
     given."""
     evaluate_every_tokens: Count | None = None
-    """Tokens between measurements, in place of `evaluate_every_examples`: as many examples as make up about so many.
-    For the same workloads."""
+    """Tokens between measurements, instead of `evaluate_every_examples`: as many examples as make up about that many.
+    For the same workloads as `num_tokens`."""
     batch_size: Count | None = None
-    """Examples per step over all ranks, where no search space says them; null: the workload's default."""
+    """Examples per step over all ranks, unless a search space has `training.batch_size`; null: the workload's
+    default."""
     report_timeout_seconds: Positive | None = 7200.0
-    """A trial that gives no measurement for so long has failed, preparing its data and compiling included; null: it
-    may take for ever."""
+    """Seconds without a measurement after which a trial fails, preparation of data and compilation included; null: no
+    limit."""
 
     @field_validator("max_loss", mode="before")
     @classmethod

@@ -42,7 +42,7 @@ class SourceKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MemberShare:
-    """The weight that the trials of a tuned model have in what several models say together."""
+    """The weight of a tuned model's trials in the answer of several models together."""
 
     name: str
     """The name of the model for a person."""

@@ -64,7 +64,7 @@ class WorkloadOption:
     words: tuple[str, ...] = ()
     """Words that a `path_or_word` may be."""
     choices: tuple[str, ...] = ()
-    """The words that it takes; empty: it takes others, too, or no words."""
+    """The texts that it takes; empty: it takes others, too, or no texts."""
     kinds: tuple[ValueKind, ...] = ()
     """The kinds of values that it takes; empty: not known."""
     maximum: int | None = None

@@ -50,7 +50,7 @@ def list_audit_entries(
     page_size: PageSize = DEFAULT_PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Page[AuditRead]:
-    """Lists who did what to which thing, and when; newest first. Needs the scope `admin`."""
+    """Lists the audit trail: who did what, to what, and when; newest first. Needs the scope `admin`."""
     before_id = decode_number("audit", page_token) if page_token is not None else None
     rows = AuditRepository(session).page(project=project, actor=actor, before_id=before_id, limit=page_size + 1)
     found, token = cut(rows, page_size, lambda entry: encode_token("audit", entry.id))
@@ -61,7 +61,7 @@ def list_audit_entries(
 def list_tokens(
     session: ReadSession, now: Now, page_size: PageSize = DEFAULT_PAGE_SIZE, page_token: PageToken = None
 ) -> Page[TokenRead]:
-    """All tokens there have been, without their secrets, the oldest first. Needs the scope `admin`."""
+    """All tokens, revoked and expired ones too, without their secrets, the oldest first. Needs the scope `admin`."""
     after = None if page_token is None else decode_token("token", page_token)
     rows = TokenRepository(session).page(after_prefix=after, limit=page_size + 1)
     found, next_token = cut(rows, page_size, lambda token: encode_token("token", token.prefix))
@@ -88,10 +88,9 @@ def create_token(
     now: Now,
     response: Response,
 ) -> TokenCreated:
-    """Makes a token that may do no more than whoever asks: a scope that the caller lacks, such as `code`, is refused
-    with 403. Where this machine alone can ask and there was no token, the first one closes the doors: from then on
-    whoever asks needs one.
-    """
+    """Makes a token that may do no more than its maker: a scope that the caller lacks, such as `code`, is refused with
+    403. On a service that only this machine can reach, the first token ends the open access: from then on every request
+    needs one."""
     for scope in body.scopes:
         if not caller.may(scope):
             raise ScopeMissing(scope, f"to give the scope '{scope}'")
@@ -113,8 +112,8 @@ def create_token(
 
 @router.post("/tokens/{prefix}/revoke", summary="Revoke a token", responses=problems.documented(404, 422, 503))
 def revoke_token(session: WriteSession, deed: DeedDependency, now: Now, prefix: Prefix) -> TokenRead:
-    """Ends a token: what is asked with it is refused within seconds, also from pages that were logged in with it. One
-    that has ended already stays as it is."""
+    """Revokes a token: within seconds its requests are refused, and pages that logged in with it, too. A token that has
+    ended already stays as it is."""
     token = TokenRepository(session).find(prefix)
     if token is None:
         raise NotFound("token", prefix)
@@ -127,7 +126,7 @@ def revoke_token(session: WriteSession, deed: DeedDependency, now: Now, prefix: 
 def list_projects(
     session: ReadSession, page_size: PageSize = DEFAULT_PAGE_SIZE, page_token: PageToken = None
 ) -> Page[ProjectRead]:
-    """The projects with their quotas and with what they take, by name. Needs the scope `admin`."""
+    """The projects with their quotas and how much of each is used, by name. Needs the scope `admin`."""
     after = None if page_token is None else decode_token("project", page_token)
     rows = ProjectRepository(session).page(after_name=after, limit=page_size + 1)
     found, next_token = cut(rows, page_size, lambda project: encode_token("project", project.name))
@@ -156,8 +155,8 @@ def create_project(body: ProjectCreate, session: WriteSession, deed: DeedDepende
     responses=problems.documented(404, 408, 413, 415, 422, 503),
 )
 def change_project(body: ProjectChange, session: WriteSession, deed: DeedDependency, name: ProjectName) -> ProjectRead:
-    """Sets the quotas that are given; the others stay. What runs goes on; what is beyond a quota waits or is refused
-    from then on."""
+    """Sets the given quotas; the others stay. Running jobs go on; from then on, jobs beyond a quota wait or are
+    refused."""
     fields = tuple(field for field in projects.QUOTAS if field in body.model_fields_set)
     project = projects.change_project(session, name, _quotas(body), fields=fields)
     deed.target = project.name

@@ -108,12 +108,11 @@ def send_code(
     response: Response,
 ) -> CodeRead:
     """Stores a directory of code, whose modules a job can then name: `"code": {"sha256": ...}` in the job, and a class
-    in it as `module:Class`. Regular files alone are taken, at most 2,000 with 50 MB unpacked, with plain names at most
-    16 deep; none may have the name of a module of Python's or of the service's. The answer's hash is over names, modes
-    and contents, so the same code is stored once in a project, however it was packed. It counts towards the project's
-    stored bytes, and goes a day after the last job that names it. The service never imports it itself: processes of
-    jobs do.
-    """
+    in it as `module:Class`. It takes regular files only, at most 2,000 with 50 MB unpacked, with plain names at most 16
+    deep; none may have the name of a module of Python's or of the service's. The answer's hash is over names, modes and
+    contents, so the same code is stored once in a project, however it was packed. It counts towards the project's
+    stored bytes, and is removed a day after the last job that names it. The service never imports it itself: processes
+    of jobs do."""
     code, is_new = keep_code(session, sent, project=caller.project, owner=caller.name, now=now)
     deed.target = code.sha256 if is_new else None
     if not is_new:
@@ -138,7 +137,7 @@ def list_code(
 
 @router.get("/{sha256}", summary="Read what code there is", responses=problems.documented(404, 422, 503))
 def read_code(session: ReadSession, caller: CallerDependency, sha256: Sha256) -> CodeRead:
-    """Says that the caller's project has this code, which then need not be sent. Its files are not shown."""
+    """Says whether the caller's project has this code, which then need not be sent. Its files are not shown."""
     found = CodeRepository(session).find(caller.project, sha256)
     if found is None:
         raise NotFound("code", sha256)
@@ -152,6 +151,6 @@ def read_code(session: ReadSession, caller: CallerDependency, sha256: Sha256) ->
     responses={204: {"description": "It is gone."}, **problems.documented(403, 404, 409, 422, 503)},
 )
 def delete_code(session: WriteSession, caller: CallerDependency, deed: DeedDependency, sha256: Sha256) -> None:
-    """Removes code of the caller's project that no job names: it need not wait until it goes by itself."""
+    """Removes code of the caller's project that no job names, without waiting until the service removes it."""
     remove_code(session, sha256, project=caller.project)
     deed.target = sha256

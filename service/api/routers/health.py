@@ -19,7 +19,7 @@ router = APIRouter(tags=["health"])
 
 @router.get("/healthz", summary="Is the process alive?")
 async def read_health(request: Request) -> Health:
-    """Answers as long as the process runs; touches nothing else."""
+    """Answers as long as the process runs, and checks nothing else."""
     return Health(status="ok", version=request.app.version)
 
 

@@ -149,7 +149,7 @@ def recommend_untuned(
 def read_one_recommendation(
     session: ReadSession, caller: CallerDependency, tagged: TaggedDependency, recommendation_id: RecommendationId
 ) -> Response:
-    """One recommendation, whether or not another one stands in its place."""
+    """One recommendation, even if another one has replaced it."""
     found = RecommendationRepository(session).get(recommendation_id, project=caller.sees)
     return tagged.answer(RecommendationRead.of(found.row, is_superseded=found.is_superseded))
 

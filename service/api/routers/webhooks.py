@@ -60,16 +60,15 @@ def create_webhook(
     now: Now,
     response: Response,
 ) -> WebhookCreated:
-    """Has an address told of the events of a job, or of all jobs of the caller's project: by POST, with a body like
+    """Sends the events of a job, or of all jobs of the caller's project, to an address: by POST, with a body like
     `{"type": "job.state", "timestamp": "...", "data": {"event_id": 117, "job_id": "...", "state": "succeeded"}}`.
 
     Messages are signed as the [Standard Webhooks](https://www.standardwebhooks.com) specification says: the header
     `webhook-signature` is `v1,` and the Base64 of HMAC-SHA256 over `ID.TIMESTAMP.BODY`, ID and TIMESTAMP being the
     headers `webhook-id` and `webhook-timestamp`, with the bytes behind `whsec_` in the secret, decoded, as the key. Any
-    answer from 200 to 299 within 15 seconds takes a message; else it is sent again after 5 seconds, 30 seconds, 2
-    minutes, 10 minutes and so on, eight times in all. Each is sent at least once, mostly in order; one that comes again
-    has the same `webhook-id`. Redirects are not followed.
-    """
+    answer from 200 to 299 within 15 seconds accepts a message; otherwise it is sent again after 5 seconds, 30 seconds,
+    2 minutes, 10 minutes and so on, eight times in all. Each is sent at least once, mostly in order; a repeated one has
+    the same `webhook-id`. Redirects are not followed."""
     try:
         check_url(body.url, allows_private=settings.webhook_private_addresses)
     except ForbiddenAddress as error:
@@ -118,7 +117,7 @@ def read_webhook(session: ReadSession, caller: CallerDependency, webhook_id: Web
 
 @router.post("/{webhook_id}/enable", summary="Enable a webhook", responses=problems.documented(403, 404, 409, 422, 503))
 def enable_webhook(session: WriteSession, caller: CallerDependency, webhook_id: WebhookId) -> WebhookRead:
-    """Goes on with a webhook that was disabled after many failures: what has happened meanwhile is told, too."""
+    """Enables a webhook that was disabled after many failures; events that happened meanwhile are sent, too."""
     webhook = WebhookRepository(session).get(webhook_id, project=caller.sees)
     use_cases.enable(session, webhook)
     return WebhookRead.model_validate(webhook)
@@ -131,7 +130,7 @@ def enable_webhook(session: WriteSession, caller: CallerDependency, webhook_id: 
     responses={204: {"description": "It is gone, with its messages."}, **problems.documented(403, 404, 422, 503)},
 )
 def delete_webhook(session: WriteSession, caller: CallerDependency, webhook_id: WebhookId) -> None:
-    """Removes a webhook with its messages, also those that wait."""
+    """Removes a webhook with its messages, also those still to be sent."""
     webhooks = WebhookRepository(session)
     webhooks.delete(webhooks.get(webhook_id, project=caller.sees))
 
@@ -165,8 +164,8 @@ def list_deliveries(
     },
 )
 def test_webhook(session: WriteSession, caller: CallerDependency, now: Now, webhook_id: WebhookId) -> DeliveryRead:
-    """Has a worker send a message of the kind `webhook.test`, signed as all are: `{"type": "webhook.test", "timestamp":
-    "...", "data": {"webhook_id": "..."}}`. The list of deliveries tells what was answered."""
+    """Sends a message of the kind `webhook.test` from a worker, signed like all others: `{"type": "webhook.test",
+    "timestamp": "...", "data": {"webhook_id": "..."}}`. The list of deliveries tells what was answered."""
     webhook = WebhookRepository(session).get(webhook_id, project=caller.sees)
     return DeliveryRead.model_validate(use_cases.send_test(session, webhook, now=now))
 
@@ -179,7 +178,7 @@ def test_webhook(session: WriteSession, caller: CallerDependency, now: Now, webh
 def redeliver(
     session: WriteSession, caller: CallerDependency, now: Now, webhook_id: WebhookId, delivery_id: DeliveryId
 ) -> DeliveryRead:
-    """Sends a message that was delivered, or has failed, once more, with the same `webhook-id`."""
+    """Sends a delivered or failed message once more, with the same `webhook-id`."""
     webhook = WebhookRepository(session).get(webhook_id, project=caller.sees)
     delivery = DeliveryRepository(session).get(webhook.id, delivery_id)
     use_cases.redeliver(session, delivery, now=now)

@@ -31,10 +31,10 @@ class TokenCreate(RequestModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TOKEN_CREATE]})
 
     name: Name
-    """Says in jobs and in the audit trail who did something: letters, digits and `. _ @ -`. Of the tokens that are not
-    revoked, one has it."""
+    """Name of the token, shown in jobs and in the audit trail: letters, digits and `. _ @ -`. It is unique among the
+    tokens that are not revoked."""
     project: Name = DEFAULT_PROJECT
-    """The project in which its jobs are made, and which it sees."""
+    """The project that the token belongs to."""
     scopes: Annotated[list[Annotated[Scope, Field(strict=False)]], Field(min_length=1, max_length=len(Scope))]
     """The scopes that the token grants, all of which its maker must have."""
     expires_at: Moment | None
@@ -47,11 +47,11 @@ class TokenRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.TOKEN]})
 
     prefix: str
-    """The part of its text by which it is named; no secret."""
+    """The prefix of its text, which identifies it and is not secret."""
     name: str
-    """Says in jobs and in the audit trail who did something."""
+    """Name of the token, shown in jobs and in the audit trail."""
     project: str
-    """The project in which its jobs are made, and which it sees."""
+    """The project that the token belongs to."""
     scopes: list[Scope]
     """The scopes that the token grants."""
     state: TokenState
@@ -61,7 +61,7 @@ class TokenRead(ReadModel):
     expires_at: datetime | None
     """The time at which it ends; null: never."""
     revoked_at: datetime | None
-    """The time at which somebody ended it; null: nobody has."""
+    """The time at which it was revoked; null: it was not."""
     last_used_at: datetime | None
     """The time at which it was last used, to some minutes; null: never."""
 
@@ -85,7 +85,7 @@ class TokenCreated(TokenRead):
     model_config = ConfigDict(json_schema_extra={"examples": [{**examples.TOKEN, "token": examples.TOKEN_TEXT}]})
 
     token: str
-    """The token itself, to be sent as `Authorization: Bearer ...`. It is shown this once: the service keeps a digest of
+    """The token itself, to be sent as `Authorization: Bearer ...`. It is shown only once: the service keeps a digest of
     it."""
 
     @classmethod
@@ -124,9 +124,9 @@ class UsageRead(ReadModel):
     queued_jobs: int
     """Now."""
     device_hours: float
-    """Training time of all trials there have been, times the ranks of each."""
+    """Training time of all trials, deleted ones too, times the ranks of each."""
     stored_bytes: int
-    """The bytes of checkpoints, temporary files, logs and code, when workers last looked."""
+    """Bytes of checkpoints, temporary files, logs and code, at the workers' last check."""
 
 
 class ProjectRead(ReadModel):
@@ -156,7 +156,7 @@ class ProjectRead(ReadModel):
 
 
 class AuditRead(ReadModel):
-    """Something that somebody did."""
+    """An entry of the audit trail."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.AUDIT_ENTRY]})
 
@@ -165,14 +165,14 @@ class AuditRead(ReadModel):
     at: datetime
     """The time at which it was done."""
     actor: str | None
-    """The name of a token, or `shell:` and the account that ran a command; null: nobody had to say who asks."""
+    """The name of a token, or `shell:` and the account that ran a command; null: the service asked for no token."""
     token: str | None
     """The prefix of the token."""
     project: str
     """The project of the actor."""
     action: str
-    """The `operationId` of what was asked, or the name of a command."""
+    """The `operationId` of the request, or the name of a command."""
     target: str
-    """The thing that it was done to, e.g. a job's id, with a trial's number behind a slash."""
+    """The object of the action, e.g. a job's id, with a trial's number after a slash."""
     address: str | None
     """The address that the request came from."""

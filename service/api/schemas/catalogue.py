@@ -23,7 +23,7 @@ class WorkloadOptionRead(ReadModel):
     required: bool = False
     """True if a job must give it."""
     choices: tuple[str, ...] = ()
-    """The words that it takes; empty: it takes others, too, or no words."""
+    """The texts that it takes; empty: it takes others, too, or no texts."""
     maximum: int | None = None
     """The largest number that it takes; null: it has no bound of its own."""
 
@@ -38,9 +38,9 @@ class WorkloadRead(ReadModel):
     metrics: dict[str, Direction]
     """The metrics that it measures, and the direction in which each is better."""
     default_objective: str
-    """The metric that decides where a job says nothing."""
+    """The objective if a job names none."""
     default_num_steps: int
-    """The number of steps of a trial where a job gives none."""
+    """The number of steps of a trial if a job gives none."""
     default_evaluate_every: int
     """Steps between two measurements."""
     default_batch_size: int

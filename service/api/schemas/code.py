@@ -24,7 +24,7 @@ class CodeRead(ReadModel):
     stored_bytes: int
     """The size of the archive, as it is stored."""
     owner: str | None
-    """The name of the token that sent it first; null: nobody had to say who asks."""
+    """The name of the token that sent it first; null: the service asked for no token."""
     created_at: datetime
     """The time at which it was sent first."""
     used_at: datetime
@@ -35,4 +35,4 @@ class CodeItem(CodeRead):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.CODE_ITEM]})
 
     num_jobs: int
-    """The jobs that name it. Without any it goes a day after it was last used."""
+    """The number of jobs that name it. Without any it is removed a day after it was last used."""

@@ -21,7 +21,7 @@ class EventRead(ReadModel):
     """`job.state`, `job.changed` (what PATCH changes, and what its run is asked for or waits for), `job.deleted`,
     `job.recommendation`, `trial.state`, `trial.changed` (its note) or `trial.measured`; more kinds may come."""
     data: dict[str, JsonValue]
-    """The details, by its kind. `lost` of `job.state` is what the job's run died of, where another one goes on."""
+    """The details, by its kind. `lost` in `job.state` says why the job's run died, when another run goes on."""
     created_at: datetime
     """The time at which it happened."""
 

@@ -14,7 +14,7 @@ from service.specification.external.messages import End, ExternalDecision, Repor
 
 
 class SuggestionCreate(RequestModel, Suggest):
-    """A client's wish for a trial."""
+    """A client's request for a trial."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.SUGGESTION_CREATE]})
 
@@ -38,13 +38,13 @@ class SuggestionRead(ReadModel):
 
     status: Literal["trial", "waiting", "done"]
     """`waiting`: there is none yet, because the job is not running, or the search waits for others to report; ask again
-    with the same `Idempotency-Key`. `done`: there will be none any more."""
+    with the same `Idempotency-Key`. `done`: there will be no more."""
     trial: SuggestedTrial | None = None
     """The trial to train, with the status `trial`; else null."""
     job_state: JobState
-    """The state of the job now: in a final one nothing more is handed out."""
+    """The present state of the job; in a final one no more trials are handed out."""
     key: str
-    """The request's `Idempotency-Key`, made up where it had none."""
+    """The request's `Idempotency-Key`, or a new one if it had none."""
 
 
 class DecisionRead(ReadModel):
@@ -55,10 +55,9 @@ class DecisionRead(ReadModel):
     decision: ExternalDecision
     """`continue`; `pause`: save a checkpoint and end, the trial may come back from a later suggestion; `stop`: end."""
     status: Literal["answered", "kept"] = "answered"
-    """`kept`: what was reported is stored, and the job's run takes it in later; go on, and ask again."""
+    """`kept`: the report is stored, and the job's run processes it later; continue, and ask again."""
     recorded_up_to_step: int | None = None
-    """The last measurement of the report that counts; those after a pause do not. Null: none, or it is not known yet.
-    """
+    """The last measurement of the report that counts; those after a pause do not. Null: none, or not known yet."""
     why: str | None = Field(default=None)
     """The reason why it is paused or stopped, for a person."""
 

@@ -73,7 +73,7 @@ class JobCreate(RequestModel, JobSpecification):
     model: ModelName | None = None
     """Your own name of the model, one line, e.g. `my-gpt`, by which its recommendations can be asked for."""
     tags: Tags = Field(default_factory=dict, examples=[{"team": "vision"}])
-    """Anything to find the job by; names and values are one line each."""
+    """Labels to find the job by; names and values are one line each."""
     priority: Priority = 0
     """Higher goes first: in the queue, and where jobs share a cluster."""
     notes: Notes = ""
@@ -111,11 +111,11 @@ class JobChange(ChangeModel):
     name: JobName = ""
     """The job's name for people, one line."""
     tags: Tags = Field(default_factory=dict)
-    """All of them, names and values of one line each: those left out go."""
+    """All tags, names and values of one line each: those left out are removed."""
     priority: Priority = 0
-    """Holds from now on, for the queue and for the next rank group of a cluster that becomes free."""
+    """The new priority, for the queue and for the next rank group that becomes free in a shared cluster."""
     notes: Notes = ""
-    """Your own text about the job, in place of what was there; empty: none."""
+    """Your own text about the job, which replaces the present one; empty: none."""
     budget: BudgetChange = Field(default_factory=BudgetChange)
     """Fields of the budget; those left out stay."""
 
@@ -167,7 +167,7 @@ class ProgressRead(ReadModel):
 
 
 class WaitingRead(ReadModel):
-    """The reason why nothing of a job is being trained, although it is neither paused nor over."""
+    """The reason why no trial of a job is in training, although it is neither paused nor over."""
 
     since: datetime
     """The time at which it began to wait."""
@@ -187,11 +187,11 @@ class JobRead(ReadModel):
     name: str
     """The name of the job, for people."""
     project: str = DEFAULT_PROJECT
-    """Only callers of this project see the job."""
+    """The project of the job; only its callers see the job."""
     owner: str | None = None
-    """The name of the token that submitted it; null: nobody had to say who asks."""
+    """The name of the token that submitted it; null: the service asked for no token."""
     tags: dict[str, str]
-    """Texts by name to find it by."""
+    """Labels to find it by: texts by name."""
     notes: str | None = None
     """Your own text about the job."""
     cloned_from: str | None = None
@@ -203,7 +203,7 @@ class JobRead(ReadModel):
     state: JobState
     """The state of the job; the last three are final, unless a user has it go on."""
     waiting: WaitingRead | None = None
-    """The reason for which a queued or running job waits, and since when; null: it does not wait."""
+    """The reason why a queued or running job waits, and since when; null: it does not wait."""
     requested: JobRequest | None
     """A request that a running job follows within seconds: `pause`, or `restart` with another budget or trials."""
     failure: str | None
@@ -224,7 +224,7 @@ class JobRead(ReadModel):
     num_steps: int
     """Steps of a full trial; where batch sizes are searched, of the longest."""
     disk_bytes: int | None
-    """Bytes of its checkpoints, logs and temporary files when its worker last looked; null before its first run."""
+    """Bytes of its checkpoints, logs and temporary files at its worker's last check; null before its first run."""
     currency: str | None = None
     """The currency of its cost."""
     progress: ProgressRead
@@ -290,9 +290,9 @@ class JobRead(ReadModel):
 
 class JobSubmitted(JobRead):
     warnings: list[str] = Field(default_factory=list)
-    """The faults that were found while the job was checked, and for which it was not refused, for a person: its
-    workload's code raises an error, or the machine does not hold a trial, or as many as would train at once. A dry run
-    looks further. Empty where trials do not train beside the API."""
+    """Faults found while the job was checked that are no reason to refuse it, for a person: its workload's code raises
+    an error, or a trial, or the trials that would train at once, do not fit on the machine. A dry run checks more.
+    Empty if trials do not train beside the API."""
 
     def _told(self) -> dict[str, object]:
         return {**super()._told(), **({"Warning": " ".join(self.warnings)} if self.warnings else {})}

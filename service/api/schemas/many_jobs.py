@@ -16,14 +16,14 @@ MAX_JOBS_AT_ONCE = 100
 
 
 class JobIds(RequestModel):
-    """The jobs that something is to be done to."""
+    """The jobs to act on."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_IDS]})
 
     job_ids: list[Annotated[str, StringConstraints(min_length=1, max_length=40)]] = Field(
         min_length=1, max_length=MAX_JOBS_AT_ONCE
     )
-    """The ids of the jobs. One that is named twice counts once."""
+    """The ids of the jobs. A repeated id counts once."""
 
 
 class JobOutcome(ReadModel):
@@ -47,8 +47,8 @@ class JobOutcomes(ReadModel):
 
 
 class JobPatch(RootModel[dict[str, JsonValue]]):
-    """The fields of a submission that the clone has otherwise, as a merge patch: objects are merged, all else takes the
-    place of what the job has; null takes a field back to its default, or where null means something itself, is that."""
+    """The fields of a submission that differ in the clone, as a merge patch: objects are merged, other values replace
+    those of the job. Null resets a field to its default, or is the value where null has a meaning of its own."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [examples.JOB_PATCH]})
 

@@ -48,7 +48,7 @@ class TrialChange(ChangeModel):
     model_config = ConfigDict(json_schema_extra=_trial_change_schema)
 
     note: Notes = ""
-    """Your own text about the trial, in place of what was there; empty: none."""
+    """Your own text about the trial, which replaces the present one; empty: none."""
 
 
 class TrialRead(ReadModel):
@@ -100,11 +100,11 @@ class TrialRead(ReadModel):
     """Digest of the model that it trains: of its parameters' shapes and kinds, its other modules, and the workload with
     the options of the model that the search does not vary. Null until it was measured."""
     data_digest: str | None = None
-    """Digest of the data; null: there is no telling."""
+    """Digest of the data; null: it cannot be identified."""
     note: str | None = None
     """Your own text about the trial."""
     last_lines: list[str] = Field(default_factory=list)
-    """The end of what the ranks of a failed trial printed; only where the trial is read alone."""
+    """The last lines that the ranks of a failed trial printed; not in lists."""
     created_at: datetime
     """The time at which it was chosen."""
     started_at: datetime | None
@@ -185,7 +185,7 @@ class CheckpointRead(ReadModel):
     world_size: int | None
     """Ranks that wrote it, each a file; null: the manifest is missing or damaged."""
     is_whole: bool
-    """True if all files that belong to it are there; their checksums are not looked at."""
+    """True if all files that belong to it exist; their checksums are not verified."""
     files: list[CheckpointFileRead]
     """The files that it is made of."""
 

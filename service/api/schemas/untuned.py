@@ -143,8 +143,8 @@ class DistanceRead(ReadModel):
     """The distance of the tuned model from this one, in octaves: factors of two."""
 
     total: float
-    """The root of the sum of the squares of the others, an octave of depth counted thrice, one of batch size or steps
-    half."""
+    """The root of the sum of the squares of the others, with an octave of depth counted thrice, and one of batch size
+    or steps half."""
     width: float
     """The distance in the width of the layers."""
     depth: float
@@ -160,16 +160,16 @@ class DistanceRead(ReadModel):
 
 
 class ChangeRead(ReadModel):
-    """A value that a scaling rule moved, that several models have together, or that was varied beside the rules."""
+    """A value that a scaling rule moved, that several models gave together, or that was varied on purpose."""
 
     name: str
     """The name of the value, e.g. `lr` or `betas[1]`."""
     before: float
-    """The value that was tuned; where several models answer together, that of the nearest one."""
+    """The tuned value; if several models answer together, that of the nearest one."""
     after: float
     """The value in this config."""
     reason: str
-    """The rule, with its ratio, and the factor beside it where there is one; or how several models have it together."""
+    """The rule with its ratio, and another factor if there is one; or how several models gave it together."""
     source: str
     """The paper that the rule is from, or follows from; why the value was varied; or the benchmark that measures it."""
 
@@ -186,7 +186,7 @@ class IntervalRead(ReadModel):
 
 
 class ShareRead(ReadModel):
-    """The weight that the trials of a tuned model have in what several models say together."""
+    """The weight of a tuned model's trials in the answer of several models together."""
 
     name: str
     """The name of the model, for people."""
@@ -218,9 +218,9 @@ class OriginRead(ReadModel):
     value: float | None
     """The value of the objective, for the model that it was tuned for: not to be expected of another one."""
     num_trials: int | None
-    """Trials that its search had; of several models together those of all."""
+    """The number of trials of its search; for several models together, of all their searches."""
     shares: list[ShareRead]
-    """The weight of each of several models that say it together, the largest first; empty: it is of one model."""
+    """The weights of the models that answered together, the largest first; empty: one model answered."""
 
 
 class UntunedConfigRead(ReadModel):
@@ -235,11 +235,11 @@ class UntunedConfigRead(ReadModel):
     training: dict[str, Any]
     """`num_steps`, `batch_size` and settings beside them."""
     lr_factor: float
-    """1: as the rules have it; else tried on purpose beside it."""
+    """1: the learning rate of the rules; otherwise a factor on it, tried on purpose."""
     distance: DistanceRead | None
     """Null: it was published for several models at once, and is not moved."""
     intervals: list[IntervalRead]
-    """The intervals of the learning rate and the weight decay; empty: nobody knows."""
+    """The intervals of the learning rate and the weight decay; empty: unknown."""
     confidence: float
     """The confidence of the intervals."""
     changes: list[ChangeRead]
@@ -286,8 +286,8 @@ class UntunedAnswerRead(ReadModel):
     model_config = ConfigDict(json_schema_extra={"examples": [examples.UNTUNED_ANSWER]})
 
     basis: Literal["store", "built_in"]
-    """`store`: tuned models of this service are among the sources; `built_in`: there is none, or each is too
-    far from the model to say anything of it."""
+    """`store`: tuned models of this service are among the sources; `built_in`: there are none, or all are too far from
+    the model."""
     says: str
     """The grounds of the answer, for people."""
     items: list[UntunedConfigRead]

@@ -31,9 +31,9 @@ class WebhookCreate(RequestModel):
     kinds: Annotated[list[EventKind], Field(min_length=1, max_length=7)] = Field(
         default=["job.state", "job.recommendation"]
     )
-    """The kinds of events that it is told."""
+    """The kinds of events to send."""
     job_id: Annotated[str, StringConstraints(max_length=40)] | None = None
-    """The job whose events it is told, from its beginning; null: those of all jobs of the project, from now on."""
+    """The job whose events are sent, from its beginning; null: those of all jobs of the project, from now on."""
 
 
 class WebhookRead(ReadModel):
@@ -42,7 +42,7 @@ class WebhookRead(ReadModel):
     id: str
     """The id of the webhook."""
     project: str
-    """The project whose jobs it is told of."""
+    """The project whose events are sent."""
     job_id: str | None
     """Null: all jobs of the project."""
     url: str
@@ -50,15 +50,15 @@ class WebhookRead(ReadModel):
     kinds: list[str]
     """The kinds of events that are sent."""
     owner: str | None
-    """The name of the token that made it; null: nobody had to say who asks."""
+    """The name of the token that made it; null: the service asked for no token."""
     created_at: datetime
     """The time at which it was made."""
     num_failures: int
     """Requests in a row that failed. After 30 it is disabled."""
     disabled_at: datetime | None
-    """The time at which it was switched off; null: it is on."""
+    """The time at which it was disabled; null: it is enabled."""
     disabled_because: str | None
-    """The reason why it was switched off, for a person."""
+    """The reason why it was disabled, for a person."""
 
     @classmethod
     def shown_to(cls, caller: Caller, webhook: Webhook) -> WebhookRead:
@@ -71,7 +71,7 @@ class WebhookCreated(WebhookRead):
     model_config = ConfigDict(json_schema_extra={"examples": [{**examples.WEBHOOK, "secret": examples.WEBHOOK_SECRET}]})
 
     secret: str
-    """The secret with which messages are signed, as the Standard Webhooks specification says. It is shown this once."""
+    """The secret with which messages are signed, as the Standard Webhooks specification says. It is shown only once."""
 
 
 class DeliveryRead(ReadModel):

@@ -101,10 +101,10 @@ class Written(DescribedModel):
     title: str
     """The name of the format for people."""
     text: str | None
-    """The config in it; null: it cannot be said in this format, and `cannot_say` has the reason."""
+    """The config in it; null: this format cannot express it, and `cannot_say` has the reason."""
     cannot_say: list[str] = Field(default=[])
-    """Parts of the config that the text leaves out or says otherwise, a sentence each. Empty: whoever runs it takes the
-    steps that were measured."""
+    """Parts of the config that the text leaves out or changes, a sentence each. Empty: it takes the steps that were
+    measured."""
 
 
 def _made(form: Format, text: str | None, cannot_say: Sequence[str] = ()) -> Written:

@@ -40,7 +40,7 @@ class ExternalDecision(StrEnum):
 
 
 class Suggest(StrictModel):
-    """A client's wish for a trial."""
+    """A client's request for a trial."""
 
     client: Annotated[str, SEEN] | None = Field(default=None, max_length=200, examples=["node17/4711_3"])
     """The name of the client that asks, for people: a host, or the task of a SLURM array."""
@@ -120,8 +120,8 @@ class SuggestedTrial(StrictModel):
     config: dict[str, JsonValue]
     """All of it: optimizer with its arguments, schedule, workload options, `num_steps`, `batch_size`, `seed`, ..."""
     begins_at_step: int
-    """The last step that was measured: go on from a checkpoint of the trial up to there, or else begin anew. 0: it is
-    new."""
+    """The last step that was measured: continue from a checkpoint of the trial up to there, or else start again. 0: it
+    is new."""
     pauses_at_step: int | None
     """The step at which the search is likely to pause it, for a checkpoint; null: none."""
 

@@ -22,16 +22,16 @@ MetricName: TypeAlias = Annotated[
 
 
 class ExternalTrials(StrictModel):
-    """Trials are trained by others, e.g. the tasks of a SLURM array: each asks for a config
-    (`POST /v1/jobs/{job_id}/suggestions`), trains it, and reports what it measures."""
+    """Trials are trained outside of the service, e.g. by the tasks of a SLURM array: each asks for a config (`POST
+    /v1/jobs/{job_id}/suggestions`), trains it, and reports what it measures."""
 
     lease_seconds: float = Field(default=900.0, ge=5.0, le=604_800.0)
-    """A client that reports nothing for so long has lost its trial: another one gets it, up to three times."""
+    """Seconds without a report after which a client loses its trial to another one, up to three times."""
     metrics: Annotated[dict[MetricName, Literal["minimize", "maximize"]], MaxEntries(MAX_METRICS)] = Field(
         default_factory=dict, examples=[{"validation_loss": "minimize"}]
     )
-    """With the workload `external`: what clients measure, and the direction in which each is better. The first one is
-    the objective where the job names none."""
+    """With the workload `external`: the metrics that clients measure, and the direction in which each is better. The
+    first one is the objective if the job names none."""
 
 
 def describe_external(

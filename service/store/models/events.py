@@ -37,7 +37,7 @@ class Webhook(Base):
     """None: all jobs of the project."""
     url: Mapped[str] = mapped_column(String(2000))
     kinds: Mapped[list[Any]]
-    """The kinds of events that it is told."""
+    """The kinds of events to send."""
     secret: Mapped[str] = mapped_column(String(100))
     """The key with which each message is signed; whoever has it can forge one."""
     owner: Mapped[str | None] = mapped_column(String(100))

@@ -52,8 +52,8 @@ async def export_job(
     ] = TableFormat.CSV,
 ) -> StreamingResponse:
     """The trials of a job with their parameters (`parameter.NAME`) and last metrics (`metric.NAME`), or all of their
-    measurements; of the trials that `state`, `phase`, `value` and `parameter` leave, as in their list. What changes
-    meanwhile may be in it or not.
+    measurements; of the trials that `state`, `phase`, `value` and `parameter` leave, as in their list. Changes made
+    meanwhile may be missing.
 
     In CSV, text that a spreadsheet would take for a formula has an apostrophe before it. MLflow and TensorBoard open
     what `shampoo-tuner export` writes.

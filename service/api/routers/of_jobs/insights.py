@@ -86,9 +86,8 @@ def read_map(
 
 @router.get("/health", summary="Read a job's health", responses=problems.documented(404, 422, 503))
 def read_job_health(session: ReadSession, now: Now, memory: TrialMemoryDependency, job_id: JobId) -> JobHealth:
-    """Findings about a job, in words and each with what to do: an under-tuned baseline, a noisy metric, ... Nothing
-    where nothing is wrong. That best values lie at the edge of their ranges is a caveat of the recommendation, once
-    there is one."""
+    """Findings about a job, in words and each with what to do: an under-tuned baseline, a noisy metric, ... Empty if
+    nothing is wrong. Best values at the edge of their ranges are a caveat of the recommendation, once there is one."""
     job = JobRepository(session).get(job_id)
     progress = progress_of(session, [job], now=now, memory=memory)[job.id]
     stored = RecommendationRepository(session).of_job(job.id)

@@ -107,12 +107,10 @@ def read_job(session: ReadSession, reader: Reader, tagged: TaggedDependency, job
 def change_job(
     body: JobChange, session: WriteSession, now: Now, reader: Reader, job_id: JobId, if_match: IfMatch = None
 ) -> JobRead:
-    """Changes the name, the tags, the notes, the priority or the budget; what is left out stays.
-
-    A running job goes on with another budget within seconds: its run ends in order and starts again, trials from their
-    last checkpoints. A finished job goes on when it is resumed. The number of trials cannot fall below those that have
-    begun, in any phase.
-    """
+    """Changes the name, the tags, the notes, the priority or the budget; fields left out stay as they are. A running
+    job takes up a changed budget within seconds: its run ends in order and starts again, trials from their last
+    checkpoints. A finished job takes it up when it is resumed. The number of trials cannot fall below those that have
+    begun, in any phase."""
     refuse_if_changed(session, job_id, if_match)
     steer.change_job(session, job_id, **body.changes, now=now)
     return reader.one(session, steer.change_budget(session, job_id, body.budget.changes, now=now))
@@ -125,9 +123,8 @@ def change_job(
     responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
 def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
-    """Pauses a job until it is resumed. One that runs becomes `paused` when its run has ended, within seconds; until
-    then `requested` says `pause`. Trials keep their checkpoints; paused time is no wall-clock time.
-    """
+    """Pauses a job until it is resumed. A running job becomes `paused` when its run has ended, within seconds; until
+    then `requested` is `pause`. Trials keep their checkpoints; paused time does not count as wall-clock time."""
     return reader.one(session, steer.pause_job(session, job_id, now=now))
 
 
@@ -139,10 +136,9 @@ def pause_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) ->
 )
 def resume_job(session: WriteSession, settings: SettingsDependency, now: Now, reader: Reader, job_id: JobId) -> JobRead:
     """Puts a paused job back in the queue, and a finished one, cancelled ones included, whose budget is not spent:
-    raise it with PATCH first. Trials that have ended stay as they are, but for those that were cut off where the budget
-    was spent, and confirmation trials that ended with the job: they go on from their checkpoints where these are kept,
-    else they begin again. At the end the recommendation is made anew.
-    """
+    raise it with PATCH first. Ended trials stay as they are, except those that the spent budget cut off and
+    confirmation trials that ended with the job: they continue from their checkpoints if these are kept, otherwise they
+    begin again. At the end the recommendation is made anew."""
     job = steer.resume_job(session, job_id, checkpoints_kept=settings.checkpoints_kept, now=now)
     return reader.one(session, job)
 
@@ -154,7 +150,6 @@ def resume_job(session: WriteSession, settings: SettingsDependency, now: Now, re
     responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
 def cancel_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
-    """Cancels a job and its unfinished trials; what trains stops within seconds. Finished trials stay. A job that had
-    succeeded, and was to try more, is `succeeded` again.
-    """
+    """Cancels a job and its unfinished trials; training stops within seconds. Finished trials stay. A job that had
+    succeeded and was resumed to try more is `succeeded` again."""
     return reader.one(session, steer.cancel_job(session, job_id, now=now))

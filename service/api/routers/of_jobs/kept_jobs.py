@@ -52,14 +52,11 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
     dependencies=[IF_JOB_UNCHANGED],
 )
 def delete_job(session: WriteSession, now: Now, job_id: JobId) -> None:
-    """Deletes a job that has ended, with its trials, curves, events, checkpoints, log and recommendation. There is no
-    way back.
-
-    It is gone at once for everyone who asks; a worker then removes what it has left. An older recommendation that the
+    """Deletes a job that has ended, with its trials, curves, events, checkpoints, log and recommendation. This cannot
+    be undone. The API no longer shows it at once; a worker then removes its files. An older recommendation that the
     job's had replaced holds again. Configs that later jobs took from it stay theirs, its device-hours count against the
     project's quota as before, and its `Idempotency-Key` may be used again. A job that has not ended is refused: cancel
-    it first.
-    """
+    it first."""
     deletion.delete_job(session, job_id, now=now)
 
 
@@ -70,9 +67,8 @@ def delete_job(session: WriteSession, now: Now, job_id: JobId) -> None:
     responses=problems.documented(403, 404, 412, 422, 503),
 )
 def archive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
-    """Has lists leave a job out, unless they are asked for it by `archived`. Nothing else changes: it runs on, and its
-    recommendation holds.
-    """
+    """Hides a job from lists, unless they are requested with `archived`. Nothing else changes: it keeps running, and
+    its recommendation holds."""
     return reader.one(session, set_archived(session, job_id, archived=True, now=now))
 
 
@@ -197,9 +193,8 @@ _MANY = problems.documented(403, 408, 413, 415, 422, 503)
 
 @router.post(":pause", summary="Pause many jobs", dependencies=[Depends(refuse_repeated_names)], responses=_MANY)
 async def pause_jobs(body: JobIds, many: Many) -> JobOutcomes:
-    """Pauses each of up to 100 jobs, as the request for one does. One that is refused keeps none of the others from it;
-    the answer says what became of each. Asked again, it changes nothing more.
-    """
+    """Pauses each of up to 100 jobs, as the request for one does. One that is refused does not affect the others; the
+    answer has the outcome of each. Repeating the request changes nothing more."""
     return await many.each(body, steer.pause_job, action="pause_job")
 
 

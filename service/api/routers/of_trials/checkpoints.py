@@ -53,9 +53,8 @@ _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 def list_checkpoints(
     session: ReadSession, settings: SettingsDependency, job_id: JobId, number: TrialNumber
 ) -> CheckpointList:
-    """The checkpoints that are there now, the newest first. A trial that has not ended has its last few; one that its
-    job's budget cut off has them for a while more (by default a week); any other one has none.
-    """
+    """The existing checkpoints, the newest first. An unfinished trial has its last few; one that its job's budget cut
+    off keeps them for a while (by default a week); any other trial has none."""
     checkpoints = _checkpoints(session, settings, job_id, number)
     try:
         found = checkpoints.newest_first()
@@ -83,9 +82,8 @@ def download_checkpoint(
 ) -> Response:
     """A file of a checkpoint as it is, in one piece or from where a download broke off.
 
-    The checkpoint is gone once newer ones are there, or its trial has ended; what has begun to be sent from a path is
-    sent to its end.
-    """
+    A checkpoint is removed once there are newer ones, or its trial has ended; a download from a path that has begun is
+    completed."""
     try:
         opened = _checkpoints(session, settings, job_id, number).open(checkpoint, file)
     except FileNotFoundError:

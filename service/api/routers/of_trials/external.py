@@ -116,9 +116,8 @@ async def suggest_trial(
 ) -> SuggestionRead:
     """Hands out the trial that the job's search wants tried next, of a job that was submitted with `external`.
 
-    The trial is this client's while it reports (`lease_seconds`). If the trial has been measured before, the client
-    goes on from a checkpoint up to `begins_at_step` where it finds one, and else begins anew.
-    """
+    The trial belongs to this client as long as it reports (`lease_seconds`). If the trial has been measured before, the
+    client continues from a checkpoint up to `begins_at_step` if it finds one, and otherwise starts again."""
     asked = await transactions.write(
         lambda session: asking.ask_for_trial(session, job_id, body, key=idempotency_key, now=now)
     )
@@ -172,12 +171,11 @@ async def report_trial(
     idempotency_key: IdempotencyKey = None,
     wait_seconds: WaitSeconds = ANSWER_SECONDS,
 ) -> DecisionRead:
-    """Takes in what a client has measured, renews its lease, and says whether the trial goes on, is paused or stops.
+    """Stores what a client has measured, renews its lease, and says whether the trial continues, is paused or stops.
 
     The measurement of the last step completes the trial. A report without measurements says that the client is still
-    there. A step that is reported again counts once. What is reported of a trial that has ended, or whose job has,
-    counts for nothing, and its client is told to stop.
-    """
+    there. A step that is reported again counts once. Reports on a trial that has ended, or whose job has, are ignored,
+    and the answer tells the client to stop."""
     return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
 
 
@@ -207,9 +205,8 @@ async def end_trial(
     idempotency_key: IdempotencyKey = None,
     wait_seconds: WaitSeconds = ANSWER_SECONDS,
 ) -> DecisionRead:
-    """Takes in the end of a trial, with its last measurements: it completed, it failed for a reason, or its client must
-    go and another one may go on with it. Nothing changes if the trial, or its job, has ended already.
-    """
+    """Ends a trial, with its last measurements: it completed, it failed for a reason, or its client must leave it to
+    another one. Nothing changes if the trial, or its job, has ended already."""
     return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
 
 
@@ -224,8 +221,8 @@ def read_decision(
     number: TrialNumber,
     lease: Annotated[str, Query(min_length=1, max_length=40, description="The lease that the suggestion gave.")],
 ) -> DecisionRead:
-    """Says whether a trial goes on, for a client that has nothing to report: a user may have stopped it, or paused the
-    job. It renews no lease: a report without measurements does."""
+    """Says whether a trial continues, for a client that has nothing to report: a user may have stopped it, or paused
+    the job. It does not renew the lease: a report without measurements does."""
     return DecisionRead.of(asking.decision(session, job_id, number, lease=lease))
 
 

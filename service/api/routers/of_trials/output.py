@@ -125,9 +125,9 @@ def read_logs(
     """All that the ranks of a trial wrote to standard output and error in all runs: the oldest first, in pages, or the
     last lines of it.
 
-    The beginning and the end of each rank's output are kept (`log_bytes_per_rank` of the settings), and what is missing
-    between them is told. Lines come within seconds. They are what the trial's own code prints, so they can hold
-    whatever that knows; values of secret environment variables are hidden.
+    The beginning and the end of each rank's output are kept (`log_bytes_per_rank` of the settings), and the gap between
+    them is marked. Lines arrive within seconds. They are what the trial's own code prints, so they can contain anything
+    that it knows; values of secret environment variables are hidden.
 
     With `Accept: text/event-stream`, a stream that goes on with what is printed from now on, until the trial ends. It
     begins with all that is kept, or with the last lines, or after `after` or `Last-Event-ID`.

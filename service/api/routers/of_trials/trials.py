@@ -117,12 +117,12 @@ def propose_trial(
     response: Response,
     idempotency_key: IdempotencyKey = None,
 ) -> TrialRead:
-    """Has a config of your own tried, before anything else that the search would choose, and judged like the others.
+    """Tries a config of your own, before anything else that the search would choose, and judges it like the others.
 
     The budget of its side grows by one trial (`budget.extra_search_trials`, or `extra_trials` of the baseline). A
     running job tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A
-    paused job tries it when it is resumed; a finished one goes on with it, and with whatever else its budget leaves.
-    """
+    paused job tries it when it is resumed; a finished one is reopened for it, and for whatever else its budget
+    leaves."""
     _, trial, is_new = steer_trials.propose_trial(
         session,
         job_id,
@@ -166,7 +166,7 @@ def read_trial(session: ReadSession, tagged: TaggedDependency, job_id: JobId, nu
 def change_trial(
     body: TrialChange, session: WriteSession, now: Now, job_id: JobId, number: TrialNumber, if_match: IfMatch = None
 ) -> TrialRead:
-    """Changes the note. Nothing else changes by it, whether the trial trains or has ended."""
+    """Changes the note of a trial, and nothing else, whether it is training or has ended."""
     refuse_if_trial_changed(session, job_id, number, if_match)
     return TrialRead.of(marks.change_trial(session, job_id, number, note=body.note, now=now))
 
@@ -187,9 +187,8 @@ def read_config(session: ReadSession, job_id: JobId, number: TrialNumber) -> Tri
     responses=problems.documented(403, 404, 409, 412, 422, 503),
 )
 def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumber) -> TrialRead:
-    """Cancels one trial; the job goes on. One that trains ends at its next measurement; until then `requested` says
-    `stop`. If that measurement is its last, it completes.
-    """
+    """Cancels one trial; the job goes on. A trial in training ends at its next measurement; until then `requested` is
+    `stop`. If that measurement is its last, it completes."""
     _, trial = steer_trials.stop_trial(session, job_id, number, now=now)
     return TrialRead.of(trial)
 
@@ -203,9 +202,9 @@ def stop_trial(session: WriteSession, now: Now, job_id: JobId, number: TrialNumb
 def retry_trial(
     session: WriteSession, settings: SettingsDependency, now: Now, job_id: JobId, number: TrialNumber
 ) -> TrialRead:
-    """Queues a pruned, failed or cancelled trial again, with the same config; from its checkpoint if there is one, else
-    from its beginning, and to its end: it is not pruned again. A finished job thereby goes on, with whatever else its
-    budget leaves. A fork of a population cannot be tried again: the checkpoint that it began from is gone.
-    """
+    """Queues a pruned, failed or cancelled trial again, with the same config: from its checkpoint if there is one,
+    otherwise from its beginning, and to its end, as it is not pruned again. A finished job is reopened for it, and for
+    whatever else its budget leaves. A fork of a population cannot be retried: the checkpoint that it began from is
+    gone."""
     _, trial = steer_trials.retry_trial(session, job_id, number, checkpoints_kept=settings.checkpoints_kept, now=now)
     return TrialRead.of(trial)
