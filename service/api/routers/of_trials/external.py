@@ -84,7 +84,53 @@ class _Transactions:
             return await run_in_threadpool(transaction)
 
 
-TransactionsDependency = Annotated[_Transactions, Depends()]
+class _Exchange:
+    """One request to the run of a job: stored in a transaction, and answered by the run or by what is stored."""
+
+    def __init__(
+        self,
+        transactions: Annotated[_Transactions, Depends()],
+        answers: AnswersDependency,
+        response: Response,
+        idempotency_key: IdempotencyKey = None,
+        wait_seconds: WaitSeconds = ANSWER_SECONDS,
+    ) -> None:
+        self.transactions = transactions
+        self.key = idempotency_key
+        self._answers = answers
+        self._response = response
+        self._wait_seconds = wait_seconds
+
+    async def report(self, job_id: str, number: int, body: Report, *, now: datetime) -> DecisionRead:
+        """Stores what a client says of its trial; the run's decision, or that it is still to come."""
+        asked: Asked = await self.transactions.write(
+            lambda session: asking.report(session, job_id, number, body, key=self.key, now=now)
+        )
+        answer = await self.answer_to(asked)
+        if answer is None:
+            self.ask_again()
+            return DecisionRead.of(None)
+        self.mark_replayed(asked)
+        return DecisionRead.of(asking.checked(answer))
+
+    async def answer_to(self, asked: Asked) -> RunAnswer | None:
+        """The answer to a request; None: there is none in time. Without a run there is nothing to wait for."""
+        if asked.answer is not None or asked.job_state is not JobState.RUNNING:
+            return asked.answer
+        return await self._answers.wait(asked.request_id, seconds=self._wait_seconds)
+
+    def ask_again(self) -> None:
+        """Makes the response one that asks the client to send the same request again."""
+        self._response.status_code = 202
+        self._response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
+
+    def mark_replayed(self, asked: Asked) -> None:
+        """Says in the response's headers if the answer is that of an earlier request."""
+        if asked.is_replayed:
+            self._response.headers["Idempotent-Replayed"] = "true"
+
+
+ExchangeDependency = Annotated[_Exchange, Depends()]
 
 
 @router.post(
@@ -104,39 +150,35 @@ TransactionsDependency = Annotated[_Transactions, Depends()]
 )
 async def suggest_trial(
     body: SuggestionCreate,
-    transactions: TransactionsDependency,
-    answers: AnswersDependency,
+    exchange: ExchangeDependency,
     caller: CallerDependency,
     now: Now,
     job_id: JobId,
     request: Request,
-    response: Response,
-    idempotency_key: IdempotencyKey = None,
-    wait_seconds: WaitSeconds = ANSWER_SECONDS,
 ) -> SuggestionRead:
     """Hands out the trial that the job's search wants tried next, of a job that was submitted with `external`.
 
     The trial belongs to this client as long as it reports (`lease_seconds`). If the trial has been measured before, the
     client continues from a checkpoint up to `begins_at_step` if it finds one, and otherwise starts again."""
+    transactions = exchange.transactions
     asked = await transactions.write(
-        lambda session: asking.ask_for_trial(session, job_id, body, key=idempotency_key, now=now)
+        lambda session: asking.ask_for_trial(session, job_id, body, key=exchange.key, now=now)
     )
     if asked is None:
         return SuggestionRead(
             status="done",
             job_state=await transactions.read(lambda session: JobRepository(session).get(job_id).state),
-            key=idempotency_key or "",
+            key=exchange.key or "",
         )
-    answer = await _answer_to(asked, answers, wait_seconds)
+    answer = await exchange.answer_to(asked)
     if answer is None or answer.trial is None:
         state = await transactions.read(lambda session: JobRepository(session).get(job_id).state)
         if state.is_final:
             return SuggestionRead(status="done", job_state=state, key=asked.key)
-        _ask_again(response)
+        exchange.ask_again()
         return SuggestionRead(status="waiting", job_state=state, key=asked.key)
-    if asked.is_replayed:
-        response.headers["Idempotent-Replayed"] = "true"
-    else:
+    exchange.mark_replayed(asked)
+    if not asked.is_replayed:
         target = f"{job_id}/{answer.trial.number}"
         await transactions.write(
             lambda session: record_deed(session, caller, "suggest_trial", target, address=address_of(request), now=now)
@@ -161,22 +203,14 @@ async def suggest_trial(
     },
 )
 async def report_trial(
-    body: ReportCreate,
-    transactions: TransactionsDependency,
-    answers: AnswersDependency,
-    now: Now,
-    job_id: JobId,
-    number: TrialNumber,
-    response: Response,
-    idempotency_key: IdempotencyKey = None,
-    wait_seconds: WaitSeconds = ANSWER_SECONDS,
+    body: ReportCreate, exchange: ExchangeDependency, now: Now, job_id: JobId, number: TrialNumber
 ) -> DecisionRead:
     """Stores what a client has measured, renews its lease, and says whether the trial continues, is paused or stops.
 
     The measurement of the last step completes the trial. A report without measurements says that the client is still
     there. A step that is reported again counts once. Reports on a trial that has ended, or whose job has, are ignored,
     and the answer tells the client to stop."""
-    return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
+    return await exchange.report(job_id, number, body, now=now)
 
 
 @router.post(
@@ -195,19 +229,11 @@ async def report_trial(
     },
 )
 async def end_trial(
-    body: EndCreate,
-    transactions: TransactionsDependency,
-    answers: AnswersDependency,
-    now: Now,
-    job_id: JobId,
-    number: TrialNumber,
-    response: Response,
-    idempotency_key: IdempotencyKey = None,
-    wait_seconds: WaitSeconds = ANSWER_SECONDS,
+    body: EndCreate, exchange: ExchangeDependency, now: Now, job_id: JobId, number: TrialNumber
 ) -> DecisionRead:
     """Ends a trial, with its last measurements: it completed, it failed for a reason, or its client must leave it to
     another one. Nothing changes if the trial, or its job, has ended already."""
-    return await _reported(transactions, answers, now, job_id, number, body, idempotency_key, wait_seconds, response)
+    return await exchange.report(job_id, number, body, now=now)
 
 
 @router.get(
@@ -224,38 +250,3 @@ def read_decision(
     """Says whether a trial continues, for a client that has nothing to report: a user may have stopped it, or paused
     the job. It does not renew the lease: a report without measurements does."""
     return DecisionRead.of(asking.decision(session, job_id, number, lease=lease))
-
-
-async def _reported(
-    transactions: _Transactions,
-    answers: Answers,
-    now: datetime,
-    job_id: str,
-    number: int,
-    body: Report,
-    key: str | None,
-    wait_seconds: float,
-    response: Response,
-) -> DecisionRead:
-    asked: Asked = await transactions.write(
-        lambda session: asking.report(session, job_id, number, body, key=key, now=now)
-    )
-    answer = await _answer_to(asked, answers, wait_seconds)
-    if answer is None:
-        _ask_again(response)
-        return DecisionRead.of(None)
-    if asked.is_replayed:
-        response.headers["Idempotent-Replayed"] = "true"
-    return DecisionRead.of(asking.checked(answer))
-
-
-async def _answer_to(asked: Asked, answers: Answers, wait_seconds: float) -> RunAnswer | None:
-    """The answer to a request; None: there is none in time. Without a run there is nothing to wait for."""
-    if asked.answer is not None or asked.job_state is not JobState.RUNNING:
-        return asked.answer
-    return await answers.wait(asked.request_id, seconds=wait_seconds)
-
-
-def _ask_again(response: Response) -> None:
-    response.status_code = 202
-    response.headers["Retry-After"] = str(RETRY_AFTER_SECONDS)
