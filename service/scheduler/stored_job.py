@@ -129,7 +129,7 @@ def restored_policy(plan: JobPlan, stored: Stored, signals: Signals) -> JobPolic
 
 
 def set_limits(watch: Watch, plan: JobPlan, stored: Stored, *, now: datetime) -> None:
-    """Has the run end when the job's time is spent."""
+    """Makes the run end when the job's time is spent."""
     specification = plan.specification
     budget, spent = specification.budget, sum(trial.spent_seconds for trial in stored.trials)
     if budget.wall_clock_seconds is not None:

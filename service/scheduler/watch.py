@@ -1,4 +1,4 @@
-"""The watch over a run, in threads: its worker, lease, cluster, a user or the time may end it early."""
+"""The watch over a run, in threads: it ends the run early for its worker, lease, cluster, a user or the time."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from service.use_cases.leases import Lease
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 8.0
-"""Seconds that a run which was told to end may take before it ends without ceremony."""
+"""Seconds that a run may take to end in order once it was told to, before its process is ended."""
 LEAVING_SECONDS = 15.0
-"""Seconds that a run which has stopped its ranks may take to leave Ray before it ends without ceremony."""
+"""Seconds that a run may take to leave Ray once its ranks are stopped, before its process is ended."""
 CLUSTER_POLL_SECONDS = 2.0
-"""Seconds between two looks whether the run's Ray cluster still counts on it."""
+"""Seconds between two checks that the run's machine is still part of its Ray cluster."""
 VITAL_PROCESSES = ("gcs_server", "raylet")
 """Names of the processes that a Ray cluster cannot do without; a run's own has one of each."""
 PROCESS_POLL_SECONDS = 0.2
-"""Seconds between two looks whether the processes of the run's own Ray cluster live."""
+"""Seconds between two checks that the processes of the run's own Ray cluster are alive."""
 
 
 class Watch:
@@ -80,14 +80,15 @@ class Watch:
         threading.Thread(target=self._watch_processes, name="watch-processes", daemon=True).start()
 
     def stop_for_cluster(self) -> None:
-        """Watches it no more. To be called before the process leaves it: asking Ray afterwards would start another."""
+        """Stops watching the cluster. To be called before the process leaves it: asking Ray afterwards would start
+        another."""
         self._is_starting_ray = False
         self._leaving.set()
         if self._cluster_watch.is_alive():
             self._cluster_watch.join(timeout=CLUSTER_POLL_SECONDS)
 
     def stop_for_lease(self) -> None:
-        """Watches the lease no more. To be called before the run gives it up by finishing the job."""
+        """Stops watching the lease. To be called before the run gives it up by finishing the job."""
         self._finishing.set()
 
     def end_on_sigterm(self) -> None:
@@ -122,7 +123,7 @@ class Watch:
 
     @property
     def is_told(self) -> bool:
-        """True if the run was told to end, so that what becomes of it is no crash. Not by the time, which just ends."""
+        """True if the run was told to end, so that its end is no crash; not if only its time is over."""
         return self._told is not None
 
     def seconds_left(self) -> float:
@@ -136,7 +137,7 @@ class Watch:
         return self._told
 
     def end(self, ending: Ending) -> None:
-        """Tells the run to end, and sees to it that it does."""
+        """Tells the run to end, and ends its process if it does not."""
         if self._told is None:
             self._told = ending
             logger.info("the run of job %s ends: %s", self._lease.job_id, ending)
@@ -231,7 +232,7 @@ _ENDING_AT_ONCE = threading.Lock()
 
 
 def end_at_once(*, status: ExitStatus) -> NoReturn:
-    """Ends this process and all it started, without Ray's own farewells, which can wait for busy ranks.
+    """Ends this process and all it started, without Ray's own shutdown, which can wait for busy ranks.
 
     The first thread that calls it says how: others may only call it because the first one has ended Ray's processes.
     """

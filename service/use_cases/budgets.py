@@ -59,7 +59,7 @@ def allowed_device_hours(budget: Budget, price: Price | None) -> float | None:
 
 
 def check_cost(budget: Budget, price: Price | None) -> None:
-    """Raises InvalidInput where costs are limited that nobody knows."""
+    """Raises InvalidInput if a budget limits the cost of a job that has no price."""
     if budget.cost is not None and price is None:
         raise InvalidInput("budget.cost", "the service has no price for such ranks; limit budget.device_hours instead")
 

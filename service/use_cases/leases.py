@@ -33,7 +33,7 @@ from service.use_cases.transitions import (
 logger = logging.getLogger(__name__)
 
 MAX_FAILURE_LENGTH = 2000
-"""Characters that are told of such rows, at most: an error can repeat all that it has found."""
+"""Most characters that are kept of the error of a row that cannot be read: it can repeat all that it has found."""
 MAX_CRASHES = 3
 """Runs in a row that may die without getting any further before the job fails.
 
@@ -70,23 +70,23 @@ def register_worker(session: Session, *, host: str, pid: int, allows_code: bool 
 
 
 def beat(session: Session, worker_id: str, *, lease_seconds: float, now: datetime) -> None:
-    """Tells that a worker lives, and renews every lease it holds."""
+    """Records that a worker is alive, and renews every lease it holds."""
     WorkerRepository(session).beat(worker_id, now)
     JobRepository(session).renew_leases(worker_id, now + timedelta(seconds=lease_seconds))
 
 
 def end_worker(session: Session, worker_id: str, *, now: datetime) -> None:
-    """Tells that a worker ends, so that from now on nobody waits for it."""
+    """Records that a worker ends, so that nobody waits for it from now on."""
     WorkerRepository(session).end(worker_id, now)
 
 
 def end_killed_worker(session: Session, *, host: str, pid: int, since: datetime, now: datetime) -> None:
-    """Tells that the process of a worker is gone, which could not say so itself: whoever started it knows at once, and
-    others would take it for alive until they had not heard of it for long. Its jobs are given back by their runs, which
-    notice, or when their leases end.
+    """Records the end of a worker whose process was killed before it could: the process that started it knows at once,
+    while others would count it as alive until it has been silent for long. Its jobs are given back by their runs, which
+    notice, or when their leases expire.
 
     Args:
-        since: when the process was started: an earlier one may have had its number.
+        since: when the process was started: an earlier one may have had the same pid.
     """
     WorkerRepository(session).end_process(host, pid, since=since, now=now)
 
@@ -100,17 +100,16 @@ def claim_job(
     running: Collection[str] = (),
     external: bool | None = None,
 ) -> Lease | None:
-    """Takes the oldest job that waits or was lost, and that this worker may run, and queues its interrupted trials
-    again; None: there is none.
+    """Claims the first job, by priority and age, that waits or was lost and that this worker may run, and queues its
+    interrupted trials again; None: there is none.
 
     Args:
-        running: the jobs that the worker runs. One that it holds beside these is one whose claim it never heard of,
-            for the database died while it confirmed the commit; without this, it would be renewed for ever and never
-            run.
+        running: the jobs that the worker runs. If it holds another one, the database died while it confirmed that
+            claim: it is given again, as otherwise its lease would be renewed for ever and the job never run.
         external: whether others are to train its trials; None: either.
 
     Raises:
-        DatabaseOfAnotherVersion: what this version cannot read of a job may be in order for the other one.
+        DatabaseOfAnotherVersion: the other version may be able to read what this one cannot.
     """
     check_version(session)
     jobs = JobRepository(session)
@@ -204,14 +203,13 @@ def release_job(session: Session, lease: Lease, *, now: datetime, crash: str | N
 
 
 def note_disk_use(session: Session, job_id: str, num_bytes: int) -> None:
-    """Notes what a job takes, in files and in what is kept of its ranks' output, for those who look at it; not fenced,
-    because it means nothing to a run.
-    """
+    """Stores a job's disk use, in files and in the output of its ranks that is kept. Not fenced, because it does not
+    matter to a run."""
     JobRepository(session).set_disk_bytes(job_id, num_bytes + OutputRepository(session).bytes_of_job(job_id))
 
 
 def note_freed(session: Session, job_id: str, num_bytes: int, *, now: datetime) -> None:
-    """Notes that an ended job takes so much less than it did, and has open pages look again."""
+    """Lowers an ended job's disk use, and makes open pages reload it."""
     jobs = JobRepository(session)
     try:
         job = jobs.get_locked(job_id)
@@ -223,7 +221,7 @@ def note_freed(session: Session, job_id: str, num_bytes: int, *, now: datetime) 
 
 
 def put_back(session: Session, job: Job, *, now: datetime, crash: str | None) -> JobState:
-    """Takes a running, locked job from its run: to the queue, or to where it was asked to go; the state it is in now.
+    """Takes a running, locked job from its run, to the queue or to the state that was requested; its new state.
 
     `crash`: see `release_job`.
     """

@@ -74,7 +74,7 @@ class ShareReport:
 
 
 def report_share(session: Session, lease: Lease, share: ShareReport, *, now: datetime) -> None:
-    """Stores what a run has of its cluster, and what its job waits for. Raises: LeaseLost."""
+    """Stores the share that a run has of its cluster, and what its job waits for. Raises: LeaseLost."""
     job = lock_leased_job(session, lease)
     ClusterShareRepository(session).put(
         ClusterShare(
@@ -95,7 +95,7 @@ def report_share(session: Session, lease: Lease, share: ShareReport, *, now: dat
 
 
 def store_insights(session: Session, lease: Lease, insights: JobInsights, *, now: datetime) -> None:
-    """Stores what the trials of a job tell of its hyperparameters. Raises: LeaseLost."""
+    """Stores the insights into a job's hyperparameters. Raises: LeaseLost."""
     job = lock_leased_job(session, lease)
     InsightsRepository(session).put(job.id, insights.to_json(), now=now)
 
@@ -174,7 +174,7 @@ def start_trial(session: Session, lease: Lease, number: int, *, now: datetime) -
 
 
 def record_places(session: Session, lease: Lease, number: int, places: Sequence[NodePlace]) -> None:
-    """Writes where the ranks of a trial's present run are. Raises: LeaseLost, NotFound."""
+    """Stores the places of the ranks of a trial's present run. Raises: LeaseLost, NotFound."""
     lock_leased_job(session, lease)
     trial = TrialRepository(session).get(lease.job_id, number)
     trial.places = {**(trial.places or {}), str(trial.runs): [place.to_json() for place in places]}
@@ -223,7 +223,7 @@ def record_measurements(session: Session, lease: Lease, batch: Sequence[TrialMea
 
 
 def _newly_spent(trial: Trial, reported: Measurement, *, replaced_seconds: float | None) -> float:
-    """Seconds of training behind a measurement that nothing recorded before told of.
+    """Seconds of training behind a measurement that no earlier record includes.
 
     Args:
         replaced_seconds: training time of the measurement recorded before at the same step, if there is one.

@@ -137,8 +137,7 @@ def change_job(
     notes: str | None = None,
     now: datetime,
 ) -> Job:
-    """Changes what a job is called, what is noted of it, and how soon its turn comes; None: as it is. Nothing starts
-    anew for it.
+    """Changes the name, tags, priority or notes of a job; None: as it is. Its run is not restarted.
 
     Raises:
         NotFound: no such job.
@@ -173,6 +172,6 @@ def _allot(specification: JobSpecification) -> dict[Phase, int]:
 
 
 def _completed_since(trial: Trial, moment: datetime | None) -> bool:
-    """True of a trial that completed after a moment; None: no."""
+    """True if a trial completed after a moment; None: it did not."""
     ended = trial.finished_at if trial.state is TrialState.COMPLETED else None
     return ended is not None and moment is not None and ended >= moment

@@ -19,7 +19,7 @@ BUDGET_SPENT = "the budget was spent"
 
 
 class IllegalTransition(RuntimeError):
-    """Our own mistake: a use case asked for a move that the domain does not know."""
+    """A bug of ours: a use case asked for a move that the domain does not allow."""
 
 
 def move_job(
@@ -63,18 +63,18 @@ def move_job(
 
 
 def record_job_event(session: Session, job: Job, *, lost: str | None = None, now: datetime) -> None:
-    """Appends the event that tells a job's present state. `lost`: see `move_job`."""
+    """Appends an event with a job's present state. `lost`: see `move_job`."""
     data = {"state": job.state.value, "failure": job.failure, "lost": None if lost is None else storable(lost)}
     EventRepository(session).add(job.id, "job.state", data, now)
 
 
 def record_deletion_event(session: Session, job_id: str, *, now: datetime) -> None:
-    """Appends the event that tells that a job was deleted, the last one there is of it."""
+    """Appends the event of a job's deletion, which is its last one."""
     EventRepository(session).add(job_id, "job.deleted", {}, now)
 
 
 def record_change_event(session: Session, job: Job, *, now: datetime) -> None:
-    """Appends the event that tells what users can change of a job, and what its run is asked for or waits for."""
+    """Appends an event with what users can change of a job, and what its run is asked for or waits for."""
     data = {
         "budget": job.specification.budget.model_dump(mode="json"),
         "priority": job.priority,
@@ -122,7 +122,7 @@ def move_trial(
 
 
 def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None:
-    """Appends the event that tells a trial's present state."""
+    """Appends an event with a trial's present state."""
     data: dict[str, Any] = {
         "number": trial.number,
         "phase": trial.phase.value,
@@ -138,12 +138,13 @@ def record_trial_event(session: Session, trial: Trial, *, now: datetime) -> None
 
 
 def record_trial_change_event(session: Session, trial: Trial, *, now: datetime) -> None:
-    """Appends the event that tells that a user changed what is noted of a trial."""
+    """Appends the event that a user changed the note of a trial."""
     EventRepository(session).add(trial.job_id, "trial.changed", {"number": trial.number}, now)
 
 
 def storable(text: str) -> str:
-    """The text with what no database keeps written as escapes: NUL, and surrogates such as those in odd file names."""
+    """The text with everything that no database stores written as escapes: NUL, and surrogates such as those in odd
+    file names."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
 
 
@@ -161,12 +162,12 @@ def cancel_unfinished_trials(session: Session, job: Job, cause: CancelCause, *, 
 
 
 def cut_off_trials(session: Session, job: Job) -> list[Trial]:
-    """The trials that the end of a finished job has cut off. They are trained to their ends if it goes on.
+    """The trials that the end of a finished job has cut off; they are trained to their ends if it is resumed.
 
-    Trials of the confirmation are, however the job ended, as configs are compared on equal seeds; trials of search and
-    baselines are where its budget or its project's was spent, as otherwise their side is a trial short of the other.
-    Not where it failed: they may be why. Nor those of a population: the forks among them have lost what they began
-    from.
+    Trials of the confirmation count however the job ended, because configs are compared on equal seeds. Trials of
+    search and baselines count if the budget of the job or its project was spent, as otherwise their side would be a
+    trial short of the other; not if the job failed, because they may be the reason, and not in a population, whose
+    forks have lost the checkpoints that they began from.
     """
     in_search = () if job.specification.pruner.name == "pbt" else (CancelCause.BUDGET, CancelCause.QUOTA)
     in_confirmation = tuple(cause for cause in CancelCause if cause is not CancelCause.USER)

@@ -23,5 +23,6 @@ _TEXT: dict[int | str, dict[str, Any]] = {
 async def read_metrics(metrics: MetricsDependency) -> Response:
     """Metrics for Prometheus: jobs, trials, workers, answers, connections, events.
 
-    Counts of jobs and trials can be some seconds old."""
+    Counts of jobs and trials can be some seconds old.
+    """
     return Response(await metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)

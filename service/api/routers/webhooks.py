@@ -68,7 +68,8 @@ def create_webhook(
     headers `webhook-id` and `webhook-timestamp`, with the bytes behind `whsec_` in the secret, decoded, as the key. Any
     answer from 200 to 299 within 15 seconds accepts a message; otherwise it is sent again after 5 seconds, 30 seconds,
     2 minutes, 10 minutes and so on, eight times in all. Each is sent at least once, mostly in order; a repeated one has
-    the same `webhook-id`. Redirects are not followed."""
+    the same `webhook-id`. Redirects are not followed.
+    """
     try:
         check_url(body.url, allows_private=settings.webhook_private_addresses)
     except ForbiddenAddress as error:

@@ -72,13 +72,13 @@ class Confirmation:
         self._cancelled: set[tuple[int, int]] = set()
 
     def add(self, number: int, side: Side, parameters: Mapping[str, Scalar], value: float | None) -> None:
-        """Takes in a completed trial of a side, with its objective; one without a finite one is passed."""
+        """Takes in a completed trial of a side, with its objective; one that is not finite is ignored."""
         if value is not None and math.isfinite(value):
             self._found[number] = (side, parameters, value)
             self._chosen.pop(side, None)
 
     def num_lacking(self, side: Side) -> int:
-        """The configs of a side that are missing to `top_k`."""
+        """The number of configs that a side lacks to have `top_k`."""
         return self._top_k - len(self._best(side))
 
     def begin(self, repeats: Repeats) -> None:

@@ -101,7 +101,7 @@ class JobPolicy:
         self._is_closed = False
 
     def close(self) -> None:
-        """Starts no more trials: what is left of the job's time is for going on with those there are."""
+        """Stops starting trials: the job's time left is for continuing the existing ones."""
         self._is_closed = True
 
     @property

@@ -73,7 +73,7 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """End a paused trial, which is not worth going on with: the caller tells it as `pruned`, and asks again."""
+    """End a paused trial that is not worth continuing: the caller tells it as `pruned`, and asks again."""
 
     number: int
     why: str = "paused early, and not promising enough to go on with"
@@ -134,7 +134,7 @@ class TrialHistory:
 
 
 class Policy(Protocol):
-    """Decides what a job tries, and which trials are worth going on with."""
+    """Decides what a job tries, and which trials are worth continuing."""
 
     def ask(self) -> Ask:
         """The next thing to do. `Start` and `Resume` make the trial running until it is told."""
@@ -158,7 +158,7 @@ class Policy(Protocol):
         """
 
     def close(self) -> None:
-        """Starts no more trials: what is left of the time is for going on with those there are."""
+        """Stops starting trials: the time left is for continuing the existing ones."""
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
         """Takes in everything stored of a job; once, before anything is asked."""

@@ -1,6 +1,6 @@
-"""The rules for failures: which trials are taken up again, and when a job stops. Pure.
+"""The rules for failures: which trials are retried, and when a job stops. Pure.
 
-The same is not tried a third time: whatever ends a trial twice at the same place would end it again.
+Nothing is tried a third time: what ended a trial twice at the same place would end it again.
 
 - `lost`, `store_failed`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to
   three times. A trial that is lost again before it measured anything more is taken to have run out of memory, unless
@@ -31,9 +31,9 @@ from service.scheduler.exit_statuses import is_own_doing, may_be_of_memory
 from trainers.config import TrialConfig
 
 MAX_LOSSES = 3
-"""Times that a trial whose rank or machine died is taken up again."""
+"""Retries of a trial whose rank or machine died."""
 MAX_MEMORY_FAILURES = 1
-"""Times that a trial which ran out of memory is taken up again, each time with smaller parts of the batch."""
+"""Retries of a trial that ran out of memory, each with smaller parts of the batch."""
 MAX_SAME_ERRORS = 3
 """Trials that one error may end before it ends the job."""
 
@@ -43,7 +43,7 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|[-+]?[0-9a-f]{16,}|[-+]?\d+(?:\.\d+)?(?:e[
 
 @dataclass(frozen=True, slots=True)
 class Setbacks:
-    """The times that a trial was taken up again, by reason; stored with it, so that no restart forgets them."""
+    """The retries of a trial, by reason; stored with it, so that no restart forgets them."""
 
     losses: int = 0
     memory_failures: int = 0
@@ -54,13 +54,13 @@ class FailureVerdict:
     """The fate of a trial that failed."""
 
     reason: FailureReason | None
-    """The reason why it has failed for good; None: it is taken up again."""
+    """The reason why it has failed for good; None: it is retried."""
     detail: str
     """The explanation for a person."""
     divides: bool = False
-    """True if it is taken up again with each batch in twice as many parts."""
+    """True if it is retried with each batch in twice as many parts."""
     begins_anew: bool = False
-    """True if it is taken up again from nothing."""
+    """True if it is retried from the beginning."""
 
 
 def divided(config: TrialConfig, *, world_size: int) -> TrialConfig | None:
@@ -72,7 +72,7 @@ def divided(config: TrialConfig, *, world_size: int) -> TrialConfig | None:
 
 
 class Retries:
-    """Judges the failures of a job's trials. It remembers, so that a run begins by telling it what is stored."""
+    """Judges the failures of a job's trials by those before: a run begins by restoring the stored ones."""
 
     def __init__(self, *, suspects_memory: bool = True) -> None:
         """Knows of no failure yet.
@@ -96,7 +96,7 @@ class Retries:
             self._errors[same_error(detail or "")][number] = detail or ""
 
     def setbacks(self, number: int) -> Setbacks:
-        """The times that a trial was taken up again so far."""
+        """The retries of a trial so far."""
         return self._setbacks[number]
 
     def judge(

@@ -50,7 +50,7 @@ class Pace:
         self._last[number] = done, now
 
     def stopped(self, number: int) -> None:
-        """Takes in that a trial runs no more: the time until it goes on again is not its own."""
+        """Takes in that a trial stopped running: the time until it continues is not its own."""
         self._last.pop(number, None)
 
     @property
@@ -59,7 +59,7 @@ class Pace:
         return {name: own.seconds / own.done * self._whole for name, own in self._by_optimizer.items()}
 
     def is_time_to_close(self, seconds_left: float) -> bool:
-        """True if what is left of the time is only enough to go on with trials there are, and to confirm the best.
+        """True if the time left is only enough to continue the existing trials, and to confirm the best.
 
         Whichever side's trials take longest has time for its ends.
         """

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Judgement:
-    """Tells how a trial ended from its last report."""
+    """Decides from its last report how a trial ended."""
 
     def __init__(
         self, plan: JobPlan, trials: OpenTrials, decisions: Decisions, retries: Retries, feasibility: Feasibility
@@ -120,7 +120,7 @@ class Judgement:
         )
 
     def _check_population(self, report: TrialReport) -> None:
-        """Sees from a completed trial how long an epoch is, where that was not to be known before."""
+        """Learns from a completed trial how long an epoch is, and checks the population against it."""
         measured = report.measurement
         assert measured is not None
         if self._plan.population is None or measured.epoch <= 0:

@@ -39,7 +39,7 @@ class TrialEnd:
 
 
 class OpenTrials:
-    """Ends trials, in SQL and for the policy, and knows of those that have not ended."""
+    """Ends trials, in SQL and for the policy, and keeps those that have not ended."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class OpenTrials:
         self._collector.collect_now(not_launched=never_launched)
 
     def add(self, number: int, config: TrialConfig) -> None:
-        """Knows of a new trial. To be called before it has files, which are collected otherwise."""
+        """Adds a new trial. To be called before it has files, which would otherwise be collected."""
         self._configs[number] = config
         self._parts[number] = config.accumulation_steps
 
@@ -96,7 +96,7 @@ class OpenTrials:
         return self._checkpoints / str(number)
 
     def measured(self, number: int, measurement: Measurement) -> None:
-        """Tells the job's trackers, if it has any, of a measurement of an open trial."""
+        """Passes a measurement of an open trial on to the job's trackers, if it has any."""
         if self._trackers is not None:
             self._trackers.measured(number, self._configs[number], measurement)
 
@@ -127,7 +127,7 @@ class OpenTrials:
             self.end(number, TrialEnd(TrialState.CANCELLED, detail=STOPPED))
 
     def recall(self, number: int) -> bool:
-        """True if a trial that was ordered, and that Tune has not got yet, was ended meanwhile: a user stopped it."""
+        """True if a trial that was ordered, and that Tune does not have yet, was ended because a user stopped it."""
         if number not in self._signals.to_stop():
             return False
         self.end(number, TrialEnd(TrialState.CANCELLED, detail=STOPPED))

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Orders:
-    """Gives orders for the trials that the policy asks for; those that cannot begin end here."""
+    """Turns what the policy asks for into orders; trials that cannot begin end here."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The recorder of a run: hears from Ray Tune that trials begin, report and end, and has it written to SQL."""
+"""The recorder of a run: Ray Tune calls it when trials begin, report and end, and it writes that to SQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Recorder(TuneAdapter, tune.Callback):
-    """Stands between Tune and the job's rows."""
+    """Writes what Tune reports into the job's rows."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Recorder(TuneAdapter, tune.Callback):
         self.turn()
 
     def recall(self, number: int) -> bool:
-        """True if a trial that was ordered, and that Tune has not got yet, was ended meanwhile: a user stopped it.
+        """True if a trial that was ordered, and that Tune does not have yet, was ended because a user stopped it.
 
         Does a turn's work, too: Tune's loop does not turn while it has no trial and waits for one.
         """
@@ -62,7 +62,7 @@ class Recorder(TuneAdapter, tune.Callback):
         return self._trials.recall(number)
 
     def turn(self) -> None:
-        """Does what is to be done several times a second.
+        """Checks the signals, the time left and the trials to stop, several times a second.
 
         Raises:
             RunEnded: something ends the run.

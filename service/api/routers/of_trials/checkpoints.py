@@ -83,7 +83,8 @@ def download_checkpoint(
     """A file of a checkpoint as it is, in one piece or from where a download broke off.
 
     A checkpoint is removed once there are newer ones, or its trial has ended; a download from a path that has begun is
-    completed."""
+    completed.
+    """
     try:
         opened = _checkpoints(session, settings, job_id, number).open(checkpoint, file)
     except FileNotFoundError:

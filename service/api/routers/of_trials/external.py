@@ -159,7 +159,8 @@ async def suggest_trial(
     """Hands out the trial that the job's search wants tried next, of a job that was submitted with `external`.
 
     The trial belongs to this client as long as it reports (`lease_seconds`). If the trial has been measured before, the
-    client continues from a checkpoint up to `begins_at_step` if it finds one, and otherwise starts again."""
+    client continues from a checkpoint up to `begins_at_step` if it finds one, and otherwise starts again.
+    """
     transactions = exchange.transactions
     asked = await transactions.write(
         lambda session: asking.ask_for_trial(session, job_id, body, key=exchange.key, now=now)
@@ -209,7 +210,8 @@ async def report_trial(
 
     The measurement of the last step completes the trial. A report without measurements says that the client is still
     there. A step that is reported again counts once. Reports on a trial that has ended, or whose job has, are ignored,
-    and the answer tells the client to stop."""
+    and the answer tells the client to stop.
+    """
     return await exchange.report(job_id, number, body, now=now)
 
 

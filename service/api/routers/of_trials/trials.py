@@ -122,7 +122,8 @@ def propose_trial(
     The budget of its side grows by one trial (`budget.extra_search_trials`, or `extra_trials` of the baseline). A
     running job tries it within seconds: its run ends in order and starts again, trials from their last checkpoints. A
     paused job tries it when it is resumed; a finished one is reopened for it, and for whatever else its budget
-    leaves."""
+    leaves.
+    """
     _, trial, is_new = steer_trials.propose_trial(
         session,
         job_id,

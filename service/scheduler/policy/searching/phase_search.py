@@ -41,7 +41,7 @@ class TrialOutcome:
 
 @dataclass(frozen=True, slots=True)
 class New:
-    """A new trial, which thereby begins."""
+    """A new trial, which this choice begins."""
 
     parameters: Mapping[str, Scalar]
     fork: Fork | None = None
@@ -50,14 +50,14 @@ class New:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """A paused trial, which thereby goes on."""
+    """A paused trial, which this choice continues."""
 
     number: int
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A paused trial that is not worth going on with: it is about to be finished as pruned."""
+    """A paused trial that is not worth continuing: it is about to be finished as pruned."""
 
     number: int
     why: str
@@ -77,7 +77,7 @@ class SearchStatus(Enum):
 
 
 class PhaseSearch(Protocol):
-    """Decides what a phase tries next, and which of its trials are worth going on with.
+    """Decides what a phase tries next, and which of its trials are worth continuing.
 
     Numbers are those of the job's trials, in the order in which they begin; a phase has only some of them. Steps of a
     trial increase; `report` never hears of one again.
