@@ -165,11 +165,6 @@ class NotPooled:
     """The reason, for a person."""
 
 
-def first_counted(num_steps: int) -> int:
-    """The step of a training from which on values before the end have a say: where `auto` first pauses (`rungs`)."""
-    return max(2, round(0.15 * num_steps))
-
-
 def with_length(name: str, situation: Situation) -> str:
     """A model's name with the length of its training, for a person."""
     return f"{name}, {situation.num_steps} steps"

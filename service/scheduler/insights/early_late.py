@@ -9,7 +9,7 @@ import numpy as np
 
 from service.evidence.insights import EarlyLate
 from service.scheduler.insights.compared import EndedTrial, rank_correlation
-from service.scheduler.policy.searching.rungs import SHARES
+from service.specification.search.pauses import PAUSE_SHARES
 
 MAX_TRIALS = 200
 """The number of trials whose curves are read, at most."""
@@ -35,7 +35,7 @@ def early_late(trials: Sequence[EndedTrial], curves: Mapping[str, Curve]) -> Ear
         if not trial.has_value or not curve:
             continue
         end, last = curve[-1]
-        point = next((point for point in curve if SHARES[0] * end <= point[0] < end), None)
+        point = next((point for point in curve if PAUSE_SHARES[0] * end <= point[0] < end), None)
         if point is None or point[1] is None or last is None:
             continue
         shares.append(point[0] / end)

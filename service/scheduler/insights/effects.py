@@ -23,8 +23,8 @@ from service.scheduler.insights.compared import EndedTrial
 from service.scheduler.insights.early_late import Curve
 from service.scheduler.policy.searching.curve_model import CurveModel, Rows
 from service.scheduler.policy.searching.encoding import Encoding
-from service.scheduler.policy.searching.rungs import SHARES
 from service.scheduler.policy.searching.scaling import Scale
+from service.specification.search.pauses import PAUSE_SHARES
 
 CONFIDENCE = 0.9
 """Confidence of the intervals, by judgement: they are hints beside a search, not its evidence, which has 95%."""
@@ -53,7 +53,7 @@ def observed_objective(trial: EndedTrial, curve: Curve) -> Observed | None:
         return None
     points = [(1.0 if trial.has_value else trial.progress, trial.value)]
     end = curve[-1][0] if curve else 0
-    early = next((point for point in curve if SHARES[0] * end <= point[0] < end), None)
+    early = next((point for point in curve if PAUSE_SHARES[0] * end <= point[0] < end), None)
     if trial.has_value and early is not None and early[1] is not None:
         points.insert(0, (early[0] / end, early[1]))
     return Observed(trial.parameters, points)
@@ -83,7 +83,7 @@ class SideModel:
         points = [(index, *point) for index, one in enumerate(observed) for point in one.points]
         table = np.array(points, dtype=float)
         self._scale = Scale(table[:, 2], is_minimised=is_minimised)
-        distance = np.log(np.maximum(table[:, 1], 1e-6)) / math.log(SHARES[0])
+        distance = np.log(np.maximum(table[:, 1], 1e-6)) / math.log(PAUSE_SHARES[0])
         rows = Rows(table[:, 0].astype(np.int64), distance, self._scale(table[:, 2]))
         vectors = np.array([self._vector(one.parameters) for one in observed])
         model = CurveModel(self._encoding)

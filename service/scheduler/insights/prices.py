@@ -20,7 +20,7 @@ from service.scheduler.insights.compared import EndedTrial, sampled
 from service.scheduler.insights.early_late import Curve
 from service.scheduler.insights.effects import Observed, SideModel, measured_change, observed_objective
 from service.scheduler.insights.predicted_cost import OptimizerCost, PredictedCosts
-from service.scheduler.policy.searching.rungs import SHARES
+from service.specification.search.pauses import PAUSE_SHARES
 
 TELLING = 0.02
 """Share of the operations or of the state that a setting must change to count."""
@@ -254,7 +254,7 @@ class _Pricing:
 
     def is_timed(self, trial: EndedTrial) -> bool:
         """True if a trial measured the time of a step on devices like the best one's, and long enough."""
-        return bool(trial.seconds_per_step) and trial.place == self._best.place and trial.progress >= SHARES[0]
+        return bool(trial.seconds_per_step) and trial.place == self._best.place and trial.progress >= PAUSE_SHARES[0]
 
     def of(
         self, setting: _Setting, model: SideModel | None, clock: SideModel | None, timed: Sequence[EndedTrial]

@@ -10,10 +10,11 @@ from search_spaces.optimizers import ARGUMENTS
 from service.domain import Direction, TrialState
 from service.evidence.best_values import is_of_machine
 from service.evidence.in_words.wording import counted
+from service.specification.search.pauses import first_pause
 from service.store.repositories import MeasurementRepository, TrialColumnsRepository
 from service.store.session import Session
 from service.transfer.candidates import EarlyValue, TransferCandidate, TunedTrial, is_alike
-from service.transfer.pooled import PRESET, PoolMember, first_counted, with_length
+from service.transfer.pooled import PRESET, PoolMember, with_length
 from service.transfer.ranking import is_near
 from service.transfer.rules import TunedConfig, with_defaults
 from service.transfer.situation import Situation
@@ -98,7 +99,7 @@ def _trials_of(session: Session, candidate: TransferCandidate, space: SearchSpac
         num_steps=situation.num_steps,
         limit=MAX_TRIALS,
     )
-    first = first_counted(situation.num_steps)
+    first = first_pause(situation.num_steps)  # from there on, values before the end count
     whole = [trial.id for trial in ended.trials if trial.state is TrialState.COMPLETED]
     measured = MeasurementRepository(session).first_from(whole, source.metric, step=first)
     firsts = {trial_id: EarlyValue(*point) for trial_id, point in measured.items()}

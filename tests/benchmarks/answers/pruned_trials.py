@@ -29,6 +29,7 @@ from service.scheduler.policy.pooled_trials import pooled_answer, shipped_hyperp
 from service.scheduler.policy.protocol import Decision
 from service.scheduler.policy.searching.auto import AutoSearch
 from service.scheduler.policy.searching.phase_search import New, TrialOutcome
+from service.specification.search.pauses import first_pause
 from service.transfer.candidates import (
     EarlyValue,
     Source,
@@ -37,7 +38,7 @@ from service.transfer.candidates import (
     TunedTrial,
     shipped_members,
 )
-from service.transfer.pooled import PRESET, PoolMember, first_counted
+from service.transfer.pooled import PRESET, PoolMember
 from service.transfer.ranking import together, transferred
 from service.transfer.rules import TunedConfig
 from service.transfer.situation import Situation, distance
@@ -108,7 +109,7 @@ def tuned_trial(member: Member, parameters: Mapping[str, Scalar], seen: Curve, *
     """A trial as the service reads it, from what it measured."""
     if was_stopped:
         return TunedTrial(None, parameters, EarlyValue(*seen[-1]), was_stopped=True)
-    first = first_counted(member.num_steps)
+    first = first_pause(member.num_steps)
     early = next((EarlyValue(*point) for point in seen if first <= point[0] < member.num_steps), None)
     value = seen[-1][1] if seen and seen[-1][0] == member.num_steps else None
     return TunedTrial(value, parameters, early)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from service.domain import JobState, Phase, TrialState
-from service.scheduler.policy.searching.rungs import SHARES
+from service.specification.search.pauses import PAUSE_SHARES
 from service.store.models import Job, Trial
 from service.store.repositories import EventRepository, RecommendationRepository
 from tests.service.scheduler.test_job_run import specification
@@ -18,7 +18,7 @@ from trainers.storage import WEIGHTS_FILE
 pytestmark = pytest.mark.patient
 
 STEPS = [10, 20, 30, 40]
-FIRST_RUNG = round(SHARES[0] * STEPS[-1])
+FIRST_RUNG = round(PAUSE_SHARES[0] * STEPS[-1])
 
 
 @pytest.fixture

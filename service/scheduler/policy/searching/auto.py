@@ -138,7 +138,7 @@ class AutoSearch:
             space: what is searched.
             direction: in which the objective is better.
             max_steps: steps of a whole trial.
-            first_rung: the step at which a trial is first paused; None: `rungs.SHARES` says.
+            first_rung: the step at which a trial is first paused; None: that of `PAUSE_SHARES`.
             pauses: False: every trial is trained to its end, and the model learns from final values alone.
             seed: makes choices reproducible.
             known: configs that were good for models like this one, the nearest first.

@@ -7,14 +7,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TypeAlias
 
+from service.specification.search.pauses import PAUSE_SHARES, pause_at
+
 Curve: TypeAlias = Sequence[tuple[int, float]]
 """Steps, rising, and the values measured there."""
-
-SHARES = (0.15, 0.4)
-"""Shares of the training at which a trial is paused. A first rung at 5% or 10% cost less and told too little."""
-
-MIN_STEPS = 2
-"""Least step of the first rung: after a single step, little is to be seen."""
 
 
 class Rungs:
@@ -25,7 +21,7 @@ class Rungs:
 
         Args:
             max_steps: steps of a whole trial.
-            first: the first rung; None: `SHARES` says.
+            first: the first rung; None: that of `PAUSE_SHARES`.
             pauses: False: there are none.
 
         Raises:
@@ -33,7 +29,7 @@ class Rungs:
         """
         if max_steps < 1:
             raise ValueError(f"max_steps must be >= 1, got {max_steps}")
-        rungs = {max(MIN_STEPS, round(share * max_steps)) for share in SHARES}
+        rungs = {pause_at(share, num_steps=max_steps) for share in PAUSE_SHARES}
         if first is not None:
             rungs = {first, *(rung for rung in rungs if rung > 2 * first)}
         self.end = max_steps

@@ -9,9 +9,9 @@ import pytest
 from service.domain import Phase, TrialState
 from service.scheduler.policy.planned_policy import make_policy
 from service.scheduler.policy.protocol import Start, TrialHistory
-from service.scheduler.policy.searching.rungs import SHARES
 from service.specification.job import Budget, ConfirmationChoice, JobSpecification, WorkloadChoice
 from service.specification.planning import plan_job
+from service.specification.search.pauses import PAUSE_SHARES
 from tests.support.readmes import ROOT
 from trainers.workloads.registry import BUILT_IN
 
@@ -32,8 +32,8 @@ def test_a_trial_first_pauses_where_the_readme_says_however_seldom_it_is_measure
 ) -> None:
     options = {option: "/data" for option, described in BUILT_IN[name].options.items() if described.required}
     asked, num_steps = first_asked(workload={"name": name, "options": options}, training=training)
-    assert asked.until == round(SHARES[0] * num_steps)
-    assert f"to {SHARES[0]:.0%} of its own schedule" in (ROOT / "service" / "README.md").read_text()
+    assert asked.until == round(PAUSE_SHARES[0] * num_steps)
+    assert f"to {PAUSE_SHARES[0]:.0%} of its own schedule" in (ROOT / "service" / "README.md").read_text()
 
 
 def test_a_trial_first_pauses_at_the_step_that_the_job_gives() -> None:

@@ -13,9 +13,9 @@ import pytest
 from search_spaces import Scalar, preset
 from service.scheduler.policy.pooled_trials import fitted, main, pooled_answer, shipped_hyperparameters
 from service.scheduler.policy.searching.encoding import Array, Encoding
-from service.scheduler.policy.searching.rungs import Rungs
+from service.specification.search.pauses import first_pause
 from service.transfer.candidates import EarlyValue, TunedTrial
-from service.transfer.pooled import PooledAnswer, PoolMember, PoolQuestion, first_counted, table_members
+from service.transfer.pooled import PooledAnswer, PoolMember, PoolQuestion, table_members
 from service.transfer.situation import Situation, distance
 from trainers.identity.values import ModelShape, ParameterShape
 from trainers.workloads.messages import answer_from_line
@@ -110,7 +110,7 @@ def test_a_trial_that_diverged_counts_as_the_worst_one() -> None:
 def test_trials_that_were_pruned_tell_where_the_best_config_is_not() -> None:
     """The search finished the best of them alone, which differ little in how good they are."""
     tuned = member(LOW, situation())
-    first = first_counted(tuned.situation.num_steps)
+    first = first_pause(tuned.situation.num_steps)
     measured = [
         dataclasses.replace(trial, early=EarlyValue(first, 3 * (trial.value or 0.0)))
         for trial in sorted(tuned.trials, key=lambda trial: trial.value or 0.0)
@@ -122,12 +122,6 @@ def test_trials_that_were_pruned_tell_where_the_best_config_is_not() -> None:
         for trials in (finished, [*finished, *pruned])
     )
     assert np.square(beside_pruned - LOW).sum() < np.square(alone - LOW).sum() / 2
-
-
-def test_values_count_from_where_a_trial_is_first_paused() -> None:
-    for num_steps in (3, 10, 14, 110, 1000):
-        assert first_counted(num_steps) == Rungs(max_steps=num_steps, first=None, pauses=True).first
-    assert first_counted(2) == 2
 
 
 @pytest.mark.slow
