@@ -130,7 +130,7 @@ def _run_external(runs: LeasedRuns, lease: Lease) -> None:
 def _helpers(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> list[threading.Thread]:
     """The threads of a worker beside its runs, which end once `gone` is set."""
     tasks: dict[str, Callable[[], None]] = {
-        "heartbeat": lambda: _keep_beating(database, worker_id, settings, gone),
+        "heartbeat": lambda: keep_beating(database, worker_id, settings, gone),
         "removal": lambda: keep_removing(database, settings, gone=gone, clock=database.now),
         "webhooks": lambda: keep_delivering(
             database, allows_private=settings.webhook_private_addresses, gone=gone, clock=database.now
@@ -142,7 +142,8 @@ def _helpers(database: Database, worker_id: str, settings: Settings, gone: threa
     return [threading.Thread(target=task, name=name) for name, task in tasks.items()]
 
 
-def _keep_beating(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> None:
+def keep_beating(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> None:
+    """Renews the leases of a worker until `gone` is set, through outages of the database."""
     beats = True
     while not gone.is_set():
         try:

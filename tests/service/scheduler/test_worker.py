@@ -21,7 +21,7 @@ from service.scheduler.abandoned import end_abandoned_runs, remove_abandoned_dir
 from service.scheduler.cluster import process_tree
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE, run_environment
 from service.scheduler.run_process import describe_crash, make_directory
-from service.scheduler.worker import _keep_beating
+from service.scheduler.worker import keep_beating
 from service.settings import Settings
 from service.store.repositories import WorkerRepository
 from service.store.session import VERSION_TABLE, Database
@@ -151,7 +151,7 @@ def test_heartbeats_that_the_database_refuses_are_told_once_and_in_one_line(
     database.make_file()
     gone = threading.Event()
     beating = threading.Thread(
-        target=_keep_beating, args=(database, "worker_1", Settings(data_dir=tmp_path, lease_seconds=0.1), gone)
+        target=keep_beating, args=(database, "worker_1", Settings(data_dir=tmp_path, lease_seconds=0.1), gone)
     )
     beating.start()
     wait_until(lambda: bool(caplog.messages), "a heartbeat that failed")
