@@ -53,10 +53,10 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 )
 def delete_job(session: WriteSession, now: Now, job_id: JobId) -> None:
     """Deletes a job that has ended, with its trials, curves, events, checkpoints, log and recommendation. This cannot
-    be undone. The API no longer shows it at once; a worker then removes its files. An older recommendation that the
-    job's had replaced holds again. Configs that later jobs took from it stay theirs, its device-hours count against the
-    project's quota as before, and its `Idempotency-Key` may be used again. A job that has not ended is refused: cancel
-    it first."""
+    be undone. The API stops showing it at once; a worker then removes what is left of it. An older recommendation that
+    the job's had replaced holds again. Configs that later jobs took from it stay theirs, its device-hours count against
+    the project's quota as before, and its `Idempotency-Key` may be used again. A job that has not ended is refused:
+    cancel it first."""
     deletion.delete_job(session, job_id, now=now)
 
 
