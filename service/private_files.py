@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def keep_files_private(settings: Settings) -> None:
-    """Has this process, and all that it starts, create files for their user alone. What was there before and can be
+    """Makes this process, and all that it starts, create files for their user alone. What was there before and can be
     read by others is named in a warning, and left as it is: someone may share it on purpose."""
     os.umask(PRIVATE_UMASK)
     checkpoints = settings.checkpoint_place

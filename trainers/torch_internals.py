@@ -63,7 +63,7 @@ def send_from_first_rank(module: nn.Module, *, bucket_bytes: int) -> None:
 
 
 def ignore_in_replicas(module: nn.Module, names: Sequence[str]) -> None:
-    """Has DDP replicas of the module pass over these parameters, which no gradient reaches.
+    """Makes DDP replicas of the module skip these parameters, which no gradient reaches.
 
     The public way, `find_unused_parameters`, searches the graph in every step.
     """

@@ -141,8 +141,8 @@ def end_sessions(session: Session, prefix: str, *, now: datetime) -> None:
 
 
 def store_file_token(session: Session, text: TokenText, *, now: datetime) -> bool:
-    """Has the token of a secret file be known, with every scope; False: it is already, or it was revoked. That of an
-    earlier content of the file is revoked.
+    """Registers the token of a secret file, with every scope; False: it is registered already, or was revoked. That of
+    an earlier content of the file is revoked.
 
     Raises:
         BadToken: another token has its prefix.

@@ -116,11 +116,11 @@ class Authentication:
             await asyncio.wait(self._noting)
 
     def look_again(self) -> None:
-        """Has the database be asked anew whether there is a token, by the next who has none."""
+        """Makes the next request without a token ask the database again whether there is one."""
         self._without_tokens = None
 
     def forget(self, prefix: str) -> None:
-        """Has the database be asked anew for a token that was changed."""
+        """Makes the next request with a changed token ask the database again."""
         self._tokens.pop(prefix, None)
 
     async def holds(self, caller: Caller, now: datetime) -> bool:

@@ -155,8 +155,8 @@ PreparationsDependency = Annotated[Preparations, Depends(_preparations)]
 
 
 async def job_expected(background: BackgroundTasks) -> None:
-    """Has the process that a dry run is asked of start with the answer: whoever looks at what jobs are made of is about
-    to ask for one."""
+    """Starts the process that answers dry runs, with the response: a client that asks what jobs are made of is about to
+    ask for one."""
     background.add_task(warm_up)
 
 

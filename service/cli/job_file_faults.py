@@ -30,7 +30,7 @@ class FaultyJobFile(ServiceError):
 
 @contextmanager
 def faults_in(job_file: JobFile, settings: Sequence[str]) -> Iterator[None]:
-    """Has the refusal of a job name line and column of each faulty field that the file has.
+    """Adds line and column of each faulty field in the file to the refusal of a job.
 
     Args:
         settings: of the command line; a field that they gave is not looked for in the file.

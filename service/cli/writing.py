@@ -72,7 +72,7 @@ def write_whole(path: Path, pieces: Iterable[bytes], *, overwrites: bool) -> Non
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Has an error of the system say which file it is about, where it does not, as when a disk is full."""
+    """Adds the file to an error of the system that does not name it, as when a disk is full."""
     try:
         yield
     except OSError as error:

@@ -128,7 +128,7 @@ def _part_of(directory: Path, job: JobRead) -> Iterator[Path]:
 
 @contextmanager
 def _copied_back(target: Path, part: Path) -> Iterator[None]:
-    """Has a file of SQLite changed by changing a copy of it, all at once for those who read it, if no error comes.
+    """Changes a file of SQLite by changing a copy of it: at once for its readers, and only if no error occurs.
 
     Raises:
         StoreChanged: another program changed it meanwhile.

@@ -25,7 +25,7 @@ LogFormat: TypeAlias = Literal["auto", "text", "json"]
 
 
 def set_up_logs(log_format: LogFormat, *, stream: TextIO | None = None, **ids: str | int) -> None:
-    """Has this process log to its standard error, from level INFO on.
+    """Makes this process log to its standard error, from level INFO on.
 
     Args:
         stream: instead of standard error.
@@ -44,7 +44,7 @@ def set_up_logs(log_format: LogFormat, *, stream: TextIO | None = None, **ids: s
 
 
 def set_up_job_log(log_format: LogFormat, **ids: str | int) -> None:
-    """Has this process write to a job's log, whose end people are shown: lines, unless JSON was asked for.
+    """Makes this process write to a job's log, the end of which is shown to people: lines, unless JSON was asked for.
 
     Args:
         ids: as of `set_up_logs`.
@@ -58,12 +58,12 @@ def is_json(log_format: LogFormat, stream: TextIO) -> bool:
 
 
 def bound(**ids: str | int) -> AbstractContextManager[None]:
-    """Has each line of this thread, or task, carry these ids until the end of the block."""
+    """Adds these ids to each log line of this thread, or task, until the end of the block."""
     return bound_contextvars(**ids)
 
 
 def begin_request(request_id: str) -> None:
-    """Has each line of this task, and of the threads that it asks, carry the id of a request from now on."""
+    """Adds the id of a request to each log line of this task, and of the threads that it asks, from now on."""
     clear_contextvars()
     bind_contextvars(request=request_id)
 

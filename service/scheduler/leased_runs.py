@@ -149,7 +149,8 @@ class LeasedRuns:
         return run
 
     def _keep_house(self, job_id: str, directory: Path, ended: threading.Event) -> None:
-        """Notes how much disk a job takes and removes what is of no use, until its run has ended and once more then."""
+        """Stores a job's disk use and removes useless files, again and again until its run has ended, and once more
+        then."""
         is_last, checkpoints = False, checkpoints_of(self.settings.checkpoint_place, job_id)
         weights = weights_of(self.settings.checkpoint_place, job_id)
         while not is_last:

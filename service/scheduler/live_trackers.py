@@ -97,7 +97,7 @@ class LiveTrackers:
         self._tell(_Ended(number, state, self._clock()))
 
     def close(self, *, timeout_seconds: float = CLOSING_SECONDS) -> None:
-        """Has what waits be written, for some seconds."""
+        """Writes what waits, for some seconds."""
         if self._thread is not None:
             self._tell(None)
             self._thread.join(timeout_seconds)

@@ -192,7 +192,7 @@ class PatientProtocol(H11Protocol):
         self.connections.discard(other)  # now: others may be accepted in this turn of the loop
 
     def _watch(self) -> None:
-        """Has the connection close at the deadline of what it is in the middle of saying."""
+        """Sets the deadline of what the client is sending, at which the connection closes."""
         state = self.conn.their_state
         awaited = (state, self.cycle) if state in (h11.IDLE, h11.SEND_BODY) else None
         if awaited == self._awaited:
@@ -225,7 +225,7 @@ class PatientProtocol(H11Protocol):
         return BODY_SECONDS if limit is None else limit.max_seconds
 
     def _await_reader(self) -> None:
-        """Has the connection close unless the client has read some of what is waiting by the deadline."""
+        """Sets the deadline by which the client must read some of what is waiting, or the connection closes."""
         self._num_unread = self.transport.get_write_buffer_size()
         self._unread = self.loop.call_later(UNREAD_SECONDS, self._look_at_reader)
 

@@ -157,7 +157,7 @@ def faults_told(database: Database) -> Iterator[None]:
 
 
 def close_doors(settings: Settings, database: Database) -> None:
-    """Has the token of the settings' file be known, and sees that somebody has a token where one is asked for.
+    """Registers the token of the settings' file, and checks that there is a token if one is required.
 
     Raises:
         CannotServe: the file holds no token, or nobody has one.
@@ -186,7 +186,7 @@ def close_doors(settings: Settings, database: Database) -> None:
 
 
 def know_file_token(path: Path, database: Database) -> None:
-    """Has the token of a file be known to the database.
+    """Registers the token of a file in the database.
 
     Raises:
         CannotServe: the file cannot be read, or holds no token.

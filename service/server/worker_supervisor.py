@@ -129,7 +129,7 @@ class WorkerSupervisor:
         return process
 
     def _tell_end(self, pid: int, began_at: datetime) -> None:
-        """Has nobody wait for a worker that was killed; one that ends in order says so itself."""
+        """Records the end of a worker that was killed; one that ends in order does so itself."""
         try:
             with self._database.writing() as session:
                 end_killed_worker(session, host=socket.gethostname(), pid=pid, since=began_at, now=self._database.now())

@@ -31,7 +31,7 @@ class ServerClock:
     threads."""
 
     def __init__(self, engine: Engine) -> None:
-        """Has an engine look at the server's clock when a connection is taken, from time to time."""
+        """Makes an engine read the server's clock when a connection is taken, from time to time."""
         self._engine = engine
         self._ahead = timedelta(0)
         self._looked: float | None = None

@@ -44,8 +44,8 @@ WAL_PAUSE_SECONDS = 0.02
 """Seconds until WAL mode is asked for again; only the processes that open a new file at once ever wait."""
 
 VERSION_TABLE = "shampoo_tuner_version"
-"""Has one row, the revision of the schema. Not Alembic's default name: another library that keeps its tables in the
-same database could use that one."""
+"""The table with one row, the revision of the schema. Not Alembic's default name: another library that keeps its tables
+in the same database could use that one."""
 
 MAX_IDS = 10_000
 """Values named in one statement: fewer than the parameters that either database takes."""

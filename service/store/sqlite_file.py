@@ -117,7 +117,7 @@ class SqliteFile:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
     def watch(self, engine: Engine) -> None:
-        """Has an engine open this file, and only if it is there. To be called once the engine knows what else is to be
+        """Makes an engine open this file, and only if it exists. To be called once the engine knows what else is to be
         done with a new connection: the log is there after that."""
         event.listen(engine, "do_connect", self._open)
         event.listen(engine, "connect", self._note_logs)

@@ -24,7 +24,7 @@ def budget_is_left(session: Session, job: Job, *, now: datetime) -> bool:
 
 
 def restart_run(job: Job) -> None:
-    """Has the run of a running job end, so that the next one goes by what the rows say now."""
+    """Asks the run of a running job to end, so that the next one follows the rows as they are now."""
     if job.state is JobState.RUNNING and job.requested is None:
         job.requested = JobRequest.RESTART
 

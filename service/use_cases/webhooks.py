@@ -102,7 +102,7 @@ def enable(session: Session, webhook: Webhook) -> None:
 
 
 def send_test(session: Session, webhook: Webhook, *, now: datetime) -> Delivery:
-    """Has a webhook sent a message that tells of nothing but the webhook; the message.
+    """Queues a test message, which contains nothing but the webhook's id; the message.
 
     Raises:
         Conflict: it is disabled, or as many messages as may wait to be sent to it.

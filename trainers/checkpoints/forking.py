@@ -21,7 +21,7 @@ in every step. Which arguments leave the optimizer's state as it is, the optimiz
 
 
 def fork_checkpoint(source: Place, target: Place, *, step: int, config: TrialConfig) -> None:
-    """Has the trial of `config` at the place `target` begin where the trial at `source` was at `step`.
+    """Makes the trial of `config` at the place `target` begin where the trial at `source` was at `step`.
 
     One process calls it, while no trial writes to `target`; other checkpoints there are removed. The checkpoint appears
     whole or not at all, and is as safe as any other when this returns: the parent may go on and end. Between two

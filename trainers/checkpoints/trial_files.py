@@ -50,8 +50,8 @@ class TrialFiles(Protocol):
         """Writes a file, safely when it returns; gives its SHA-256. Every rank writes its own."""
 
     def adopt(self, step: int, token: int, name: str, files: CheckpointFiles) -> None:
-        """Has a file of another checkpoint in this one as well, linked where a disk can do that. Nobody writes to a
-        file of a checkpoint again."""
+        """Adds a file of another checkpoint to this one, as a link if the disk can do that. Nobody writes to a file of
+        a checkpoint again."""
 
     def finish(
         self,

@@ -154,7 +154,8 @@ def _seal(file: Path) -> list[int | str]:
 
 
 def _synchronise(path: Path) -> None:
-    """Has the file's or directory's content on the disk, so that a crash of the machine leaves nothing half-written."""
+    """Flushes a file's or directory's content to the disk, so that a crash of the machine leaves nothing
+    half-written."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -21,8 +21,8 @@ class ImpossibleSizes(Exception):
 
 
 class RefusesImpossibleSizes(TorchFunctionMode):
-    """Has torch's refusals of sizes told from all other errors of code that builds a model: it raises the same classes
-    for what only tensors without data cannot do.
+    """Tells torch's refusals of sizes from all other errors of code that builds a model: it raises the same classes for
+    what only tensors without data cannot do.
 
     Raises:
         ImpossibleSizes: in place of torch's own error.

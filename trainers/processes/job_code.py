@@ -66,7 +66,7 @@ def variables_of_children() -> dict[str, str]:
 
 
 def import_from_job_code() -> None:
-    """Has this process import from the directory of its job's code before any other, if it is a job's with code.
+    """Makes this process import from the directory of its job's code first, if its job has code.
 
     A module of that name that was imported from elsewhere is forgotten, so that the job's is imported. What packages it
     requires comes last.

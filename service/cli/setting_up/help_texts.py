@@ -56,7 +56,7 @@ def add_commands(app: typer.Typer, added: typer.Typer, panel: Panel, *, name: st
 
 
 def _shape(app: typer.Typer, panel: Panel | None) -> None:
-    """Has all commands of an application shown as ours are; those at its top in this group."""
+    """Makes all commands of an application look like ours; those at its top are shown in this group."""
     for command in app.registered_commands:
         command.rich_help_panel = panel
         if command.cls in (None, TyperCommand):  # none of its own

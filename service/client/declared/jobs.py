@@ -84,12 +84,12 @@ def delete(job_id: str) -> Call[None]:
 
 
 def archive(job_id: str) -> Call[JobRead]:
-    """Has lists leave a job out, unless they are asked for it. Raises: ApiError (404)."""
+    """Hides a job from lists, unless they are asked for archived ones. Raises: ApiError (404)."""
     return Call(reading(JobRead), "POST", f"{_job_path(job_id)}/archive")
 
 
 def unarchive(job_id: str) -> Call[JobRead]:
-    """Has lists show an archived job again. Raises: ApiError (404)."""
+    """Shows an archived job in lists again. Raises: ApiError (404)."""
     return Call(reading(JobRead), "POST", f"{_job_path(job_id)}/unarchive")
 
 
@@ -176,7 +176,7 @@ def propose_trial(
     beyond_bounds: bool = False,
     idempotency_key: str | None = None,
 ) -> Call[TrialRead]:
-    """Has a config tried next; parameters left out take their defaults. A finished job thereby goes on.
+    """Tries a config next; parameters left out take their defaults. Reopens a finished job.
 
     `optimizer` says of which baseline, where the job has several. With `beyond_bounds`, numbers may lie beyond the
     search space's ranges, as far as the optimizer accepts them.

@@ -14,7 +14,7 @@ PATH = "/v1/webhooks"
 
 
 def add_webhook(url: str, *, kinds: Sequence[str] = (), job_id: str | None = None) -> Call[WebhookCreated]:
-    """Has an address told of events; the answer alone has the secret with which messages are signed.
+    """Sends events to an address; only this answer has the secret with which messages are signed.
 
     Args:
         kinds: kinds of events; none: `job.state` and `job.recommendation`.
@@ -48,13 +48,13 @@ def deliveries(webhook_id: str) -> Pages[DeliveryRead]:
 
 
 def redeliver(webhook_id: str, delivery_id: str) -> Call[DeliveryRead]:
-    """Has a message sent again. Raises: ApiError (404; 409: it waits to be sent)."""
+    """Sends a message again. Raises: ApiError (404; 409: it waits to be sent)."""
     path = f"{_path_of(webhook_id)}/deliveries/{quote(delivery_id, safe='')}/redeliver"
     return Call(reading(DeliveryRead), "POST", path)
 
 
 def test_webhook(webhook_id: str) -> Call[DeliveryRead]:
-    """Has a webhook sent a message of the kind `webhook.test`. Raises: ApiError (404; 409: it is disabled)."""
+    """Sends a message of the kind `webhook.test` to a webhook. Raises: ApiError (404; 409: it is disabled)."""
     return Call(reading(DeliveryRead), "POST", f"{_path_of(webhook_id)}/test")
 
 

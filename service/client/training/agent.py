@@ -258,7 +258,7 @@ class _Signals:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Has what comes meanwhile raised at the end."""
+        """Raises signals that arrive meanwhile at the end."""
         self._is_held = True
         try:
             yield

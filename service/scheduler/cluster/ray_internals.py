@@ -91,9 +91,8 @@ class _TrainableClasses(class_cache._ActorClassCache):
 
 
 def set_environment_of_trainables(*, is_local: bool) -> None:
-    """Has Tune start trainables in the environment of their cluster if that is this process's own; else in one to
-    which it adds.
-    """
+    """Makes Tune start trainables in the environment of their cluster if that is this process's own; else in one to
+    which it adds."""
     controller: Any = tune_controller  # exports nothing of what it imports
     controller._ActorClassCache = _TrainableClasses if is_local else class_cache._ActorClassCache
 
@@ -111,7 +110,7 @@ def _replaced(module: Any, **parts: Any) -> Iterator[None]:
 
 @contextmanager
 def only_what_trains() -> Iterator[None]:
-    """Has `ray.init` start a `_TrainingNode`, and stand-ins for its agents, as `agent_start` says."""
+    """Makes `ray.init` start a `_TrainingNode`, and stand-ins for its agents, as `agent_start` says."""
     with ExitStack() as stack:
         stack.enter_context(_replaced(ray._private.node, Node=_TrainingNode))
         command = {"_build_python_executable_command_memory_profileable": _interpreter_of}
@@ -121,7 +120,7 @@ def only_what_trains() -> Iterator[None]:
 
 @contextmanager
 def hearing_while_the_head_starts() -> Iterator[None]:
-    """Has `ray.init` wait for its head without the interpreter's lock.
+    """Makes `ray.init` wait for its head without the interpreter's lock.
 
     Ray holds it, for half a minute on a busy machine, in which no thread of this process and no handler of a signal
     runs: the run would not hear that it is to end.
@@ -144,7 +143,7 @@ def hearing_while_the_head_starts() -> Iterator[None]:
 
 @contextmanager
 def counting_no_callbacks() -> Iterator[None]:
-    """Has Tune not count the callbacks that it is given, for statistics that nobody sends.
+    """Keeps Tune from counting the callbacks that it is given, for statistics that nobody sends.
 
     For that it would import each tracker that is installed: MLflow alone takes more than a core-second.
     """

@@ -88,7 +88,7 @@ def directory_of(parent: str | None, job_id: str) -> Path:
 
 
 def send_output_to(place: OutputPlace, rank: int) -> None:
-    """Has this process, and those that it starts from now on, write their output to files of their own.
+    """Makes this process, and those that it starts from now on, write their output to files of their own.
 
     Where that cannot be, the output goes where it went before: a trial does not fail for that.
     """

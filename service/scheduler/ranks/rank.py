@@ -207,7 +207,7 @@ class Rank:
 
 
 def _end_of_sigterm() -> None:
-    """Has SIGTERM end this process at once, as it does any that has no handler.
+    """Makes SIGTERM end this process at once, as it does any that has no handler.
 
     Ray's handler hears no more calls and waits for those that run, while a rank that waits for `take` waits for such a
     call: neither would ever end. Python sets handlers in its main thread alone, where no constructor of a rank runs.

@@ -47,7 +47,7 @@ class ProjectRepository:
         return self._session.scalars(statement.execution_options(populate_existing=True)).one_or_none()
 
     def lock_names(self) -> None:
-        """Has others who make a project or a token wait until the transaction ends, so that no two get one name."""
+        """Makes others who create a project or a token wait until the transaction ends, so that no two get one name."""
         self.find_locked(DEFAULT_PROJECT)
 
     def page(self, *, after_name: str | None = None, limit: int) -> list[Project]:

@@ -215,7 +215,7 @@ def _add_fronts(repository: TrialRepository, jobs: Sequence[Job], found: Mapping
 
 
 def _take_recommended(session: Session, jobs: Sequence[Job], found: Mapping[str, JobTrials]) -> None:
-    """Has the jobs that have ended with a recommendation have its best values; by one statement."""
+    """Gives jobs that have ended with a recommendation its best values, by one statement."""
     ended = [job.id for job in jobs if job.state.is_final]
     for recommendation in RecommendationRepository(session).of_jobs(ended) if ended else ():
         evidence = recommendation.evidence

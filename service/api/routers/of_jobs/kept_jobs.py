@@ -79,7 +79,7 @@ def archive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) 
     responses=problems.documented(403, 404, 412, 422, 503),
 )
 def unarchive_job(session: WriteSession, now: Now, reader: Reader, job_id: JobId) -> JobRead:
-    """Has lists show an archived job again."""
+    """Shows an archived job in lists again."""
     return reader.one(session, set_archived(session, job_id, archived=False, now=now))
 
 
