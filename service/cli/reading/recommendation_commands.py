@@ -29,9 +29,11 @@ from service.inert import inert
 if TYPE_CHECKING:
     from service.api.schemas.recommendations import RecommendationRead
     from service.api.schemas.trials import TrialConfigRead
-    from service.api.schemas.untuned import UntunedConfigRead
+    from service.api.schemas.untuned import UntunedAnswerRead, UntunedConfigRead
     from service.evidence.formats.written import Written
 
+OWN_FORMATS = ("python", "json", "yaml")
+"""The formats that are made of an answer here; the service writes the others."""
 DEFAULT_CONFIGS = 5
 """Number of configs that are asked for, where the model was never tuned."""
 
@@ -90,7 +92,7 @@ def recommend(
         known = [each.value for each in Format]
         told = f"{output!r}; known: {', '.join(known)}{did_you_mean(output, known)}"
         raise typer.BadParameter(told, param_hint="--format")
-    if trial is not None and output not in (Format.PYTHON, Format.JSON, Format.YAML):
+    if trial is not None and output not in OWN_FORMATS:
         raise typer.BadParameter(f"must be python, json or yaml with --trial, got {output}", param_hint="--format")
     if trial is not None and job is None:
         raise typer.BadParameter("needs --job", param_hint="--trial")
@@ -105,7 +107,6 @@ def recommend(
             raise typer.BadParameter(
                 "a file of a model needs --batch-size and --num-steps, too", param_hint="--fingerprint"
             )
-        is_other = output not in (Format.PYTHON, Format.JSON, Format.YAML)
         with client_at(url, token) as client:
             answer = asked_of_file(
                 client,
@@ -114,20 +115,13 @@ def recommend(
                 num_steps=num_steps,
                 num_trials=DEFAULT_CONFIGS if trials is None else trials,
                 proxy_job=proxy_job,
-                formats=[output] if is_other else [],
+                formats=[] if output in OWN_FORMATS else [output],
             )
         if as_json:
             say_json(answer)
-            return
-        say_list(answer)
-        number = 1 if place is None else place
-        if number > len(answer.items):
-            raise ServiceError(f"--place {number}: the answer has {len(answer.items)} configs")
-        one = answer.items[number - 1]
-        if is_other:
-            _say_written(one.formats[0])
         else:
-            _say_read(one, output, as_json=False)
+            say_list(answer)
+            _say_one_of(answer, 1 if place is None else place, output)
         return
     of_file = {"--batch-size": batch_size, "--num-steps": num_steps, "--trials": trials, "--place": place}
     if without_file := [option for option, given in of_file.items() if given is not None]:
@@ -145,7 +139,7 @@ def recommend(
             found = best_by_fingerprint(client, fingerprint)
         else:
             found = best_by_name(client, name or "")
-        if not as_json and output not in (Format.PYTHON, Format.JSON, Format.YAML):
+        if not as_json and output not in OWN_FORMATS:
             _say_written(client.written_recommendation(found.id, output))
             return
     _say_read(found, output, as_json=as_json)
@@ -195,6 +189,17 @@ def _say_read(found: RecommendationRead | TrialConfigRead | UntunedConfigRead, o
         typer.echo(
             inert_data(lambda readable: yaml.safe_dump(content, sort_keys=False, allow_unicode=readable)).rstrip()
         )
+
+
+def _say_one_of(answer: UntunedAnswerRead, place: int, output: str) -> None:
+    """Prints the config at a place of an answer, counted from 1. Raises: ServiceError."""
+    if place > len(answer.items):
+        raise ServiceError(f"--place {place}: the answer has {len(answer.items)} configs")
+    one = answer.items[place - 1]
+    if output in OWN_FORMATS:
+        _say_read(one, output, as_json=False)
+    else:
+        _say_written(one.formats[0])
 
 
 def _say_written(found: Written) -> None:
