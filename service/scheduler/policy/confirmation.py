@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from search_spaces import Scalar, SearchSpace
 from service.domain import Direction, Phase, Side, TrialState, phase_of
@@ -17,6 +18,12 @@ from service.scheduler.policy.candidates import Candidate, chosen_candidates
 from service.scheduler.policy.protocol import Repeats
 
 _RIVALS = (Phase.SEARCH, Phase.BASELINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    side: Side
+    candidate: Candidate
 
 
 class Confirmation:
@@ -64,7 +71,7 @@ class Confirmation:
         self._stops_early = stops_early
         self._spaces = spaces or {}
         self._sign = 1.0 if direction is Direction.MINIMIZE else -1.0
-        self._found: dict[int, tuple[Side, Mapping[str, Scalar], float]] = {}
+        self._found: dict[int, _Found] = {}
         self._chosen: dict[Side, list[int]] = {}
         """Of each side that was asked for, until another trial of it completes."""
         self._begun: set[tuple[int, int]] = set()
@@ -74,7 +81,7 @@ class Confirmation:
     def add(self, number: int, side: Side, parameters: Mapping[str, Scalar], value: float | None) -> None:
         """Takes in a completed trial of a side, with its objective; one that is not finite is ignored."""
         if value is not None and math.isfinite(value):
-            self._found[number] = (side, parameters, value)
+            self._found[number] = _Found(side, Candidate(number, parameters, self._sign * value))
             self._chosen.pop(side, None)
 
     def num_lacking(self, side: Side) -> int:
@@ -123,7 +130,7 @@ class Confirmation:
 
     def _missing(self, configs: Sequence[int], seeds: Sequence[int]) -> list[Repeats]:
         return [
-            Repeats(number, self._found[number][0], seed)
+            Repeats(number, self._found[number].side, seed)
             for seed in seeds
             for number in configs
             if (number, seed) not in self._begun and None not in self._outcomes.get(number, {}).values()
@@ -154,17 +161,13 @@ class Confirmation:
 
     def _candidates(self, phase: Phase) -> list[int]:
         """The numbers of the best trials of each side of `phase`, the best of all first."""
-        sides = {side for side, _, _ in self._found.values() if phase_of(side) is phase}
+        sides = {found.side for found in self._found.values() if phase_of(found.side) is phase}
         best = [number for side in sides for number in self._best(side)]
-        return sorted(best, key=lambda number: (self._sign * self._found[number][2], number))
+        return sorted(best, key=lambda number: (self._found[number].candidate.value, number))
 
     def _best(self, side: Side) -> list[int]:
         """The numbers of the `top_k` trials of a side whose configs are trained again."""
         if side not in self._chosen:
-            own = [
-                Candidate(number, parameters, self._sign * value)
-                for number, (found_by, parameters, value) in self._found.items()
-                if found_by == side
-            ]
+            own = [found.candidate for found in self._found.values() if found.side == side]
             self._chosen[side] = chosen_candidates(own, self._top_k, self._spaces.get(side))
         return self._chosen[side]
