@@ -48,6 +48,29 @@ class Asked:
     is_replayed: bool
 
 
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """A request as its client sent it."""
+
+    number: int | None
+    """The trial that it is about; None: it asks for one."""
+    content: Suggest | Report
+    key: str | None
+    """The client's `Idempotency-Key`."""
+
+    @property
+    def kind(self) -> RequestKind:
+        if isinstance(self.content, Suggest):
+            return RequestKind.SUGGEST
+        return RequestKind.END if isinstance(self.content, End) else RequestKind.REPORT
+
+    @property
+    def digest(self) -> str:
+        """The digest that tells it from other requests with its key."""
+        asked = [self.kind.value, self.number, self.content.model_dump(mode="json")]
+        return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
 def ask_for_trial(session: Session, job_id: str, wish: Suggest, *, key: str | None, now: datetime) -> Asked | None:
     """Stores a client's wish for a trial, or finds the one that came with the key before; None: the job is over.
 
@@ -58,12 +81,13 @@ def ask_for_trial(session: Session, job_id: str, wish: Suggest, *, key: str | No
         ServiceBusy: too many wait for the job's run.
     """
     job = _external_job(session, job_id)
-    found = _find(session, job, RequestKind.SUGGEST, None, wish, key=key, now=now)
+    sent = _Sent(None, wish, key)
+    found = _find(session, job, sent, now=now)
     if found is not None and found.answer is not None:
         return found
     if job.state.is_final:
         return None
-    return found or _store(session, job, RequestKind.SUGGEST, None, wish, key=key, now=now)
+    return found or _store(session, job, sent, now=now)
 
 
 def report(session: Session, job_id: str, number: int, told: Report, *, key: str | None, now: datetime) -> Asked:
@@ -78,8 +102,8 @@ def report(session: Session, job_id: str, number: int, told: Report, *, key: str
     """
     job = _external_job(session, job_id)
     trial = TrialRepository(session).get(job_id, number)
-    kind = RequestKind.END if isinstance(told, End) else RequestKind.REPORT
-    found = _find(session, job, kind, number, told, key=key, now=now)
+    sent = _Sent(number, told, key)
+    found = _find(session, job, sent, now=now)
     over = _over(job, trial)
     if over is not None and (found is None or found.answer is None):
         return Asked(0, key or "", job.state, over, is_replayed=found is not None)
@@ -92,8 +116,7 @@ def report(session: Session, job_id: str, number: int, told: Report, *, key: str
         if job.metric not in measurement.metrics:
             raise InvalidInput(f"measurements[{index}].metrics", f"must have the job's objective, {job.metric!r}")
     _check_seconds(trial, told, now)
-    stored = _store(session, job, kind, number, told, key=key, now=now)
-    return _settled(session, job, number, told, stored)
+    return _settled(session, job, number, told, _store(session, job, sent, now=now))
 
 
 def decision(session: Session, job_id: str, number: int, *, lease: str) -> RunAnswer:
@@ -182,52 +205,30 @@ def _external_job(session: Session, job_id: str, *, locked: bool = True) -> Job:
     return job
 
 
-def _digest(kind: RequestKind, number: int | None, content: Suggest | Report) -> str:
-    asked = [kind.value, number, content.model_dump(mode="json")]
-    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-
-
-def _find(
-    session: Session,
-    job: Job,
-    kind: RequestKind,
-    number: int | None,
-    content: Suggest | Report,
-    *,
-    key: str | None,
-    now: datetime,
-) -> Asked | None:
-    if key is None:
+def _find(session: Session, job: Job, sent: _Sent, *, now: datetime) -> Asked | None:
+    """The request that came with the same key before; None: there was none."""
+    if sent.key is None:
         return None
-    earlier = ExternalRequestRepository(session).find_by_key(job.id, key)
+    earlier = ExternalRequestRepository(session).find_by_key(job.id, sent.key)
     if earlier is None:
         return None
-    if earlier.request_digest != _digest(kind, number, content):
-        raise IdempotencyKeyReused(key)
+    if earlier.request_digest != sent.digest:
+        raise IdempotencyKeyReused(sent.key)
     earlier.asked_at = now
-    return Asked(earlier.id, key, job.state, earlier.answer, is_replayed=True)
+    return Asked(earlier.id, sent.key, job.state, earlier.answer, is_replayed=True)
 
 
-def _store(
-    session: Session,
-    job: Job,
-    kind: RequestKind,
-    number: int | None,
-    content: Suggest | Report,
-    *,
-    key: str | None,
-    now: datetime,
-) -> Asked:
+def _store(session: Session, job: Job, sent: _Sent, *, now: datetime) -> Asked:
     requests = ExternalRequestRepository(session)
     if requests.num_waiting(job.id) >= MAX_WAITING:
         raise ServiceBusy(MAX_WAITING, 0.0, what=f"requests to the run of job {job.id!r}")
     request = ExternalRequest(
         job_id=job.id,
-        kind=kind.value,
-        number=number,
-        idempotency_key=key or str(ULID()),
-        request_digest=_digest(kind, number, content),
-        stored_content=content.model_dump(mode="json"),
+        kind=sent.kind.value,
+        number=sent.number,
+        idempotency_key=sent.key or str(ULID()),
+        request_digest=sent.digest,
+        stored_content=sent.content.model_dump(mode="json"),
         created_at=now,
         asked_at=now,
     )
