@@ -3,6 +3,7 @@
 import { choose, chosen } from "../shared/address.js";
 import { curvesFigure, curvesTable, groupsDrawn, TITLES } from "./curves_figure.js";
 import { feed, tellOfTrials } from "../shared/feed.js";
+import { complain, forgetProblem } from "../shared/problem.js";
 import { panel } from "./panel.js";
 import { choiceInWords, merged } from "./points.js";
 
@@ -66,7 +67,8 @@ export function curves(base, picking) {
     select.addEventListener("change", () => {
       choose(name, select.value);
       chart.forgetZoom();
-      load();
+      forgetProblem();
+      load().catch(complain);
     });
   }
   chooseBy(metrics, "curve_metric");

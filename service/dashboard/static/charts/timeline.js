@@ -1,6 +1,7 @@
 // What ran when, and the tree of forks: a section of a job's page, asked for when the reader comes to it.
 
 import { feed } from "../shared/feed.js";
+import { complaint } from "../shared/problem.js";
 import { panel } from "./panel.js";
 import {
   endingsDrawn,
@@ -14,12 +15,13 @@ import {
 
 const MIN_INTERVAL_MS = 3000;
 
-export function timeline(base, picking, complain) {
+export function timeline(base, picking) {
   const element = document.getElementById("timeline");
   const tree = document.getElementById("forks").closest("section");
   let isNear = false;
   let isStale = true;
   let isAsking = false;
+  const failure = complaint();
 
   const service = feed((known) => `${base}/timeline${known ? `?first=${firstOpen(known)}` : ""}`, mergedTimeline);
   const onPick = (number) => picking.pick(number, true);
@@ -57,11 +59,13 @@ export function timeline(base, picking, complain) {
     isStale = false;
     try {
       if (await service.refresh()) await draw();
+      failure.withdraw();
     } catch (error) {
-      complain(error);
+      failure.tell(error);
+      isStale = true; // the next event asks again, and who comes back to it
     }
     isAsking = false;
-    ask();
+    if (!failure.isTold()) ask();
   }
 
   new IntersectionObserver(

@@ -4,15 +4,10 @@ import { choose, chosen } from "../shared/address.js";
 import { chart } from "../shared/charts.js";
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
+import { complain, complaint, forgetProblem } from "../shared/problem.js";
 import { keepTimes } from "../shared/times.js";
 
 const AXES = ["trials", "seconds", "device-seconds"];
-
-function complain(error) {
-  const problem = document.getElementById("problem");
-  problem.textContent = error.message;
-  problem.hidden = false;
-}
 
 const plot = document.getElementById("best-so-far");
 let axis = AXES.includes(chosen("x")) ? chosen("x") : AXES[0];
@@ -30,12 +25,14 @@ for (const button of buttons) {
     axis = button.dataset.axis;
     choose("x", axis === AXES[0] ? null : axis);
     press();
+    forgetProblem();
     drawn.load().catch(complain);
   });
 }
 
 press();
-drawn?.load().catch(complain);
+const failure = complaint(); // of the chart, to draw itself
+drawn?.load().catch(failure.tell);
 keepTimes();
 
 const compared = document.getElementById("compared");
@@ -45,6 +42,7 @@ if (compared && compared.dataset.over !== "true") {
     patchLive(next);
     if (plot) plot.dataset.nothing = next.getElementById(plot.id).dataset.nothing;
     await drawn?.load();
+    failure.withdraw();
     return compared.dataset.over !== "true";
   });
 }

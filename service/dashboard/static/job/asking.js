@@ -4,16 +4,6 @@ import { refusal, request, SessionEnded } from "../shared/session.js";
 
 export const api = `/v1/jobs/${encodeURIComponent(document.getElementById("job").dataset.jobId)}`;
 
-export function complain(error) {
-  const problem = document.getElementById("problem");
-  problem.textContent = error.message;
-  problem.hidden = false;
-}
-
-export function forgetProblem() {
-  document.getElementById("problem").hidden = true;
-}
-
 /** Sends a request to the API, and gives its response; what it refuses is thrown, prefixed by `failure`. */
 export async function send(method, path, failure, body) {
   const headers = body ? { "Content-Type": "application/json" } : {};

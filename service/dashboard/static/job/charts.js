@@ -4,7 +4,8 @@ import { best } from "../charts/best.js";
 import { curves } from "../charts/curves.js";
 import { timeline } from "../charts/timeline.js";
 import { chart } from "../shared/charts.js";
-import { api, complain } from "./asking.js";
+import { complain, forgetProblem } from "../shared/problem.js";
+import { api } from "./asking.js";
 
 /** Has the buttons with an attribute `data-<name>` choose one of its values, and a chart drawn by it. */
 function switched(name, drawn, choose) {
@@ -13,6 +14,7 @@ function switched(name, drawn, choose) {
     button.addEventListener("click", () => {
       choose(button.dataset[name]);
       for (const other of buttons) other.setAttribute("aria-pressed", String(other === button));
+      forgetProblem();
       drawn.load().catch(complain);
     });
   }
@@ -36,7 +38,7 @@ function tradeOff(picking) {
 /** `picking` holds the trial that the reader looks at. */
 export function charts(picking) {
   const base = `/jobs/${encodeURIComponent(document.getElementById("job").dataset.jobId)}/charts`;
-  const all = [best(base), curves(base, picking), timeline(base, picking, complain)];
+  const all = [best(base), curves(base, picking), timeline(base, picking)];
   if (document.getElementById("trade-off")) all.push(tradeOff(picking));
   return {
     load: () => Promise.all(all.map((one) => one.load())),

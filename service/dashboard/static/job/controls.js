@@ -1,7 +1,8 @@
 // The buttons of a job's page that ask the API for something, and the dialogs before them.
 
 import { openDialog } from "../shared/dialogs.js";
-import { complain, forgetProblem, send } from "./asking.js";
+import { complain, forgetProblem } from "../shared/problem.js";
+import { send } from "./asking.js";
 import { records } from "./records.js";
 
 /** `shown()` brings the page up to date after an action; `isFinal()`: whether the job has ended. */

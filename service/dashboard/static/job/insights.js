@@ -2,8 +2,9 @@
 
 import { choose, chosen } from "../shared/address.js";
 import { chart } from "../shared/charts.js";
+import { complain, forgetProblem } from "../shared/problem.js";
 import { tabulate } from "../shared/tables.js";
-import { api, complain } from "./asking.js";
+import { api } from "./asking.js";
 
 const get = (id) => document.getElementById(id);
 
@@ -77,13 +78,19 @@ export function insights(picking) {
 
   async function draw() {
     drawn = get("insight-panels").dataset.computed;
-    if (arrange()) await Promise.all([drawSlice(), drawMap()]);
+    try {
+      if (arrange()) await Promise.all([drawSlice(), drawMap()]);
+    } catch (error) {
+      drawn = null; // it is drawn with the next refresh
+      throw error;
+    }
   }
 
   /** Takes choices into the address and draws what follows from them. */
   function chooses(choices, draw) {
     for (const [name, value] of Object.entries(choices)) choose(name, value);
     arrange();
+    forgetProblem();
     draw().catch(complain);
   }
 

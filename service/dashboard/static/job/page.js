@@ -7,9 +7,10 @@
 import { copyOnClick } from "../shared/copying.js";
 import { fetchPage, follow, lastEvent } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
+import { complaint } from "../shared/problem.js";
 import { lookAfter } from "../shared/resting.js";
 import { keepTimes } from "../shared/times.js";
-import { api, complain } from "./asking.js";
+import { api } from "./asking.js";
 import { charts } from "./charts.js";
 import { controls } from "./controls.js";
 import { insights } from "./insights.js";
@@ -24,6 +25,7 @@ const isFinal = () => document.getElementById("moment").dataset.final === "true"
 const parts = `${location.pathname}?parts=true`;
 const filters = trialFilters(document.getElementById("trial-filters"));
 const sections = [charts(picking), insights(picking), parallel(picking, filters), trials(picking, filters)];
+const failure = complaint(); // of the sections, to draw themselves
 
 /** Brings the page up to date; false when the job has ended, so that nothing more will come by itself. */
 async function refresh(events) {
@@ -31,7 +33,9 @@ async function refresh(events) {
   patchLive(page);
   refreshedAt = performance.now();
   // After the page: charts older than a page that says "ended" would stay old.
-  await Promise.all(sections.map((section) => section.refresh(page, events)));
+  const since = failure.isTold() ? null : events; // what was not drawn is not known by events
+  await Promise.all(sections.map((section) => section.refresh(page, since)));
+  failure.withdraw();
   if (isFinal()) following = false;
   return following;
 }
@@ -59,5 +63,5 @@ copyOnClick();
 taking(picking);
 keepTimes();
 keepWaiting(parts, (ms) => performance.now() - refreshedAt >= ms);
-Promise.all(sections.map((section) => section.load())).catch(complain);
+Promise.all(sections.map((section) => section.load())).catch(failure.tell);
 keepLive();

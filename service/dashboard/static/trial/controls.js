@@ -1,6 +1,8 @@
 // The buttons of a trial's page that ask the API for something, and the dialogs before them.
 
+import { send } from "../job/asking.js";
 import { openDialog } from "../shared/dialogs.js";
+import { complain, forgetProblem } from "../shared/problem.js";
 
 /** A value as it was written: JSON, or else a text. */
 function valueOf(text) {
@@ -11,11 +13,8 @@ function valueOf(text) {
   }
 }
 
-/**
- * `asking`: the trial's path below its job (`trial`), and how the API is asked (`send`, `complain`, `forgetProblem`).
- * `shown()` brings the page up to date after an action.
- */
-export function controls({ trial, send, complain, forgetProblem }, shown) {
+/** `trial`: the trial's path below its job. `shown()` brings the page up to date after an action. */
+export function controls(trial, shown) {
   async function act(action) {
     forgetProblem();
     try {

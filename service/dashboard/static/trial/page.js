@@ -1,11 +1,12 @@
 // A trial's page, kept live; what the reader chose of metric, axis and scale stands in its address.
 
-import { api, complain, forgetProblem, send } from "../job/asking.js";
+import { api } from "../job/asking.js";
 import { choose, chosen } from "../shared/address.js";
 import { chart } from "../shared/charts.js";
 import { copyOnClick } from "../shared/copying.js";
 import { fetchPage, follow } from "../shared/live.js";
 import { patchLive } from "../shared/patch.js";
+import { complain, complaint, forgetProblem } from "../shared/problem.js";
 import { lookAfter } from "../shared/resting.js";
 import { keepTimes } from "../shared/times.js";
 import { checkpoints } from "./checkpoints.js";
@@ -35,6 +36,7 @@ const isShown = ({ kind, data }) => !["trial.measured", "trial.changed"].include
 
 const curve = chart("curve", figureAddress);
 const saved = checkpoints(`${api}${trial}/checkpoints`);
+const failure = complaint(); // of both, to draw themselves
 let drawnStep = actions().step;
 
 let turn = 0;
@@ -50,9 +52,11 @@ async function renew() {
 async function refresh(events) {
   if (events !== null && !events.some(isShown)) return following;
   await renew();
-  if (actions().step !== drawnStep || actions().final === "true") {
-    drawnStep = actions().step;
+  if (actions().step !== drawnStep || actions().final === "true" || failure.isTold()) {
+    const { step } = actions();
     await Promise.all([curve.load(), saved.load()]);
+    drawnStep = step;
+    failure.withdraw();
   }
   if (isOver()) following = false;
   return following;
@@ -72,6 +76,7 @@ document.addEventListener("click", async (event) => {
   const link = event.target.closest("a[data-choose]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
   event.preventDefault();
+  forgetProblem();
   choose(link.dataset.choose, link.dataset.value);
   try {
     await renew();
@@ -97,7 +102,7 @@ async function catchUp() {
   keepLive();
 }
 
-controls({ trial, send, complain, forgetProblem }, catchUp);
+controls(trial, catchUp);
 
 // A trial that has ended may be taken up again elsewhere, or its job deleted.
 lookAfter(api, { isResting: () => !following, after: lastEvent, refresh: catchUp });
@@ -106,5 +111,5 @@ copyOnClick();
 keepTimes();
 lines(() => {});
 prediction(`${location.pathname}/prediction`);
-Promise.all([curve.load(), saved.load()]).catch(complain);
+Promise.all([curve.load(), saved.load()]).catch(failure.tell);
 keepLive();
