@@ -40,6 +40,9 @@ MAX_CRASHES = 3
 Further is a step that was never measured before, or a trial that ended. A trial whose checkpoints are lost repeats its
 first steps at each run: if that counted, a job that kills its run at the same place each time would never end.
 """
+EXTERNAL_JOBS_AT_ONCE = 8
+"""Most external jobs that a worker runs at once, beside the one whose trials it trains; further ones wait for other
+workers, or for the end of one. Each is a process of some 150 MB."""
 BEATS_PER_LEASE = 4
 """Renewals of a lease in the time after which it would expire."""
 CRASH_BACKOFF_SECONDS = 2.0

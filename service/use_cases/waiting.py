@@ -19,7 +19,7 @@ from service.store.repositories import (
     WorkerRepository,
 )
 from service.store.session import Session
-from service.use_cases.leases import BEATS_PER_LEASE
+from service.use_cases.leases import BEATS_PER_LEASE, EXTERNAL_JOBS_AT_ONCE
 
 FIRST_MEASUREMENT = "its first measurement; ranks start, read the data and train up to it"
 NEXT_MEASUREMENT = "its next measurement; its run begins anew: ranks start, and trials go on from their checkpoints"
@@ -54,11 +54,26 @@ class Workers:
     """The workers, as a queued job sees them."""
 
     num_alive: int
-    num_busy: int
+    num_jobs: int
+    """Jobs of its kind that they run."""
     last_heard_of: datetime | None
     """None: there has never been one."""
     num_refusing: int = 0
     """Workers beside these that are alive, and do not take the job: it names code, which they may not run."""
+    jobs_at_once: int = 1
+    """Jobs of its kind that each may run at once."""
+
+    @property
+    def why_full(self) -> str | None:
+        """The reason for which none of them takes a job now; None: one may."""
+        if self.num_jobs < self.num_alive * self.jobs_at_once:
+            return None
+        if self.jobs_at_once == 1:
+            return "the only worker is busy" if self.num_alive == 1 else f"all {self.num_alive} workers are busy"
+        theirs = f"{self.jobs_at_once} jobs that clients train"
+        if self.num_alive == 1:
+            return f"the only worker runs {theirs}, as many as it may"
+        return f"all {self.num_alive} workers run {theirs} each, as many as they may"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,9 +129,9 @@ def waiting_of(
     around = replace(around, why_no_room=cache(around.why_no_room))
 
     @cache
-    def workers(names_code: bool) -> Workers:
-        """The workers as a job sees them that names code, or that names none."""
-        return _workers(session, now=now, silence_seconds=silence_seconds, names_code=names_code)
+    def workers(names_code: bool, external: bool) -> Workers:
+        """The workers as a job sees them that names code, or none, and whose trials clients train, or they do."""
+        return _workers(session, now=now, silence_seconds=silence_seconds, names_code=names_code, external=external)
 
     running = [job for job in jobs if job.state is JobState.RUNNING]
     queued = [job for job in jobs if job.state is JobState.QUEUED]
@@ -131,7 +146,7 @@ def waiting_of(
 
 
 def _of_running(
-    running: Sequence[Job], around: Surroundings, workers: Callable[[bool], Workers], *, now: datetime
+    running: Sequence[Job], around: Surroundings, workers: Callable[[bool, bool], Workers], *, now: datetime
 ) -> dict[str, Waiting]:
     """The running jobs that have lost their workers, or of which the run says what it waits for."""
     found = {}
@@ -139,7 +154,7 @@ def _of_running(
         if has_lost_worker(job, now):
             no_room = around.why_no_room()
             lost = OWN_WORKER_LOST if around.starts_worker else WORKER_LOST
-            if job.names_code and not workers(True).num_alive and workers(False).num_alive:
+            if job.names_code and not workers(True, False).num_alive and workers(False, False).num_alive:
                 lost = CODE_WORKER_LOST
             lost = lost if no_room is None else f"{NO_ROOM_FOR_WORKER}: {no_room}"
             found[job.id] = Waiting(job.lease_expires_at or now, lost)
@@ -173,14 +188,16 @@ def _of_queued(
     session: Session,
     queued: Sequence[Job],
     around: Surroundings,
-    workers: Callable[[bool], Workers],
+    workers: Callable[[bool, bool], Workers],
     *,
     now: datetime,
 ) -> dict[str, Waiting]:
     """All queued jobs: each for its project's quota, else for room, else for a worker."""
     if not queued:
         return {}
-    order = {job_id: index for index, job_id in enumerate(JobRepository(session).queued_ids())}
+    jobs = JobRepository(session)
+    queues = [jobs.queued_ids(external=external) for external in {job.is_external for job in queued}]
+    order = {job_id: index for queue in queues for index, job_id in enumerate(queue)}
     no_room = around.why_no_room()
     resting = {project: _why_resting(session, project) for project in {job.project for job in queued}}
     found = {}
@@ -188,7 +205,7 @@ def _of_queued(
         since, why = job.waiting_since or job.created_at, resting[job.project]
         if why is None and no_room is not None:  # before all of workers: on a full disk none can write that it lives
             why = f"no job is begun until there is room: {no_room}"
-        seen = workers(job.names_code)
+        seen = workers(job.names_code, job.is_external)
         if why is None and around.why_no_worker is not None and not seen.num_alive and not seen.num_refusing:
             why = around.why_no_worker() or OWN_WORKER_STARTS
         if why is None:
@@ -203,15 +220,16 @@ def _why_resting(session: Session, name: str) -> str | None:
     return None if project is None else why_resting(session, project)
 
 
-def _workers(session: Session, *, now: datetime, silence_seconds: float, names_code: bool) -> Workers:
-    """The workers as jobs see them that name code, or that name none."""
+def _workers(session: Session, *, now: datetime, silence_seconds: float, names_code: bool, external: bool) -> Workers:
+    """The workers as jobs see them that name code, or none, and whose trials clients train, or they do."""
     workers = WorkerRepository(session)
     since = now - timedelta(seconds=silence_seconds)
     num_alive = num_taking = workers.alive_since(since)
     if names_code:
         num_taking = workers.alive_since(since, allows_code=True)
-    num_busy = JobRepository(session).num_leased(now, to_code_workers=names_code)
-    return Workers(num_taking, num_busy, workers.last_heartbeat(), num_alive - num_taking)
+    num_jobs = JobRepository(session).num_leased(now, external=external, to_code_workers=names_code)
+    at_once = EXTERNAL_JOBS_AT_ONCE if external else 1
+    return Workers(num_taking, num_jobs, workers.last_heartbeat(), num_alive - num_taking, at_once)
 
 
 def is_overdue(heard_of: datetime, now: datetime, *, silence_seconds: float) -> bool:
@@ -277,10 +295,8 @@ def why_queued(
     parts = []
     if num_before:
         parts.append(f"{num_before} jobs are before it" if num_before > 1 else "1 job is before it")
-    if workers.num_busy >= workers.num_alive:
-        parts.append(
-            "the only worker is busy" if workers.num_alive == 1 else f"all {workers.num_alive} workers are busy"
-        )
+    if workers.why_full is not None:
+        parts.append(workers.why_full)
     if parts:
         return ", and ".join(parts)
     if now - since <= ABOUT_TO or workers.last_heard_of is None:

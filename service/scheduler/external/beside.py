@@ -12,14 +12,11 @@ import psutil
 from service.store.migrate import DatabaseOfAnotherVersion
 from service.store.repositories import JobRepository
 from service.store.session import DATABASE_ERRORS, Database, Session
-from service.use_cases.leases import Lease, claim_job
+from service.use_cases.leases import EXTERNAL_JOBS_AT_ONCE, Lease, claim_job
 
 logger = logging.getLogger(__name__)
 
 MODULE = "service.scheduler.external.run"
-AT_ONCE = 8
-"""Most runs of a worker at once; further jobs wait for other workers, or for the end of one. Each is a process of some
-150 MB."""
 
 
 class ExternalRuns:
@@ -83,7 +80,7 @@ class ExternalRuns:
         while not self._stop.is_set():
             self._running = {job_id: thread for job_id, thread in self._running.items() if thread.is_alive()}
             try:
-                lease = self._claim() if len(self._running) < AT_ONCE and self._may_claim() else None
+                lease = self._claim() if len(self._running) < EXTERNAL_JOBS_AT_ONCE and self._may_claim() else None
                 sees = True
             except (DatabaseOfAnotherVersion, *DATABASE_ERRORS) as error:
                 if sees:  # once, not at every look of a long outage

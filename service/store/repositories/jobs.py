@@ -145,9 +145,13 @@ class JobRepository:
         )
         return self._session.scalar(statement)
 
-    def queued_ids(self) -> list[str]:
-        """The jobs that wait for a worker, in the order in which they are claimed."""
-        statement = select(Job.id).where(Job.state == JobState.QUEUED)
+    def queued_ids(self, *, external: bool) -> list[str]:
+        """The jobs that wait for a worker, in the order in which they are claimed.
+
+        Args:
+            external: those whose trials others train, which workers take beside the others; or those others.
+        """
+        statement = select(Job.id).where(Job.state == JobState.QUEUED, Job.is_external == external)
         return list(self._session.scalars(statement.order_by(Job.priority.desc(), Job.created_at, Job.id)))
 
     def external_waits(self, now: datetime) -> bool:
@@ -155,14 +159,15 @@ class JobRepository:
         waits = or_(Job.state == JobState.QUEUED, and_(Job.state == JobState.RUNNING, Job.lease_expires_at < now))
         return self._session.scalar(select(Job.id).where(Job.is_external.is_(True), waits).limit(1)) is not None
 
-    def num_leased(self, now: datetime, *, to_code_workers: bool = False) -> int:
-        """The running jobs whose leases hold, without those that take nothing of a worker.
+    def num_leased(self, now: datetime, *, external: bool = False, to_code_workers: bool = False) -> int:
+        """The running jobs whose leases hold.
 
         Args:
+            external: those whose trials others train, which workers run beside the others; or those others.
             to_code_workers: those alone that workers have which run code of users.
         """
         statement = select(func.count()).where(
-            Job.state == JobState.RUNNING, Job.lease_expires_at >= now, Job.is_external.is_(False)
+            Job.state == JobState.RUNNING, Job.lease_expires_at >= now, Job.is_external == external
         )
         if to_code_workers:
             taking = select(Worker.id).where(Worker.allows_code.is_(True))

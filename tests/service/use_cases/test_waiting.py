@@ -12,7 +12,7 @@ from service.errors import LeaseLost
 from service.store.models import Job
 from service.store.repositories import ClusterShareRepository, EventRepository, JobRepository
 from service.store.session import Database
-from service.use_cases.leases import Lease, beat, end_worker, release_job
+from service.use_cases.leases import EXTERNAL_JOBS_AT_ONCE, Lease, beat, end_worker, release_job
 from service.use_cases.run import ShareReport, report_share, start_trial
 from service.use_cases.steer import change_job, pause_job, resume_job
 from service.use_cases.waiting import (
@@ -30,6 +30,7 @@ from service.use_cases.waiting import (
     waiting_of,
     why_queued,
 )
+from tests.support.service.external import submit_external
 from tests.support.service.live import running
 from tests.support.service.scenarios import NOW, Clock, add_worker, begin_trial, claim, claimed_job, measure, submit
 from tests.support.waiting import PATIENCE_SECONDS
@@ -95,6 +96,19 @@ def test_a_service_that_starts_its_own_worker_sends_nobody_to_start_one(sqlite_d
         (0, Workers(1, 0, NOW), 8, "its run died; it is tried again at 2026-03-01 12:00:08 UTC"),
         (0, Workers(1, 1, NOW), -1, "the only worker is busy"),
         (0, Workers(1, 0, NOW), -11, "no worker has taken it yet; the last was heard of at 2026-03-01 12:00:00 UTC"),
+        (0, Workers(1, 7, NOW, jobs_at_once=8), None, "a worker is about to take it"),
+        (
+            0,
+            Workers(1, 8, NOW, jobs_at_once=8),
+            None,
+            "the only worker runs 8 jobs that clients train, as many as it may",
+        ),
+        (
+            1,
+            Workers(2, 16, NOW, jobs_at_once=8),
+            None,
+            "1 job is before it, and all 2 workers run 8 jobs that clients train each, as many as they may",
+        ),
     ],
 )
 def test_a_queued_job_says_what_stands_before_it(
@@ -103,6 +117,22 @@ def test_a_queued_job_says_what_stands_before_it(
     not_before = None if retried_after is None else NOW + timedelta(seconds=retried_after)
     since = min(NOW, not_before or NOW)
     assert why_queued(num_before, workers, since=since, not_before=not_before, now=NOW) == expected
+
+
+def test_jobs_that_clients_train_and_those_of_a_worker_do_not_wait_for_each_other(database: Database) -> None:
+    worker = add_worker(database)
+    taken: list[str] = []
+    for _ in range(EXTERNAL_JOBS_AT_ONCE):
+        submit_external(database)
+        lease = claim(database, worker, running=taken)
+        assert lease is not None
+        taken.append(lease.job_id)
+    external = [submit_external(database) for _ in range(2)]
+    ordinary = submit(database)
+    full = f"the only worker runs {EXTERNAL_JOBS_AT_ONCE} jobs that clients train, as many as it may"
+    assert _waiting(database, external[0], after_seconds=20) == Waiting(NOW, full)
+    assert _waiting(database, external[1]) == Waiting(NOW, f"1 job is before it, and {full}")
+    assert _waiting(database, ordinary) == Waiting(NOW, "a worker is about to take it")
 
 
 def test_a_job_does_not_wait_for_a_worker_that_has_ended(database: Database) -> None:
