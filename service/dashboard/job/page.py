@@ -105,6 +105,7 @@ def job_page(
         "last_event": last_event,
         "is_whole": not parts,
         "progress": progress,
+        "state_in_title": view.state_in_title(job.state, progress),
         "waiting": waiting_of(session, [job], now=now, silence_seconds=settings.lease_seconds, around=around)[job.id],
         "bar": bar_of(progress),
         "labels": named,

@@ -68,6 +68,11 @@ class AdvicePlace:
     address: str
 
 
+def state_in_title(state: JobState, progress: JobProgress) -> str:
+    """The state of a job before its name, as short as a tab of a browser is: `12/56`, `paused:`."""
+    return f"{progress.num_finished}/{progress.num_trials}" if state is JobState.RUNNING else f"{state}:"
+
+
 def places_of(kind: HealthKind, job_id: str, *, may_clone: bool) -> list[AdvicePlace]:
     """The places that the advice of a finding leads to.
 

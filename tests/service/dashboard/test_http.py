@@ -387,4 +387,4 @@ def test_a_name_that_turns_the_direction_of_writing_turns_nothing_of_a_title(
     with sqlite_database.writing() as session:
         change_job(session, job, name="\u2069abc\u202egnp \u05d0\u2066", now=NOW)
     titles = [TITLE.findall(get(f"{address}/jobs/{job}{page}").text) for page in ("", "/report")]
-    assert titles == [["abcgnp \u05d0 · shampoo-tuner"], ["abcgnp \u05d0: report · shampoo-tuner"]]
+    assert titles == [["queued: abcgnp \u05d0 · shampoo-tuner"], ["abcgnp \u05d0: report · shampoo-tuner"]]

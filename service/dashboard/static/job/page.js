@@ -17,6 +17,7 @@ import { insights } from "./insights.js";
 import { parallel } from "./parallel.js";
 import { picking } from "./picking.js";
 import { taking } from "./taking.js";
+import { keepTitle, showTitle } from "./title.js";
 import { trialFilters } from "./trial_filters.js";
 import { trials } from "./trials.js";
 import { keepWaiting } from "./waiting.js";
@@ -31,6 +32,7 @@ const failure = complaint(); // of the sections, to draw themselves
 async function refresh(events) {
   const page = await fetchPage(parts);
   patchLive(page);
+  showTitle();
   refreshedAt = performance.now();
   // After the page: charts older than a page that says "ended" would stay old.
   const since = failure.isTold() ? null : events; // what was not drawn is not known by events
@@ -62,6 +64,7 @@ controls(renew, isFinal);
 copyOnClick();
 taking(picking);
 keepTimes();
+keepTitle(parts);
 keepWaiting(parts, (ms) => performance.now() - refreshedAt >= ms);
 Promise.all(sections.map((section) => section.load())).catch(failure.tell);
 keepLive();

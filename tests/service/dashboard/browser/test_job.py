@@ -216,7 +216,7 @@ def test_what_users_wrote_stays_text(page: Page, sqlite_database: Database) -> N
     wait_until_live(page)
     page.goto(f"/jobs/{job_id}")
     expect(page.get_by_role("heading", level=1)).to_have_text(NAME_WITH_SCRIPT)
-    assert page.title().startswith(NAME_WITH_SCRIPT)
+    assert page.title().startswith(f"queued: {NAME_WITH_SCRIPT}")
     wait_until_live(page)
     assert page.evaluate("window.hacked") is None
     assert page.locator("main script, main img").count() == 0

@@ -146,6 +146,29 @@ def test_a_page_that_was_hidden_catches_up_at_once(page: Page, running: Story) -
     wait_for_drawn(page, "learning-curves", set(range(9)))
 
 
+def test_the_title_says_how_far_the_job_is_also_while_nobody_looks_at_the_page(page: Page, running: Story) -> None:
+    page.add_init_script("const every = setInterval; setInterval = (f, ms) => every(f, ms === 30_000 ? 300 : ms);")
+    open_page(page, running)
+    wait_until_live(page)
+    expect(page).to_have_title("5/20 digits, first look · shampoo-tuner")
+    running.run(5)
+    expect(page).to_have_title("6/20 digits, first look · shampoo-tuner")
+
+    page.evaluate(SET_HIDDEN, True)
+    running.run(6)
+    expect(page).to_have_title("7/20 digits, first look · shampoo-tuner")
+    for number in range(7, 20):
+        running.run(number)
+    running.finish()
+    expect(page).to_have_title("succeeded: digits, first look · shampoo-tuner")
+    answers = Answers(page)
+    page.wait_for_timeout(1000)
+    assert answers.seen == []
+    expect(page.locator("#facts")).to_contain_text("running")  # a hidden page draws nothing
+    page.evaluate(SET_HIDDEN, False)
+    expect(page.locator("#facts")).to_contain_text("succeeded")
+
+
 def test_the_page_of_a_job_that_was_deleted_meanwhile_says_so_and_asks_no_more(
     lenient_page: Page, address: str, running: Story
 ) -> None:
