@@ -13,6 +13,7 @@ import { keepTimes } from "../shared/times.js";
 import { api } from "./asking.js";
 import { charts } from "./charts.js";
 import { controls } from "./controls.js";
+import { details } from "./details.js";
 import { insights } from "./insights.js";
 import { parallel } from "./parallel.js";
 import { picking } from "./picking.js";
@@ -61,6 +62,7 @@ async function renew() {
 lookAfter(api, { isResting: () => !following, after: lastEvent, refresh: renew });
 
 controls(renew, isFinal);
+details(renew);
 copyOnClick();
 taking(picking);
 keepTimes();

@@ -2,6 +2,7 @@
 //
 // `read` gives {given, value} or {given, problem}; `given` false: the document says nothing, and its default holds.
 
+import { readTags, writeTags } from "../shared/tags.js";
 import { same } from "./same.js";
 import { numberIn, parseJson } from "./numbers.js";
 import { readSpace, writeSpace } from "./spaces.js";
@@ -38,14 +39,9 @@ function readJson(element) {
 }
 
 function readPairs(element) {
-  const found = new Map();
-  for (const line of element.value.split("\n").filter((one) => one.trim() !== "")) {
-    const [, name, , value] = /^([^=]*)(=(.*))?$/.exec(line);
-    if (name.trim() === "") return wrong(`'${line}' has no name before the =`);
-    if (found.has(name.trim())) return wrong(`'${name.trim()}' is named twice`);
-    found.set(name.trim(), (value ?? "").trim());
-  }
-  return found.size ? got(Object.fromEntries(found)) : NOTHING;
+  const { tags, problem } = readTags(element.value);
+  if (problem) return wrong(problem);
+  return Object.keys(tags).length ? got(tags) : NOTHING;
 }
 
 function readChoice(element) {
@@ -117,8 +113,7 @@ const KINDS = {
   },
   pairs: {
     read: readPairs,
-    write: (element, value) =>
-      (element.value = Object.entries(value ?? {}).map(([name, text]) => `${name}=${text}`).join("\n")),
+    write: (element, value) => (element.value = writeTags(value ?? {})),
   },
   value: { read: readFree, write: (element, value) => (element.value = freely(value)) },
   json: {
