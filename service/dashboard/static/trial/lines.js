@@ -2,9 +2,11 @@
 // searched here, and what is sought stands in the address.
 
 import { choose, chosen } from "../shared/address.js";
-import { hasEnded, look, onSession, refusal, request } from "../shared/session.js";
+import { hasEnded, onSession, refusal, request } from "../shared/session.js";
 
 const MOST = 2000;
+const LOST_MS = 3000;
+const ENDED_MS = 10_000;
 
 function element(name, text = "") {
   const made = document.createElement(name);
@@ -37,6 +39,7 @@ export function lines(tell) {
   const none = document.getElementById("output-none");
   const texts = new WeakMap(); // of each row as it came
   let source = null;
+  let timer = null; // of the next look
   let sought = "";
 
   function show(row) {
@@ -111,20 +114,42 @@ export function lines(tell) {
     if (isAtEnd) box.scrollTop = box.scrollHeight;
   }
 
-  function open() {
-    if (hasEnded() || (source && source.readyState !== EventSource.CLOSED)) return;
+  function streamAddress() {
     const address = new URL(box.dataset.address, location.href);
     address.searchParams.set("after", box.dataset.after);
-    source = new EventSource(address);
+    return address;
+  }
+
+  /** Nobody looks, or there is a stream. */
+  const isUnwanted = () => document.hidden || hasEnded() || (source && source.readyState !== EventSource.CLOSED);
+
+  function open() {
+    clearTimeout(timer);
+    if (isUnwanted()) return;
+    source = new EventSource(streamAddress());
     source.addEventListener("open", () => tell("open", "live"));
     source.addEventListener("log", (event) => append(JSON.parse(event.data)));
     source.addEventListener("error", () => {
-      // Closed for good: the trial has ended (204), or the session has.
-      if (source.readyState === EventSource.CLOSED) {
-        tell("", "");
-        look();
-      } else tell("lost", "connection lost, trying again");
+      if (source.readyState === EventSource.CLOSED) lookWhy();
+      else tell("lost", "connection lost, trying again");
     });
+  }
+
+  /** Finds out why there is no stream, which the browser does not ask for again by itself: the trial has ended (204), and
+   * may be retried, or it was deleted, or the session has ended, or the service had no place for one. */
+  async function lookWhy() {
+    clearTimeout(timer);
+    if (isUnwanted()) return;
+    const leaving = new AbortController();
+    const options = { headers: { Accept: "text/event-stream" }, signal: leaving.signal };
+    const answer = await request(streamAddress(), options).catch(() => null);
+    leaving.abort(); // its lines are the next stream's
+    if (isUnwanted()) return;
+    const status = answer?.status;
+    if (status === 204 || status === 404) tell("", "");
+    else if (status !== 200) tell("lost", "connection lost, trying again");
+    if (status === 204) timer = setTimeout(lookWhy, ENDED_MS);
+    else if (status !== 404) timer = setTimeout(open, LOST_MS);
   }
 
   find.value = chosen("find") ?? "";
