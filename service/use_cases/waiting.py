@@ -12,6 +12,7 @@ from service.clock import utc_text
 from service.domain import JobState
 from service.store.models import Job
 from service.store.repositories import (
+    ExternalRequestRepository,
     JobRepository,
     ProjectRepository,
     TrialLeaseRepository,
@@ -37,6 +38,9 @@ starting, or was killed and does not count as silent yet."""
 FEW_BEATS = 2
 """Times that a worker may miss to tell that it lives before those who look at its job hear of it: one late beat is
 nothing."""
+BETWEEN_TRIALS = timedelta(seconds=10)
+"""A client that goes on asks for its next trial within so much of its last word, by judgement: it may begin a program
+anew."""
 NO_CLIENT = "no client trains a trial of it; `shampoo-tuner agent` does"
 
 
@@ -164,11 +168,20 @@ def _of_running(
 
 
 def _without_clients(session: Session, served: Sequence[Job], *, now: datetime) -> dict[str, Waiting]:
-    """The running jobs whose trials clients train, and of which none trains one."""
+    """The running jobs whose trials clients train, and of which none trains one, nor did a moment ago: a client has
+    none between two trials."""
     if not served:
         return {}
     with_clients = TrialLeaseRepository(session).jobs_with_clients([job.id for job in served])
-    return {job.id: Waiting(job.running_since or now, NO_CLIENT) for job in served if job.id not in with_clients}
+    without = [job for job in served if job.id not in with_clients]
+    asked = ExternalRequestRepository(session).last_asked([job.id for job in without])
+    found = {}
+    for job in without:
+        began = job.running_since or now
+        last = asked.get(job.id, began)
+        if last <= began or now - last > BETWEEN_TRIALS:
+            found[job.id] = Waiting(max(began, last), NO_CLIENT)
+    return found
 
 
 def _without_measurements(session: Session, starting: Sequence[Job], *, now: datetime) -> dict[str, Waiting]:

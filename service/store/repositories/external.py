@@ -76,6 +76,16 @@ class ExternalRequestRepository:
         request = self._session.scalars(statement).one_or_none()
         return None if request is None else request.answer
 
+    def last_asked(self, job_ids: Collection[str]) -> dict[str, datetime]:
+        """The time at which a client last asked for the newest request of a job, by the job's id; old ones are
+        forgotten."""
+        # The number is in the index of jobs and keys: thousands of rows need not be read for it.
+        newest = select(func.max(ExternalRequest.id)).where(ExternalRequest.job_id.in_(list(job_ids)))
+        found = select(ExternalRequest.job_id, ExternalRequest.asked_at).where(
+            ExternalRequest.id.in_(newest.group_by(ExternalRequest.job_id))
+        )
+        return {row.job_id: row.asked_at for row in self._session.execute(found)}
+
     def forget_answered(self, job_id: str, *, before: datetime) -> None:
         """Removes requests of a job that were answered, and whose clients have not asked since a time."""
         old = (ExternalRequest.answered_at.is_not(None), ExternalRequest.asked_at < before)

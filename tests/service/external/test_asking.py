@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import httpx
@@ -12,9 +13,28 @@ from service.store.repositories import RecommendationRepository
 from service.store.session import Database
 from service.use_cases.steer import cancel_job, pause_job, resume_job
 from service.use_cases.steer_trials import stop_trial
-from service.use_cases.waiting import NO_CLIENT
+from service.use_cases.waiting import BETWEEN_TRIALS, NO_CLIENT
 from tests.service.external.worlds import World, world_of
 from tests.support.service.scenarios import submit
+
+
+def test_a_job_waits_for_clients_from_the_last_word_of_one_and_not_between_two_trials(world: World) -> None:
+    def waiting() -> Any:
+        return world.http.get(f"/v1/jobs/{world.job}").json()["waiting"]
+
+    assert waiting()["for"] == NO_CLIENT
+    world.clock.advance(60)
+    trial = world.suggest()
+    world.clock.advance(30)
+    last_word = world.clock()
+    world.report(trial, 10, loss=3.0)
+    world.clock.advance(BETWEEN_TRIALS.total_seconds())
+    assert waiting() is None
+    world.clock.advance(1)
+    told = waiting()
+    assert (told["for"], datetime.fromisoformat(told["since"])) == (NO_CLIENT, last_word)
+    world.suggest()
+    assert waiting() is None
 
 
 @pytest.mark.slow
