@@ -98,6 +98,7 @@ def job_page(
         named["baseline"] = label_of[progress.baseline_best.number]
     may_steer = caller.may(Scope.SUBMIT)
     may_run_again = may_have_run(specification.workload, specification.sampler, settings, caller=caller)
+    axes = axes_of(spaces_of(specification))
     specification_text = written(job.stored_specification)
     context = {
         "job": job,
@@ -142,12 +143,13 @@ def job_page(
         # Of the newest completed trial; where there is a recommendation, it is one of its caveats.
         "remarked": None if recommendation else trials.remarked(job.id, among=NEWEST_REMARKS),
         "table": None if parts else table_of(session, job, asked, best=best_numbers, num_trials=num_trials),
-        "axes": axes_of(spaces_of(specification)),
+        "axes": axes,
         "best_numbers": best_numbers,
         "insights": insights_section(
             insights.of_job(job.id), side_labels(specification), num_ended=insights.num_ended(job.id)
         ),
         "recommendation": recommendation,
+        "searched_beside": view.searched_beside(recommendation, {axis.name for axis in axes}) if recommendation else {},
         "standing_word": standing_of(recommendation.evidence).word if recommendation else None,
         "weights": weights_links(job.id, recommendation) if recommendation else {},
         "snippet": python_snippet(recommendation) if recommendation else None,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from service.domain import Direction, JobState, Phase, TrialState
 from service.evidence.best_values import BestTrial
@@ -22,6 +22,7 @@ from service.evidence.in_words.wording import (
     spread,
 )
 from service.evidence.in_words.words import AT_EQUAL, Answer, answer_by_values, answer_of
+from service.evidence.recommended import PasteableConfig
 from service.evidence.types import Evidence
 from service.store.repositories.of_trials.trial_columns import UnfinishedTrial
 from service.use_cases.progress import JobProgress
@@ -113,6 +114,18 @@ def places_of_caveat(caveat: Caveat, job_id: str, *, may_clone: bool) -> list[Ad
     if caveat.kind in MENDED_BY_MORE_BUDGET and may_clone:
         return [*trial, AdvicePlace("Change budget", "#change-budget")]
     return trial
+
+
+def searched_beside(config: PasteableConfig, names: Collection[str]) -> dict[str, Any]:
+    """The values of a recommended config that were searched and that neither its optimizer nor its schedule takes, by
+    their names in a space: `training.batch_size`, `workload.width`.
+
+    Args:
+        names: of all parameters of the job's spaces.
+    """
+    training = {f"training.{name}": value for name, value in config.training.items()}
+    options = {f"workload.{name}": value for name, value in config.workload_options.items()}
+    return {name: value for name, value in (training | options).items() if name in names}
 
 
 def figures(

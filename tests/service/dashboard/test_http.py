@@ -209,6 +209,9 @@ def test_trials_with_other_batches_are_drawn_and_compared_by_examples(address: s
     assert "up to 40 steps a trial" in page
     assert '<p class="sub">At equal steps: by the search, undecided, 0.5000 against 0.4000 after 20 steps.</p>' in page
     assert "as many examples" in page
+    found = re.search(r'<dt>training.batch_size</dt><dd title="(\d+)">', page)
+    assert found is not None, "the recommended batch size stands with the rest of the config"
+    assert found[1] == "32"
 
 
 @pytest.mark.slow
