@@ -7,10 +7,32 @@ import { tabulate } from "./tables.js";
 export const CONFIG = { displaylogo: false, responsive: true, displayModeBar: false };
 export const dark = matchMedia("(prefers-color-scheme: dark)");
 const PAPER_WIDTH = 640; // fits on an upright sheet of A4 or Letter
+const TITLE_LETTERS = 32; // of a line: the height of the lowest chart
+const TITLE_LINES = 3;
+
+/**
+ * The title of an upright axis in lines, which are broken behind the signs between words: one line of a long name would
+ * reach beyond the chart at both ends. What `literal` wrote for one letter stays whole.
+ */
+function inLines(title) {
+  const letters = (text) => text.match(/&#?\w+;|./gu) ?? [];
+  if (letters(title).length <= TITLE_LETTERS) return title;
+  const lines = [[]];
+  for (const word of title.match(/[^\s_./-]*[\s_./-]*/gu)) {
+    if (lines.at(-1).length && lines.at(-1).length + letters(word).length > TITLE_LETTERS) lines.push([]);
+    lines.at(-1).push(...letters(word));
+  }
+  const shown = lines.slice(0, TITLE_LINES).map((line, index) => {
+    const isCut = line.length > TITLE_LETTERS || (index === TITLE_LINES - 1 && lines.length > TITLE_LINES);
+    return isCut ? `${line.slice(0, TITLE_LETTERS - 1).join("")}…` : line.join("");
+  });
+  return shown.join("<br>");
+}
 
 /** The figure's layout in the page's colours; as long as `id` is the same, zoom is kept over updates. */
 export function themed(figure, id) {
   const style = getComputedStyle(document.documentElement);
+  const { xaxis, yaxis } = figure.layout;
   const colour = (name) => style.getPropertyValue(name).trim();
   const axis = (given) => ({
     ...given,
@@ -27,8 +49,8 @@ export function themed(figure, id) {
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: colour("--muted") },
     hoverlabel: { bgcolor: colour("--surface"), bordercolor: colour("--border"), font: { color: colour("--text") }, align: "left" },
-    xaxis: axis(figure.layout.xaxis),
-    yaxis: axis(figure.layout.yaxis),
+    xaxis: axis(xaxis),
+    yaxis: axis({ ...yaxis, title: { ...yaxis.title, text: inLines(yaxis.title.text) } }),
   };
 }
 

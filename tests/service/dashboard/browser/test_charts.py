@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from service.places import NodePlace
 from service.store.session import Database
-from service.use_cases.run import record_places
+from service.use_cases.run import TrialMeasurements, record_measurements, record_places
 from tests.service.dashboard.conftest import (
     drawn_trials,
     hovered,
@@ -21,9 +21,11 @@ from tests.service.dashboard.conftest import (
     wait_for_traces,
     wait_until_live,
 )
-from tests.support.service.scenarios import measure
+from tests.support.service.external import submit_external
+from tests.support.service.scenarios import NOW, add_worker, begin_trial, claim, end_trial, measure
 from tests.support.service.stories.jobs import Story
 from tests.support.waiting import PATIENCE_SECONDS
+from trainers.config import Measurement
 
 
 def _wait_for_x_axis(page: Page, chart: str, beginning: str) -> None:
@@ -346,3 +348,40 @@ def test_the_charts_of_a_job_fill_the_page_however_wide_it_is(page: Page, finish
         )
         assert (first["left"], second["right"]) == (whole["left"], whole["right"]), width
         assert (first["y"] == second["y"]) == (width > 1000), width
+
+
+def test_a_long_name_of_a_metric_stands_whole_beside_its_axes_and_widens_no_page(
+    page: Page, sqlite_database: Database
+) -> None:
+    lines = ["validation_loss_of_the_averaged_", "weights_on_held_out_shards"]
+    metrics = dict.fromkeys(["".join(lines), "throughput_in_examples_per_second", "memory_of_a_rank"], "minimize")
+    external = {"lease_seconds": 60.0, "metrics": metrics}
+    submit_external(sqlite_database, external=external, objectives=[{"metric": metric} for metric in metrics])
+    lease = claim(sqlite_database, add_worker(sqlite_database))
+    assert lease is not None
+    begin_trial(sqlite_database, lease, 0)
+    reported = [
+        Measurement(step=step, epoch=1.0, seconds=step / 10, metrics=dict.fromkeys(metrics, 1 / step))
+        for step in (5, 10)
+    ]
+    with sqlite_database.writing() as session:
+        record_measurements(session, lease, [TrialMeasurements(0, reported)], now=NOW)
+    end_trial(sqlite_database, lease, 0)
+
+    pages = {"": ["best-so-far", "learning-curves", "trade-off"], "/trials/0": ["curve"], "/report": []}
+    for path, charts in pages.items():
+        page.goto(f"/jobs/{lease.job_id}{path}")
+        for chart in charts:
+            title = page.locator(f"#{chart} .ytitle")
+            expect(title.locator("tspan.line")).to_have_text(
+                ["validation_loss_of_the_averaged_", "weights_on_held_out_shards"]
+            )
+            inner, outer = title.bounding_box(), page.locator(f"#{chart}").bounding_box()
+            assert inner is not None
+            assert outer is not None
+            assert outer["x"] <= inner["x"], chart
+            assert outer["y"] <= inner["y"], chart
+            assert inner["y"] + inner["height"] <= outer["y"] + outer["height"], chart
+        page.set_viewport_size({"width": 390, "height": 844})
+        wait_for(page, "() => innerWidth === 390 && document.documentElement.scrollWidth === 390")
+        page.set_viewport_size({"width": 1280, "height": 900})
