@@ -236,3 +236,23 @@ def test_the_config_of_the_picked_trial_is_copied_beside_the_table(page: Page, r
         expect(bar).to_be_hidden()
         expect(pick).to_have_attribute("aria-pressed", "false")
         expect(pick).to_be_focused()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_row_that_a_link_leads_to_is_above_the_bar_of_the_picked_trial(
+    page: Page, running: Story, width: int
+) -> None:
+    running.crowd(range(5, 120))
+    page.set_viewport_size({"width": width, "height": 700})
+    open_page(page, running)
+    page.evaluate("location.hash = '#trial-40'")  # it is on the second page
+    expect(page.locator("#picked")).to_be_visible()
+    row = page.locator("#trial-40")
+    expect(row).to_be_in_viewport()
+    page.wait_for_timeout(300)  # until it stands still
+    assert row.evaluate(
+        """(row) => {
+          const { left, top, height } = row.getBoundingClientRect();
+          return [4, height - 4].every((y) => row.contains(document.elementFromPoint(left + 60, top + y)));
+        }"""
+    )
