@@ -203,7 +203,12 @@ def test_standardized_rows_of_one_element_are_stepped_as_they_are() -> None:
     weight, plain = (nn.Parameter(torch.zeros(4, 3)) for _ in range(2))
     for param, standardize_rows in ((weight, True), (plain, False)):
         param.grad = torch.arange(1.0, 13.0).view(4, 3)
-        arguments = {"preconditioner": "spectral", "betas": (0.0, 0.999), "max_preconditioner_dim": 2}
-        Shampoo([param], standardize_rows=standardize_rows, **arguments).step()
+        Shampoo(
+            [param],
+            preconditioner="spectral",
+            betas=(0.0, 0.999),
+            max_preconditioner_dim=2,
+            standardize_rows=standardize_rows,
+        ).step()
     assert torch.equal(weight, plain)
     assert bool(weight.all())
