@@ -20,6 +20,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import sys
 import traceback
 import types
 import typing
@@ -58,6 +59,10 @@ _KINDS: Mapping[object, ValueKind] = {
     str: "text",
     type(None): "null",
 }
+_NOT_THEIRS = sys.stdlib_module_names | {"torch", "trainers", "service", "shampoo"}
+"""Packages whose lines say nothing of where a user's code went wrong."""
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+"""Names of the directories of installed packages."""
 _KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -214,14 +219,21 @@ def text_of(error: BaseException) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """File and line where an exception was raised, to follow its text; empty: that says it already, or Python raised it
-    of a module before it ran a line of it."""
+    """File and line of the user's code that led to an exception, to follow its text. What torch says of shapes that do
+    not fit, for one, tells too little without; of an installed package only where no other code took part. Empty where
+    there is none or the text names it; but an exception without a text has the line that raised it."""
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
         return ""
-    own = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<frozen")]
-    if not own or own[-1].filename == importlib.__file__:
-        return ""
-    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})"
+    walked = [
+        (str(frame.f_globals.get("__name__")).partition(".")[0], Path(frame.f_code.co_filename), line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if not frame.f_code.co_filename.startswith("<")
+    ]
+    theirs = [one for one in walked if one[0] not in _NOT_THEIRS]
+    found = [one for one in theirs if _INSTALLED.isdisjoint(one[1].parts)] or theirs
+    if not found and not text_of(error):
+        found = walked
+    return f" ({found[-1][1].name}, line {found[-1][2]})" if found else ""
 
 
 def printable(text: str, *, limit: int) -> str:

@@ -253,8 +253,8 @@ def describe_failure(error: BaseException) -> RankFailure:
 
     trace = "".join(traceback.format_exception(error)).encode(errors="backslashreplace").decode()
     text = text_of(error)
-    # Where `assert` and others say nothing, the line is all that there is to say.
-    detail = f"{type(error).__name__}: {text}" if text else f"{type(error).__name__}{place_of(error)}"
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    detail = f"{what}{place_of(error)}"
     if isinstance(error, Diverged):
         return RankFailure(FailureReason.DIVERGED, text, group_is_usable=True)
     if isinstance(error, InvalidConfig):
@@ -264,7 +264,7 @@ def describe_failure(error: BaseException) -> RankFailure:
     # The CPU allocator reports exhaustion as a plain RuntimeError.
     if isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text:
         peak = peak_bytes("cuda" if isinstance(error, torch.OutOfMemoryError) else "cpu") / 2**30
-        return RankFailure(FailureReason.OUT_OF_MEMORY, f"{detail} (this rank's peak: {peak:.2f} GiB)", trace)
+        return RankFailure(FailureReason.OUT_OF_MEMORY, f"{what} (this rank's peak: {peak:.2f} GiB)", trace)
     if is_of_a_lost_rank(error):
         return RankFailure(FailureReason.LOST, f"another rank was lost: {detail}", trace, is_of_survivor=True)
     if isinstance(error, StoreFailed):

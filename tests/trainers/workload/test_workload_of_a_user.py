@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import os
 import subprocess
 import sys
 import unicodedata
@@ -22,7 +21,7 @@ from trainers.config import InvalidConfig, Json, OptimizerConfig, TrialConfig
 from trainers.loop import train
 from trainers.ranks.context import single_process_context
 from trainers.workload.description import WorkloadDescription, WorkloadOption
-from trainers.workload.user_workload import description_of, explain, import_class, is_reference, options_of, printable
+from trainers.workload.user_workload import description_of, import_class, is_reference, options_of
 from trainers.workloads.describe import DescriptionKilled, ask, ask_for_installed, environment_of_children
 from trainers.workloads.messages import answer_from_line
 from trainers.workloads.registry import UnknownWorkload, describe, load
@@ -380,14 +379,3 @@ def test_the_command_prints_json_and_nothing_that_the_module_prints(mine: Path) 
     assert isinstance(told, WorkloadDescription)
     assert told.title == "Mine"
     assert b"hello" in shown.stderr
-
-
-def test_errors_of_a_users_code_are_one_printable_line() -> None:
-    class Unspeakable(Exception):
-        def __str__(self) -> str:
-            raise RuntimeError
-
-    assert explain(Unspeakable()) == "Unspeakable: (its message cannot be shown)"
-    assert explain(KeyError()) == "KeyError"
-    assert printable("a\n\tb\x07" + "c" * 9, limit=6) == "a b\\x07cc..."
-    assert os.linesep not in printable("a\nb", limit=10)

@@ -218,7 +218,7 @@ def test_an_error_on_one_rank_is_told_although_the_other_waits_for_it(bundles: P
         group.close()
     assert isinstance(failure, RankFailure)
     assert failure.reason is FailureReason.ERROR
-    assert failure.detail == "KeyError: 'label of image 17'"
+    assert re.fullmatch(r"KeyError: 'label of image 17' \(workload\.py, line \d+\)", failure.detail)
     assert "_meet_trouble" in failure.trace
     assert not group.is_usable
     pieces = read_output(directory_of(place.parent, place.job_id), {})
@@ -367,7 +367,8 @@ def test_an_exception_without_a_proper_text_ends_its_trial_as_any_other(
     outcome = rank.advance()
     gc.unfreeze()  # this process is not a rank
     assert isinstance(outcome, RankFailure)
-    assert (outcome.reason, outcome.detail) == (FailureReason.ERROR, detail)
+    assert outcome.reason is FailureReason.ERROR
+    assert outcome.detail.startswith(f"{detail} (test_rank_group.py, line ")
     outcome.trace.encode()
 
 
