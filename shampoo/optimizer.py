@@ -148,12 +148,13 @@ class Shampoo(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
 
-        With DTensors all ranks add the same groups; with low_precision_weights="master" that is collective.
+        Ranks that share parameters add the same groups; with plain ones, or low_precision_weights="master", that is
+        collective.
 
         Raises:
             TypeError: the parameters are a set, which has no order.
             ValueError: a hyperparameter is illegal or unknown, or a parameter is not a real floating-point tensor, or
-                shares memory with another.
+                shares memory with another, or ranks that share parameters add others.
             MemoryError: the state does not fit into what is left of the device's memory.
         """
         # Everything is checked on a copy: a group that is refused leaves nothing behind.

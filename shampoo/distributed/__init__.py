@@ -41,7 +41,8 @@ Plain parameters have these options:
 - reduce_gradients=True, without DDP or under its `no_sync`: owners get the mean of the ranks' gradients by a
   reduce-scatter, P, in place of the all-reduce, 2P. Until then they are nobody's mean: don't clip or scale by them.
 
-The ranks are those of the default process group, all of which must hold the same model.
+The ranks are those of the default process group, all of which must hold the same model and give its parameters to the
+optimizer in the same order, which is refused where their shapes tell.
 
 A checkpoint needs every rank's part: `state_dict()` of rank 0 alone lacks what others own. Save and load
 `distributed_state_dict()` with `torch.distributed.checkpoint` on all ranks; any number of ranks, or one process, can

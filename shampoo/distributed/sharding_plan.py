@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from shampoo.distributed.agreement import require_agreement
 from shampoo.distributed.assignment import Loads
 from shampoo.distributed.block_rows import BLOCKS, RowRuns
 from shampoo.distributed.placement import LOCAL, Groups, Placement, Placements, Settled, place
@@ -42,11 +43,14 @@ class ShardingPlan:
         return Settled(owners, self._group_size)
 
     def propose(self, groups: Groups, settled: Settled | None = None) -> Placements:
-        """Placements of the parameters of groups, beside those of the plan; the same on every rank.
+        """Placements of the parameters of groups, beside those of the plan; the same on every rank. Collective where
+        plain parameters are to be shared, unless it is settled how.
 
         Raises:
-            ValueError: a layout is not supported.
+            ValueError: a layout is not supported, or ranks want to share other plain parameters.
         """
+        if settled is None:
+            require_agreement(groups)
         return place(
             groups, loads=self._loads, num_rounds=len(self.rounds), group_size=self._group_size, settled=settled
         )
