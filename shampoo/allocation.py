@@ -27,6 +27,8 @@ from shampoo.state.buckets import Bucket, BucketPiece, line_up, make_buckets, st
 from shampoo.state.held_states import HeldStates, States, beside_parameters, replace_beside, require_no_positions
 from shampoo.state.transfer import copy_state, own_memory, require_same_layout, take_blocks
 
+_FOR_ANY_RANKS = "; that of distributed_state_dict(), saved on all ranks, is for any ranks"
+
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
@@ -292,6 +294,11 @@ class Allocation:
             if not source:
                 if not is_trained(param):
                     continue
+                if key in saved:
+                    raise ValueError(
+                        f"checkpoint lacks the state of parameter {key}: it is the state_dict() of one rank, which "
+                        f"holds what that rank owns, and others own this{_FOR_ANY_RANKS}"
+                    )
                 raise ValueError(
                     f"checkpoint lacks the state of parameter {key}; if it was frozen there, load before it "
                     "requires a gradient"
@@ -300,7 +307,7 @@ class Allocation:
             parts = sorted(part for part, held in source.items() if isinstance(held, Mapping))
             if (name is None and parts) or (name is not None and name not in source):
                 is_of_shards = any(part.startswith("shard") for part in (name or "", *parts))
-                advice = "" if is_of_shards else "; that of distributed_state_dict() is for any ranks"
+                advice = "" if is_of_shards else _FOR_ANY_RANKS
                 raise ValueError(
                     f"checkpoint lacks {name or 'all'} of parameter {key}, it holds {parts or 'all'}{advice}"
                 )

@@ -245,7 +245,30 @@ def _held_of_other_ranks(mesh: str) -> str:
 
 def test_the_state_of_other_ranks_is_refused_with_what_fits_any(ranks: Ranks) -> None:
     for message in ranks[2].run(_held_of_other_ranks, "two"):
-        assert "it holds ['part 6 of 7']; that of distributed_state_dict() is for any ranks" in message
+        assert (
+            "it holds ['part 6 of 7']; that of distributed_state_dict(), saved on all ranks, is for any ranks"
+            in message
+        )
+
+
+def _loaded_of_rank_0() -> str | None:
+    params = [nn.Parameter(x) for x in sharded.initial_weights()]
+    optimizer = Shampoo(params, **sharded.options("ddp two"))  # a block each, so that each has one owner
+    saved = [optimizer.state_dict()]
+    dist.broadcast_object_list(saved)  # as one that only rank 0 has saved
+    try:
+        optimizer.load_state_dict(saved[0])
+    except ValueError as refusal:
+        return str(refusal)
+    return None
+
+
+def test_a_checkpoint_of_rank_0_alone_is_refused_as_one_of_one_rank(ranks: Ranks) -> None:
+    of_rank_0, *others = ranks[2].run(_loaded_of_rank_0)
+    assert of_rank_0 is None
+    for message in others:
+        assert "it is the state_dict() of one rank, which holds what that rank owns, and others own this" in message
+        assert "that of distributed_state_dict(), saved on all ranks, is for any ranks" in message
 
 
 def _held_of_another_division(mesh: str) -> str:

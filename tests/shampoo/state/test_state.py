@@ -307,7 +307,7 @@ def _broken_count(state: dict[str, Any]) -> dict[str, Any]:
         (_of_a_checkpoint, r"keys 'state' and 'param_groups', got \['model', 'optimizer'\]"),
         (
             _part,
-            r"lacks all of parameter 0, it holds \['part 1 of 2'\]; that of distributed_state_dict\(\) is",
+            r"lacks all of parameter 0, it holds \['part 1 of 2'\]; that of distributed_state_dict\(\), ",
         ),
         (_broken_count, "'step' of parameter 1 must be a count, got -1"),
     ],
