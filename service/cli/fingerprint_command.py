@@ -55,7 +55,11 @@ def fingerprint(
     try:
         found = read_fingerprint(model, dict(map(_option, option or ())), frozen=frozen or ())
     except InvalidConfig as error:
-        raise typer.BadParameter(one_line(error.message), param_hint="MODEL") from error
+        # `workload_options.width`, or `options` of what takes none
+        place, _, of_option = error.field.partition(".")
+        hint = {"workload_options": "--option", "options": "--option", "frozen": "--frozen"}.get(place, "MODEL")
+        named = f"{of_option}: " if of_option else ""
+        raise typer.BadParameter(one_line(f"{named}{error.message}"), param_hint=hint) from error
     for remark in found.remarks:
         say(remark, err=True)
     say_json_content(found.to_json())

@@ -22,7 +22,7 @@ from trainers.config import InvalidConfig, Json
 from trainers.identity.model import model_digest
 from trainers.identity.shape import read_model, shape_of_state_dict
 from trainers.identity.values import Fingerprint, ReadShape, fingerprint_of_read, fingerprint_of_workload
-from trainers.workload.user_workload import explain, is_reference
+from trainers.workload.user_workload import classes_of, explain, is_reference
 from trainers.workloads.messages import answer
 from trainers.workloads.registry import UnknownWorkload, describe, load
 
@@ -74,7 +74,7 @@ def _imported(reference: str) -> Any:
     except (Exception, SystemExit) as error:  # the boundary to a user's own code
         raise InvalidConfig("name", f"{module_name} cannot be imported: {explain(error)}") from error
     if not hasattr(module, name):
-        raise InvalidConfig("name", f"module {module_name} has no {name!r}")
+        raise InvalidConfig("name", f"module {module_name} has no {name!r} {classes_of(module)}")
     return getattr(module, name)
 
 

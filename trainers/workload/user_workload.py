@@ -88,13 +88,16 @@ def import_class(reference: str) -> type[Any]:
         raise InvalidConfig("workload", _why_not_imported(module_name, error)) from error
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
-        there = ", ".join(sorted(name for name, value in vars(module).items() if _is_own_class(value, module_name)))
         what = "no class" if found is None else f"no class but {printable(repr(found), limit=80)}"
-        raise InvalidConfig(
-            "workload",
-            f"module {module_name} has {what} {class_name!r} (its classes: {printable(there or '-', limit=200)})",
-        )
+        raise InvalidConfig("workload", f"module {module_name} has {what} {class_name!r} {classes_of(module)}")
     return found
+
+
+def classes_of(module: types.ModuleType) -> str:
+    """The classes that a module defines, to follow what says that it lacks one."""
+    found = {name: value for name, value in vars(module).items() if isinstance(value, type)}
+    own = ", ".join(sorted(name for name, value in found.items() if value.__module__ == module.__name__))
+    return f"(its classes: {printable(own or '-', limit=200)})"
 
 
 def description_of(cls: type[Any], *, name: str) -> WorkloadDescription:
@@ -252,10 +255,6 @@ def _why_not_imported(module_name: str, error: BaseException) -> str:
         there = f"the directory that was sent as the job's code (it has {has})"
         return f"there is no module {error.name!r} in {there}, among the installed packages or in {Path.cwd()}"
     return f"module {module_name} cannot be imported: {explain(error)}"
-
-
-def _is_own_class(value: object, module_name: str) -> bool:
-    return isinstance(value, type) and value.__module__ == module_name
 
 
 def _parameters(cls: type[Any]) -> Mapping[str, inspect.Parameter]:

@@ -123,7 +123,7 @@ def told_by_process(
         arguments: those of the module.
         read: what makes the answer of JSON.
         what: the process does, for the message of an error.
-        field: the field of the error where the process refuses to tell.
+        field: the field of the error where the process refuses to tell and names none.
         given: what the module finds at its standard input: arguments are no place for much.
 
     Raises:
@@ -152,7 +152,7 @@ def told_by_process(
             refusal = DescriptionKilled if status == -signal.SIGKILL else InvalidConfig
             raise refusal("workload", f"{what} ended the process with {how}{f': {said}' if said else ''}") from error
     if isinstance(told, Refused):
-        raise InvalidConfig(field, told.reason)
+        raise InvalidConfig(told.field or field, told.reason)
     return told
 
 

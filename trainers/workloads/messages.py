@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TextIO, TypeVar
 
 from trainers.config import InvalidConfig
@@ -30,6 +30,8 @@ class Refused:
 
     reason: str
     """For a person."""
+    field: str | None = None
+    """The field at fault, as an `InvalidConfig` names it; None: it is of none."""
 
 
 def answer_to_line(answer: Tellable | Refused) -> str:
@@ -38,7 +40,7 @@ def answer_to_line(answer: Tellable | Refused) -> str:
     Raises:
         ValueError, TypeError: JSON cannot hold it.
     """
-    content = [_REFUSED, answer.reason] if isinstance(answer, Refused) else [_TOLD, answer.to_json()]
+    content = [_REFUSED, asdict(answer)] if isinstance(answer, Refused) else [_TOLD, answer.to_json()]
     return json.dumps(content, separators=(",", ":"), allow_nan=False)
 
 
@@ -55,8 +57,8 @@ def answer_from_line(line: str | bytes, read: Callable[[Any], T]) -> T | Refused
         kind, content = json.loads(line)
         if kind == _TOLD:
             return read(content)
-        if kind == _REFUSED and isinstance(content, str):
-            return Refused(content)
+        if kind == _REFUSED:
+            return Refused(**content)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"{line[:80]!r} is no answer") from error
     raise ValueError(f"{line[:80]!r} is no answer")
@@ -82,7 +84,7 @@ def answer(find: Callable[[], Tellable]) -> int:
         try:
             line, status = answer_to_line(find()), 0
         except InvalidConfig as error:
-            line, status = answer_to_line(Refused(error.message)), 2
+            line, status = answer_to_line(Refused(error.message, error.field)), 2
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the boundary to a user's own code
             line, status = answer_to_line(Refused(explain(error))), 2
         answers.write(line + "\n")

@@ -70,10 +70,28 @@ def test_a_workload_is_built_by_another_process() -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(("--option", "width=3"), "have no effect with a file"), (("--option", "width"), "must be NAME=VALUE")],
+    [
+        (("--option", "width=3"), "Invalid value for --option: have no effect with a file"),
+        (("--option", "width"), "must be NAME=VALUE"),
+    ],
 )
 def test_options_without_effect_are_refused(weights: Path, arguments: tuple[str, ...], message: str) -> None:
     result = run("fingerprint", str(weights), *arguments)
+    assert result.exit_code == 2
+    assert message in in_one_line(result.stderr)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("text-lm",), "Invalid value for --option: path: is required by text-lm: a text file"),
+        (("digits-mlp", "--option", "widht=3"), "Invalid value for --option: widht: unknown option of digits-mlp"),
+        (("digits-mlp", "--frozen", "0.*"), "Invalid value for --frozen: digits-mlp is a workload"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused_by_name(arguments: tuple[str, ...], message: str) -> None:
+    result = run("fingerprint", *arguments)
     assert result.exit_code == 2
     assert message in in_one_line(result.stderr)
 

@@ -259,7 +259,7 @@ def test_a_workloads_fingerprint_knows_its_options() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        (f"{__name__}:Absent", {}, "has no 'Absent'"),
+        (f"{__name__}:Absent", {}, r"has no 'Absent' \(its classes: .*Net"),
         ("no_such_module:Net", {}, "cannot be imported"),
         (f"{__name__}:Net", {"width": "wide"}, "cannot be built: TypeError"),
         (f"{__name__}:built_net", {"width": 4}, "which is built, got width"),

@@ -30,7 +30,8 @@ def test_answers_are_read_as_they_were_written() -> None:
         line = answer_to_line(answer)
         assert "\n" not in line
         assert answer_from_line(line.encode(), read) == answer
-        assert answer_from_line(answer_to_line(Refused("no\nway")), read) == Refused("no\nway")
+        for refused in (Refused("no\nway"), Refused("is required", "workload_options.path")):
+            assert answer_from_line(answer_to_line(refused), read) == refused
 
 
 @pytest.mark.parametrize(
