@@ -132,7 +132,7 @@ def _memory_lines(memory: MemoryEstimate) -> list[str]:
     if memory.is_machine_limit and memory.machine_bytes is not None:
         lines.append(
             f"No memory limit is set (resources.memory_per_worker): the machine has {mebibytes(memory.machine_bytes)}, "
-            f"and a trial that needs more than twice that, {mebibytes(memory.limit_bytes)} on each rank, is not "
+            f"and a trial whose ranks together need more than twice that, {mebibytes(memory.limit_bytes)} each, is not "
             "launched unless `resources.beyond_memory` is true."
         )
     else:

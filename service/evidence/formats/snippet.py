@@ -196,7 +196,7 @@ def lengths(schedule: Mapping[str, Any], training: Mapping[str, Any]) -> list[st
     num_steps, horizon = training["num_steps"], schedule.get("horizon", 1.0)
     num_schedule_steps = max(1, round(horizon * num_steps))
     num_warmup_steps = min(round(schedule["warmup_fraction"] * num_schedule_steps), num_schedule_steps - 1)
-    lines = [f"NUM_STEPS = {num_steps}  # of batch size {training['batch_size']}"]
+    lines = [f"NUM_STEPS = {num_steps}  # of {training['batch_size']} examples, all ranks together"]
     if schedule["decay"] != "constant":
         lines.append(f"NUM_SCHEDULE_STEPS = {'NUM_STEPS' if num_schedule_steps == num_steps else num_schedule_steps}")
     lines.append(f"NUM_WARMUP_STEPS = {num_warmup_steps}")

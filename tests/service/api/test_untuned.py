@@ -293,7 +293,7 @@ def test_the_answer_of_a_proxy_job_alone_is_moved(database: Database) -> None:
     assert first.training["num_steps"] == 100_000
     (interval,) = [one for one in first.intervals if one.name == "lr"]
     assert interval.low < first.config["lr"] < interval.high
-    assert "NUM_STEPS = 100000 " in first.python
+    assert f"NUM_STEPS = 100000  # of {first.training['batch_size']} examples, all ranks together" in first.python
 
 
 def test_a_shape_takes_the_place_of_the_one_that_an_earlier_version_read(database: Database) -> None:

@@ -260,7 +260,7 @@ def test_the_dry_run_says_how_much_does_not_fit_or_why_that_is_unknown() -> None
         assert ("TOO LARGE: a rank of the search needs more than" in told_of_it) == is_told
     of_machine = MemoryEstimate(4 * 2**30, of_search(0.0), machine_bytes=2**30 - 1, is_machine_limit=True)
     told_of_it = lines(of_machine)
-    assert "a trial that needs more than twice that, 4,096 MiB on each rank, is not launched unless" in told_of_it
+    assert "a trial whose ranks together need more than twice that, 4,096 MiB each, is not launched" in told_of_it
     assert "TOO LARGE: a rank of the search" in told_of_it
     assert "NOTHING FITS" not in told
     assert "NOTHING FITS: the search of such a job would train nothing." in lines(MemoryEstimate(2**20, of_search(1.0)))
