@@ -26,7 +26,11 @@ class Workload(Protocol):
         """Size of the training set, over all ranks."""
 
     def loss(self, model: nn.Module, batch: object) -> Tensor:
-        """Mean training loss of one batch: a scalar with gradient."""
+        """Mean training loss of one batch: a scalar with gradient.
+
+        Where `model.training`, this is the place to augment: what it draws from torch's global generator is the same
+        in equal trials, and in those that are resumed.
+        """
 
     def evaluate(
         self, model: nn.Module, *, rank: int, world_size: int, device: str

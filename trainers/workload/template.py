@@ -59,7 +59,7 @@ class WorkloadTemplate:
         return inputs[indices], targets[indices]
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        """The mean over the batch."""
+        """The mean over the batch; to augment it, do so here, `if model.training`, with torch's own random numbers."""
         inputs, targets = batch
         return functional.cross_entropy(model(inputs), targets)
 

@@ -10,6 +10,7 @@ from time import perf_counter
 
 from trainers.checkpoints import seed_random
 from trainers.workload.batches import placed_tensors
+from trainers.workload.protocol import GivesBatches, ReadsAhead
 from trainers.workload_check.batches import Layout, digest_of, examples_of, layout_of
 from trainers.workload_check.outcome import Broken, Doubtful, NotChecked
 from trainers.workload_check.subject import (
@@ -44,6 +45,10 @@ _USE_DATA_ORDER = (
     "give batch(indices) and the loop does the rest, or let train_batches take its indices from "
     "trainers.data.order.rank_batches"
 )
+_FOLLOW_THE_INDICES = (
+    "Let what `batch` gives follow from its indices alone: the loop draws them. Augment in `loss`, where "
+    "model.training is true; torch's global generator may be used there"
+)
 
 
 def check_batches(subject: Subject) -> str:
@@ -76,11 +81,10 @@ def check_order(subject: Subject) -> str:
     if _digests(first_batches(subject.batches(), NUM_BATCHES)) != _digests(batches):
         raise Broken(
             "the same seed gave other batches the second time",
-            "Shuffle and augment with generators made from `seed` and the step, not with global ones; "
-            f"{_USE_DATA_ORDER}",
+            _advice(subject, "Shuffle and augment with generators made from `seed` and the step, not with global ones"),
         )
     if _digests(first_batches(subject.batches(seed=OTHER_SEED), NUM_BATCHES)) == _digests(batches):
-        raise Broken(f"seeds {SEED} and {OTHER_SEED} give the same batches", f"Shuffle with `seed`; {_USE_DATA_ORDER}")
+        raise Broken(f"seeds {SEED} and {OTHER_SEED} give the same batches", _advice(subject, "Shuffle with `seed`"))
     return f"equal in {NUM_BATCHES} steps of one seed, not of another"
 
 
@@ -101,12 +105,14 @@ def check_sharding(subject: Subject) -> str:
             if twice:
                 raise Broken(
                     f"in step {step}, {twice} examples go to more than one of {world_size} ranks",
-                    f"Give each rank its own part of the global batch; {_USE_DATA_ORDER}",
+                    _advice(subject, "Give each rank its own part of the global batch"),
                 )
             raise Broken(
                 f"in step {step}, {world_size} ranks together see other examples than one rank",
-                "Cut one global batch into parts by rank, so that it does not depend on the number of ranks; "
-                f"{_USE_DATA_ORDER}",
+                _advice(
+                    subject,
+                    "Cut one global batch into parts by rank, so that it does not depend on the number of ranks",
+                ),
             )
     return f"{len(whole)} global batches are the same on 1, 2 and 3 ranks"
 
@@ -124,7 +130,7 @@ def check_start_step(subject: Subject) -> str:
         if _digests(first_batches(subject.batches(rank=1, world_size=2, start_step=start), 2)) != expected:
             raise Broken(
                 f"the batches from start_step={start} are not those of a stream that has come to step {start}",
-                f"Compute a batch from its step alone; a resumed trial sees other data otherwise. {_USE_DATA_ORDER}",
+                _advice(subject, "Compute a batch from its step alone: a resumed trial sees other data otherwise"),
             )
     return f"from steps {', '.join(map(str, steps))} on as from the beginning"
 
@@ -156,9 +162,16 @@ def check_epoch(subject: Subject) -> str:
         return "examples are altered each time they come, so that they cannot be counted"
     raise Broken(
         f"{num_examples - shared:,} of the first {num_examples:,} examples (num_train_examples) are not among the next "
-        f"{num_examples:,}: an epoch repeats some and leaves others out",
-        f"Draw without replacement, drop no remainder and let num_train_examples be exact; {_USE_DATA_ORDER}",
+        f"{num_examples:,}: an epoch repeats some and leaves others out, or some are altered each time they come",
+        _advice(subject, "Draw without replacement, drop no remainder and let num_train_examples be exact"),
     )
+
+
+def _advice(subject: Subject, of_stream: str) -> str:
+    """The remedy of an order that is not kept: `of_stream` for a workload that follows the order by itself."""
+    if isinstance(subject.workload, GivesBatches) and not isinstance(subject.workload, ReadsAhead):
+        return _FOLLOW_THE_INDICES
+    return f"{of_stream}; {_USE_DATA_ORDER}"
 
 
 def _check_part_of_epoch(examples: list[bytes], num_examples: int) -> str:

@@ -171,12 +171,6 @@ def test_batches_from_a_global_generator_are_found() -> None:
     assert found.text.startswith("the same seed gave other batches the second time. Shuffle and augment with")
 
 
-def test_examples_that_are_altered_by_chance_are_found() -> None:
-    found = outcome("data order", "AltersExamplesByChance")
-    assert found.status == "failed"
-    assert found.text.startswith("the same seed gave other batches the second time")
-
-
 def test_batches_that_end_with_an_epoch_too_long_to_read_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainers.workload_check.data_rules.MAX_EXAMPLES", 10)
     monkeypatch.setattr("trainers.workload_check.data_rules.EPOCH_BATCH_SIZE", 4)
