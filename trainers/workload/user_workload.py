@@ -228,7 +228,12 @@ def place_of(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
         return ""
     walked = [
-        (str(frame.f_globals.get("__name__")).partition(".")[0], Path(frame.f_code.co_filename), line)
+        # `__package__` tells what `__main__` is of.
+        (
+            str(frame.f_globals.get("__package__") or frame.f_globals.get("__name__")).partition(".")[0],
+            Path(frame.f_code.co_filename),
+            line,
+        )
         for frame, line in traceback.walk_tb(error.__traceback__)
         if not frame.f_code.co_filename.startswith("<")
     ]

@@ -317,6 +317,23 @@ def test_the_command_fails_with_a_missing_option_and_says_which(
     assert failed == {"description": said}
 
 
+@pytest.mark.processes
+def test_the_command_tells_what_the_loop_says_of_a_class_without_a_line_of_this_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from tests.support.trainers.broken_workloads import Sound\n"
+        "class Mine(Sound):\n"
+        "    def loss(self, model, batch):\n"
+        "        return {}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["mine:Mine"]) == 1
+    told = capfd.readouterr().out
+    said = "ValueError: Mine.loss must give one number as a tensor with a gradient, got a dict: give the tensor, "
+    assert f"{said}without .item(). Run that by itself" in told
+
+
 def test_an_unknown_option_is_named_beside_those_that_are_known() -> None:
     (rule,) = (rule for rule in RULES if rule.name == "description")
     found = outcome_of(rule, Subject(f"{MODULE}:Sound", {"scael": 1.0}, batch_size=12))
