@@ -76,6 +76,7 @@ class Shampoo(Optimizer):
     that is frozen later keeps its state.
 
     Raises:
+        TypeError: parameters are a set, which has no order.
         ValueError: an argument is illegal or would have no effect; the message holds the values.
         MemoryError: the state does not fit into what is left of the device's memory; the message says why.
     """
@@ -135,7 +136,7 @@ class Shampoo(Optimizer):
         defaults = {name: arguments[name] for name in NAMES}
         defaults["betas"] = Hyperparameters.of_group(defaults).betas
         self._prepare()
-        super().__init__(params, defaults)
+        super().__init__(params if isinstance(params, Tensor) else in_order(params), defaults)
         self._allocate()
 
     __init__.__doc__ = ARGUMENTS
@@ -148,8 +149,7 @@ class Shampoo(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
 
-        Ranks that share parameters add the same groups; with plain ones, or low_precision_weights="master", that is
-        collective.
+        Ranks that share parameters add the same groups; of plain ones, or with master copies, that is collective.
 
         Raises:
             TypeError: the parameters are a set, which has no order.

@@ -83,7 +83,7 @@ class LoraRite(Optimizer):
             "paired": True,
         }
         defaults["betas"] = tuple(LoraRiteHyperparameters.of_group(defaults).betas)
-        super().__init__(params, defaults)
+        super().__init__(params if isinstance(params, Tensor) else in_order(params), defaults)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.

@@ -176,6 +176,8 @@ def test_a_set_has_no_order_that_states_could_be_saved_in(kind: Any, unordered: 
     params = parameters([(3, 4), (2, 3)])
     with pytest.raises(TypeError, match="an order that is the same in every run, got a set of 2"):
         kind([{"params": unordered(params)}])
+    with pytest.raises(TypeError, match="an order that is the same in every run, got a set of 2"):
+        kind(unordered(params))
     ordered = kind([{"params": dict.fromkeys(params).keys()}])
     assert [id(param) for param in ordered.param_groups[0]["params"]] == [id(param) for param in params]
 
