@@ -42,7 +42,9 @@ def param_groups(
             `FullyShardedDataParallel`, of which none is a matrix.
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"param_groups takes a model, whose modules say what is a table or a head, got {model!r:.100}")
+        raise TypeError(
+            f"param_groups takes a model, whose modules say what is a table or a head, got a {type(model).__name__}"
+        )
     tables = tuple(plain_modules)
     linears = [module for module in model.modules() if isinstance(module, nn.Linear)]
     apart = {
