@@ -79,6 +79,8 @@ def templates(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 def _end_of_worker(service: Service) -> None:
     """Kills the worker, and waits for the next one."""
+    # A process that it starts has its arguments for a moment.
+    wait_until(lambda: len(service.workers()) == 1, "the worker alone")
     (first,) = service.workers()
     first.kill()
     wait_until(lambda: any(found.pid != first.pid for found in service.workers()), "another worker")
