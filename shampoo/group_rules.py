@@ -13,13 +13,11 @@ from torch import Tensor
 from torch.nn.parameter import is_lazy
 
 from shampoo.declarations import as_number, without_numpy
+from shampoo.distributed.agreement import SHARING, fixed_structure
 from shampoo.distributed.layout import is_dtensor, layout_of
 from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditioner, unused
 from shampoo.overlaps import overlapping
 from shampoo.torch_internals import is_flattened
-
-SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
-"""The hyperparameters that decide which rank steps what, and how."""
 
 # What a group may hold beside hyperparameters: torch's own keys, the reference of independent weight decay, and what
 # torch's schedules keep there.
@@ -241,12 +239,6 @@ def require_no_steps(states: Iterable[Any]) -> None:
             f"the state of some, and it has taken steps, up to {num_steps} of one parameter: add parameters with "
             "add_param_group, replace, move or remove them before the first step, and freeze those that are to stay"
         )
-
-
-def fixed_structure(h: Hyperparameters) -> dict[str, object]:
-    """All that must stay as it was when the state was allocated: its structure, and the sharing among ranks, which is
-    no part of a checkpoint."""
-    return {**h.structure, **{name: getattr(h, name) for name in SHARING}}
 
 
 def require_structure(h: Hyperparameters, built: Mapping[str, object]) -> None:

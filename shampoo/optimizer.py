@@ -20,15 +20,14 @@ from shampoo.allocation import Allocation, GroupMembers, share_of_state, warn_of
 from shampoo.argument_docs import ARGUMENTS
 from shampoo.checked_hyperparameters import CheckedHyperparameters
 from shampoo.diagnostics import Diagnostics, ParameterHealth, measure, merged, summarise
+from shampoo.distributed.agreement import SHARING, fixed_structure
 from shampoo.distributed.placement import Placements, Settled
 from shampoo.distributed.portable_state import from_portable, to_portable
 from shampoo.distributed.topology import world_rank
 from shampoo.gradients import Gradients, require_gradients
 from shampoo.group_rules import (
-    SHARING,
     completed,
     decay_per_step,
-    fixed_structure,
     in_order,
     inherited,
     is_trained,

@@ -16,7 +16,16 @@ from torch import Tensor
 from shampoo.distributed.collectives import all_gather
 from shampoo.distributed.layout import is_dtensor
 from shampoo.distributed.placement import Groups, is_shared
-from shampoo.group_rules import fixed_structure
+from shampoo.hyperparameters import Hyperparameters
+
+SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_gradients")
+"""The hyperparameters that decide which rank steps what, and how."""
+
+
+def fixed_structure(h: Hyperparameters) -> dict[str, object]:
+    """All that must stay as it was when the state was allocated: its structure, and the sharing among ranks, which is
+    no part of a checkpoint."""
+    return {**h.structure, **{name: getattr(h, name) for name in SHARING}}
 
 
 def require_agreement(groups: Groups) -> None:
