@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from search_spaces.nearest import did_you_mean
 from shampoo import LoraRite, Shampoo, WeightAveraging, lora_param_groups, param_groups
-from shampoo.group_rules import SHARING
+from shampoo.distributed.agreement import SHARING
 from shampoo.hyperparameters import DEFAULTS, Hyperparameters
 from trainers.config import FOR_ADAPTERS, AveragingConfig, InvalidConfig, OptimizerConfig, OptimizerName, TrialConfig
 from trainers.peers.muon import MuonWithAdamW
