@@ -72,4 +72,4 @@ def _of_all_ranks(numbers: Sequence[int], device: torch.device) -> list[list[int
     own = torch.tensor(numbers, dtype=torch.int64, device=device)
     gathered: Tensor = own.new_empty(len(numbers) * world.size())
     all_gather("comparing the parameters that ranks share", gathered, own, world).wait()
-    return [part.tolist() for part in gathered.split(len(numbers))]
+    return [part.tolist() for part in gathered.view(world.size(), -1)]

@@ -54,7 +54,7 @@ def environment(**variables: str) -> dict[str, str]:
 
 def readme_torchrun() -> list[str]:
     """The command of trainers/README.md with two ranks, by this interpreter and with a port of its own."""
-    (line,) = re.findall(r"^torchrun (.*)$", text("trainers/README.md"), re.MULTILINE)
+    (line,) = re.findall(r"^torchrun (--.*)$", text("trainers/README.md"), re.MULTILINE)
     return [sys.executable, "-m", "torch.distributed.run", "--standalone", *shlex.split(line)]
 
 

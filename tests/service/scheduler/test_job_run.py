@@ -147,6 +147,7 @@ def test_trials_whose_processes_leave_by_themselves_are_told_by_their_exit_statu
     leaving = specification(num_trials=9, options={"trouble": "leave"}, resources={"parallel_trials": 1})
     job, trials = service.finish(service.submit(leaving))
     assert job.state is JobState.FAILED
+    assert len(trials) == 3, [(t.state, t.runs, t.detail) for t in trials]
     assert [(trial.state, trial.reason, trial.memory_failures) for trial in trials] == [
         (TrialState.FAILED, FailureReason.ERROR, 0)
     ] * 3
