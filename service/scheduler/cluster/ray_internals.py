@@ -24,7 +24,6 @@ from ray.tune.execution import class_cache, tune_controller
 from ray.util import placement_group_table
 
 from service.scheduler.cluster import agent_start, worker_start
-from service.scheduler.exit_statuses import in_words
 from trainers.retry import retry
 
 HEARING_SECONDS = 0.05
@@ -230,13 +229,12 @@ class TuneRankGroups:
             controller._cleanup_stopping_actors()
 
 
-def death_in_words(text: str, exit_status: int | None = None) -> str:
+def death_in_words(text: str) -> str:
     """An actor's death in one line, from what Ray's error says of it: without its names, and without causes that are
     none here.
 
     Args:
         text: the error's, in which lines that begin with a tab hold a name and a value each.
-        exit_status: of its process, if that is known.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     named = dict(line.strip().split(": ", 1) for line in lines if line.startswith("\t") and ": " in line)
@@ -245,8 +243,6 @@ def death_in_words(text: str, exit_status: int | None = None) -> str:
     told = told.removeprefix("The actor died unexpectedly before finishing this task.").strip()
     if "Some common causes include" not in told:
         return where + (told or "Ray does not say of what")
-    if exit_status is not None:
-        return where + in_words(exit_status)
     return (
         f"{where}it ended without a word, as by the kernel for memory, by a crash in native code, or by `os._exit`; "
         "what it printed last and the machine's kernel log tell them apart"

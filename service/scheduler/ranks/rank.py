@@ -62,6 +62,8 @@ class JoinedRank:
 
     process_id: int
     """The process on the rank's own machine."""
+    address: str
+    """The machine's IP address."""
     place: NodePlace
 
 
@@ -113,7 +115,8 @@ class Rank:
                 timeout_seconds=COLLECTIVE_TIMEOUT_SECONDS,
             )
         gpus = tuple(str(gpu) for gpu in ray.get_gpu_ids())
-        return JoinedRank(os.getpid(), NodePlace(socket.gethostname(), gpus))
+        address: str = ray.util.get_node_ip_address()  # type: ignore[no-untyped-call]
+        return JoinedRank(os.getpid(), address, NodePlace(socket.gethostname(), gpus))
 
     def start(
         self,

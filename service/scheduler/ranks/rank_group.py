@@ -25,6 +25,7 @@ from service.places import NodePlace, places_of
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_internals import death_in_words
 from service.scheduler.cluster.worker_exits import exit_status
+from service.scheduler.exit_statuses import in_words
 from service.scheduler.output.files import OutputPlace
 from service.scheduler.ranks.rank import MESSAGES, JoinedRank, Rank, RankFailure, RankOutcome
 from trainers.config import TrialConfig
@@ -211,20 +212,26 @@ class RankGroup:
                 FailureReason.OUT_OF_MEMORY, f"a rank was ended because its machine ran out of memory: {error}"
             )
         except RayActorError as error:
-            status = self._exit_status(rank)
-            died = f"rank {rank} died: {death_in_words(str(error), status)}"
-            return RankFailure(FailureReason.LOST, died, exit_status=status)
+            status, how = self._death(rank, error)
+            return RankFailure(FailureReason.LOST, f"rank {rank} died: {how}", exit_status=status)
         except (RayError, GetTimeoutError) as error:
             return RankFailure(FailureReason.LOST, f"a rank could not be set up: {error}")
         return outcome if isinstance(outcome, RankFailure) else None
 
-    def _exit_status(self, rank: int) -> int | None:
-        """The exit status of a rank's process that has ended; None: it is not known, or the rank had not joined yet."""
+    def _death(self, rank: int, error: RayActorError) -> tuple[int | None, str]:
+        """The exit status of a rank's process that has ended, if it is known, and its death in words.
+
+        Where the status is known they are the same for each such death: what Ray says of it depends on which of its own
+        processes has noticed it first.
+        """
         try:
             joined: JoinedRank = ray.get(self._joined[rank], timeout=0)
-        except (RayError, GetTimeoutError):
-            return None
-        return exit_status(joined.process_id)
+        except (RayError, GetTimeoutError):  # it had not joined yet
+            return None, death_in_words(str(error))
+        status = exit_status(joined.process_id)
+        if status is None:
+            return None, death_in_words(str(error))
+        return status, f"process {joined.process_id} on {joined.address}: {in_words(status)}"
 
 
 def _blame(failure: RankFailure) -> tuple[bool, int]:

@@ -29,7 +29,7 @@ from service.domain import FailureReason, OutputStream
 from service.places import NodePlace
 from service.scheduler.output.files import OutputPlace, directory_of
 from service.scheduler.output.reading import read_output
-from service.scheduler.ranks.rank import JoinedRank, Rank, RankFailure, RankOutcome
+from service.scheduler.ranks.rank import Rank, RankFailure, RankOutcome
 from service.scheduler.ranks.rank_group import RankGroup
 from tests.service.scheduler.ranks.conftest import TWO
 from tests.support.service.service_process import PLUGIN
@@ -285,7 +285,7 @@ def test_a_rank_tells_the_gpus_that_ray_gave_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ray, "get_gpu_ids", lambda: [3])
     rank = Rank(num_threads=torch.get_num_threads())  # in this process
     joined = rank.join(rank=0, world_size=1, meeting_point="")
-    assert joined == JoinedRank(os.getpid(), NodePlace(socket.gethostname(), ("3",)))
+    assert (joined.process_id, joined.place) == (os.getpid(), NodePlace(socket.gethostname(), ("3",)))
 
 
 @pytest.mark.usefixtures("bundles")
