@@ -62,7 +62,8 @@ def test_the_name_of_a_metric_is_read_in_lines_beside_or_above_its_range(
         assert low["y"] == high["y"], width
         assert min(low["width"], high["width"]) >= 90, width
         assert high["x"] + high["width"] <= width
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), width
+        # Charts follow the width a moment later.
+        page.wait_for_function("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
 
 
 def test_the_end_of_a_job_does_not_move_what_the_reader_looks_at(page: Page, running: Story) -> None:

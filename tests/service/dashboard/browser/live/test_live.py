@@ -351,7 +351,7 @@ def test_the_reason_for_which_a_job_waits_follows_the_workers_of_whom_no_event_t
     page.evaluate(SET_HIDDEN, True)
     num_looks = len(answers.seen)
     page.clock.run_for(31_000)
-    assert len(answers.seen) == num_looks
+    assert len(answers.seen) <= num_looks + 1  # for the title, in place of three for the reason
 
 
 def test_the_page_of_a_running_job_tells_of_a_worker_that_is_overdue_and_of_its_return(
