@@ -25,12 +25,18 @@ from service.errors import InvalidInput
 from service.faults import one_of
 from trainers.config import AveragingConfig, CompressionConfig, Count, InvalidConfig, Positive, TrainingSettings
 
+_LENGTH = (
+    "'num_steps', 'num_examples' or 'num_tokens' says how long a trial trains; an epoch is as many examples as you have"
+)
+
 SAID_ELSEWHERE: Mapping[str, str] = {
+    **dict.fromkeys(("epochs", "num_epochs", "max_epochs", "num_train_epochs"), _LENGTH),
     "workload_options": "'workload.options' of the job has them",
     "optimizer": "'search_space' of the job says it",
     "schedule": "the job's search space has its fields, as 'schedule.warmup_fraction'",
 }
-"""Fields of a trial's config beside its training settings, by their names there: the places that a job has for them."""
+"""Names that are no training settings of a job, and which of its fields say what they mean: what other libraries call
+the length, and the fields of a trial's config beside its training settings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,8 +215,21 @@ def _unknown_field(kind: Any, path: Sequence[str | int], body: object, place: Na
     """
     *parents, name = path
     known = fields_at(kind, parents)
-    hint = _meant_field(kind, name, known, body, place) or _elsewhere(kind, parents, name)
+    hint = (
+        _other_name(kind, parents, name)
+        or _meant_field(kind, name, known, body, place)
+        or _elsewhere(kind, parents, name)
+    )
     return f"there is no such field{hint}", "" if hint or not known else f" (known: {', '.join(known)})"
+
+
+def _other_name(kind: Any, parents: Sequence[str | int], name: str | int) -> str:
+    """A hint at what says the same in a job, for names that trials' configs and other libraries have; "": none."""
+    if not (isinstance(kind, type) and issubclass(kind, JobCreate)):
+        return ""
+    if name == "direction" and list(parents[:1]) == ["objectives"]:
+        return ": the metric has its direction"
+    return f": {SAID_ELSEWHERE[str(name)]}" if name in SAID_ELSEWHERE and list(parents) in ([], ["training"]) else ""
 
 
 def _meant_field(kind: Any, name: str | int, known: Sequence[str], body: object, place: Names) -> str:
@@ -232,19 +245,14 @@ def _meant_field(kind: Any, name: str | int, known: Sequence[str], body: object,
 
 
 def _elsewhere(kind: Any, parents: Sequence[str | int], name: str | int) -> str:
-    """A hint at the right place of a misplaced field: at the top instead of in a section, in the only section that has
-    it instead of at the top, or in the words of jobs instead of those of trials' configs; "": there is none."""
+    """A hint at the right place of a misplaced field: at the top instead of in a section, or in the only section that
+    has it instead of at the top; "": there is none."""
     of_top = fields_at(kind, [])
     if parents and name in of_top:
         return f": did you mean '{name}' beside '{parents[0]}'?"
     sections = [] if parents else [section for section in of_top if name in fields_at(kind, [section])]
     if len(sections) == 1:
         return f": did you mean '{sections[0]}.{name}'?"
-    is_job = isinstance(kind, type) and issubclass(kind, JobCreate)
-    if is_job and name == "direction" and list(parents[:1]) == ["objectives"]:
-        return ": the metric has its direction"
-    if is_job and name in SAID_ELSEWHERE and list(parents) in ([], ["training"]):
-        return f": {SAID_ELSEWHERE[str(name)]}"
     return ""
 
 

@@ -49,6 +49,12 @@ from tests.support.service.impossible_jobs import WORKLOAD, only_error
             "there is no such field: did you mean 'num_seeds'?",
         ),
         (
+            {"training": {"num_epochs": 3}},
+            "training.num_epochs",
+            "there is no such field: 'num_steps', 'num_examples' or 'num_tokens' says how long a trial trains; "
+            "an epoch is as many examples as you have",
+        ),
+        (
             {"training": {"target": {"metric": "validation_loss", "value": 0.2}}},
             "training.target",
             "there is no such field: did you mean 'target' beside 'training'?",
