@@ -104,6 +104,7 @@ def _all_curves(session: Session, job: Job, metric: str, axis: CurveAxis | None)
     return {
         "whole": True,
         "metric": metric,
+        "direction": next((each.direction.value for each in job.objectives if each.metric == metric), None),
         "metrics": found.metrics,
         "axes": axes,
         "over": over,

@@ -33,8 +33,23 @@ function tickText(tick) {
   return Math.abs(tick) >= 1e6 || Math.abs(tick) < 1e-4 ? tick.toExponential().replace("e+", "e") : String(Number(tick.toPrecision(6)));
 }
 
-/** {type, ...} of a value axis. `wanted`: "log", "linear", or null: logarithmic for positive values far apart. */
-export function valueAxis(values, wanted = null) {
+const MARGIN_BEYOND = 0.05; // of the axis's length, as Plotly leaves beside the last value
+
+/** {clipmin, clipmax}: the ends of an axis for values from `low` to `high` that has more points. */
+function clipped(low, high, isLog) {
+  const [least, most] = isLog ? [Math.log10(low), Math.log10(high)] : [low, high];
+  const beyond = MARGIN_BEYOND * (most - least);
+  const [clipmin, clipmax] = [least - beyond, most + beyond].map((end) => (isLog ? 10 ** end : end));
+  return { clipmin, clipmax };
+}
+
+/**
+ * {type, ...} of a value axis. `wanted`: "log", "linear", or null: logarithmic for positive values far apart. `outliers`:
+ * those that are left out, as `outliersOf` has them, or null.
+ */
+export function valueAxis(all, wanted = null, outliers = null) {
+  const isLeftOut = (value) => value !== null && (outliers.isAbove ? value > outliers.end : value < outliers.end);
+  const values = outliers ? all.filter((value) => !isLeftOut(value)) : all;
   const [low, high] = ends(values);
   const isPositive = low > 0 && high < Infinity;
   const isLog = isPositive && (wanted === null ? high / low > LOG_SPAN : wanted === "log");
@@ -45,7 +60,7 @@ export function valueAxis(values, wanted = null) {
     // Else Plotly would spread one value, or rounding, over the whole height.
     const [least, most] = [low - largest / 20, high + largest / 20];
     axis.autorangeoptions = { include: [least, most], clipmin: least, clipmax: most };
-  }
+  } else if (outliers) axis.autorangeoptions = clipped(low, high, isLog);
   if (!isLog) return axis;
   const ticks = logTicks(low, high);
   return { ...axis, tickmode: "array", tickvals: ticks, ticktext: ticks.map(tickText) };

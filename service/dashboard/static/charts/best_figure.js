@@ -3,13 +3,17 @@
 import { layoutOf, literal, number, unitOf, valueAxis } from "./axis.js";
 import { atEqualTrials } from "./best_data.js";
 import { trialLink } from "./links.js";
+import { outliersOf } from "./outliers.js";
 
 export function sidesDrawn({ groups, sides }) {
   return groups.filter((group) => sides[group.key]?.line.y.length);
 }
 
-/** `axis`: "trials" or "seconds"; `hidden`: keys of sides that the reader has put away. */
-export function bestFigure(known, { axis, scale, hidden }) {
+/**
+ * The figure, and its outliers, or null. `axis`: "trials" or "seconds"; `hidden`: keys of sides that the reader has put
+ * away; `isWhole`: outliers are drawn, too.
+ */
+export function bestFigure(known, { axis, scale, hidden, isWhole }) {
   const place = axis === "trials" ? "n" : "seconds";
   const shown = sidesDrawn(known).filter((group) => !hidden.has(group.key));
   const sides = shown.map((group) => [group, known.sides[group.key]]);
@@ -55,9 +59,11 @@ export function bestFigure(known, { axis, scale, hidden }) {
       },
     );
   });
+  const best = known.direction === "maximize" ? Math.max(...values) : Math.min(...values);
+  const outliers = outliersOf(values, best, { direction: known.direction, scale });
   const layout = layoutOf(
     { title: { text: axis === "trials" ? "finished trials of each side" : `${unit.name} since the job started` }, rangemode: "tozero" },
-    { title: literal(known.metric), ...valueAxis(values, scale) },
+    { title: literal(known.metric), ...valueAxis(values, scale, isWhole ? null : outliers) },
   );
   if (axis === "trials" && end <= 10) layout.xaxis.dtick = 1; // Plotly would set ticks at halves
   const equal = axis === "trials" ? atEqualTrials(known) : null;
@@ -65,7 +71,7 @@ export function bestFigure(known, { axis, scale, hidden }) {
     const line = { width: 1, dash: "dash", color: "#8b949e" };
     layout.shapes = [{ type: "line", layer: "below", x0: equal.count, x1: equal.count, yref: "paper", y0: 0, y1: 1, line }];
   }
-  return { data, layout };
+  return { data, layout, outliers };
 }
 
 /** The comparison at equally many trials, in words; empty: there is none. */

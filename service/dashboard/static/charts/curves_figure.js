@@ -3,6 +3,7 @@
 
 import { layoutOf, literal, number, valueAxis } from "./axis.js";
 import { trialLink } from "./links.js";
+import { outliersOf } from "./outliers.js";
 
 const TITLES = {
   step: "step",
@@ -76,10 +77,10 @@ export function groupsDrawn({ groups, curves }) {
 }
 
 /**
- * The figure of what `points.js` has. `scale`: "log", "linear" or null; `hidden`: keys of groups that the reader has
- * put away; `picked`: the trial that stands out, or null.
+ * The figure of what `points.js` has, and its outliers, or null. `scale`: "log", "linear" or null; `hidden`: keys of groups
+ * that the reader has put away; `isWhole`: outliers are drawn, too; `picked`: the trial that stands out, or null.
  */
-export function curvesFigure(known, { scale, hidden, picked }) {
+export function curvesFigure(known, { scale, hidden, isWhole, picked }) {
   const over = TITLES[known.over];
   const left = [...known.curves.values()].filter((curve) => !hidden.has(curve.group.key));
   const shown = left.some((curve) => lastFinite(curve) >= 0) ? left : []; // without a point Plotly makes up its axes
@@ -122,9 +123,11 @@ export function curvesFigure(known, { scale, hidden, picked }) {
       hovertemplate: "%{text}%{x}: %{y:.4g}<extra></extra>",
     });
   }
+  const outliers = outliersAmong(shown, known.direction, scale);
+  const values = shown.flatMap((curve) => curve.y);
   const layout = layoutOf(
     { title: { text: over }, rangemode: "tozero" },
-    { title: literal(known.metric), ...valueAxis(shown.flatMap((curve) => curve.y), scale) },
+    { title: literal(known.metric), ...valueAxis(values, scale, isWhole ? null : outliers) },
   );
   layout.shapes = known.rungs.map((step) => ({
     type: "line",
@@ -136,7 +139,13 @@ export function curvesFigure(known, { scale, hidden, picked }) {
     y1: 1,
     line: { width: 1, dash: "dot", color: "#8b949e" },
   }));
-  return { data, layout };
+  return { data, layout, outliers };
+}
+
+function outliersAmong(curves, direction, scale) {
+  const finite = curves.map((curve) => curve.y.filter((value) => value !== null)).filter((y) => y.length);
+  const [best, worst] = direction === "maximize" ? [Math.max, Math.min] : [Math.min, Math.max];
+  return outliersOf(finite.map((y) => worst(...y)), best(...finite.map((y) => best(...y))), { direction, scale });
 }
 
 /** The curves as rows of a table, and its head. */

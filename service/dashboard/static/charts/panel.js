@@ -1,10 +1,11 @@
-// A chart with what belongs to it: buttons that put groups away, a logarithmic scale, a table of what is drawn, and its
-// choices and zoom in the page's address.
+// A chart with what belongs to it: buttons that put groups away, a logarithmic scale, outliers that are left out or not, a
+// table of what is drawn, and its choices and zoom in the page's address.
 
 import { choose, chosen } from "../shared/address.js";
 import { CONFIG, dark, themed } from "../shared/charts.js";
 import { inTurn, plotly } from "../shared/plotly.js";
 import { barsOf } from "./bars.js";
+import { outliersInWords } from "./outliers.js";
 
 const AXES = ["xaxis", "yaxis"];
 
@@ -44,17 +45,18 @@ function filledTable(caption, { head, rows, num_texts }) {
 /**
  * The chart in the element `id`, its choices in the address under names that begin with `key`.
  *
- * `figure({scale, hidden})` gives data, layout and, of some charts, the bars of `bars.js`, or null while there is nothing
- * to draw; `groups()` those of the legend; `table()` head and rows, and how many columns of it begin as texts; `note()` a
- * sentence below; `revision()` names what is drawn over which axes: zoom is kept as long as it is the same.
+ * `figure({scale, hidden, isWhole})` gives data, layout and, of some charts, the bars of `bars.js` or the outliers of
+ * `outliers.js`, or null while there is nothing to draw; `groups()` those of the legend; `table()` head and rows, and how
+ * many columns of it begin as texts; `note()` a sentence below; `drawn` is what one and many of what is drawn are called; `revision()` names what is drawn over which axes: zoom is kept as long as it is the same.
  * `onPick(number)` gets the trial that was clicked.
  */
-export function panel(id, key, { figure, groups, table, note = () => "", revision = () => "", onPick = null }) {
+export function panel(id, key, { figure, groups, table, note = () => "", drawn: things = [], revision = () => "", onPick = null }) {
   const element = document.getElementById(id);
   const section = element.closest("section");
   const part = (name) => section.querySelector(`[data-part="${name}"]`);
   const hidden = new Set((chosen(`${key}_hide`) ?? "").split(",").filter(Boolean));
   let scale = chosen(`${key}_scale`);
+  let isWhole = chosen(`${key}_outliers`) === "true";
   let zoom = readZoom(key);
   const showBars = barsOf(element);
   let isBound = false;
@@ -96,16 +98,21 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
   }
 
   async function draw() {
-    const found = figure({ scale, hidden });
+    const found = figure({ scale, hidden, isWhole });
     if (!found) return;
-    const { data, layout, bars } = found;
+    const { data, layout, bars, outliers = null } = found;
     element.classList.toggle("nothing", data.length === 0);
     element.classList.toggle("put-away", data.length === 0 && groups().some((group) => hidden.has(group.key)));
     part("scale")?.setAttribute("aria-pressed", String(layout.yaxis.type === "log"));
-    if (part("note")) part("note").textContent = note();
+    if (part("outliers")) {
+      part("outliers").hidden = !outliers;
+      part("outliers").setAttribute("aria-pressed", String(isWhole));
+    }
+    const leftOut = outliers && !isWhole ? outliersInWords(outliers, things) : "";
+    if (part("note")) part("note").textContent = [note(), leftOut].filter(Boolean).join(" ");
     drawLegend();
     drawTable();
-    const drawn = themed({ data, layout }, `${id}:${revision()}:${layout.yaxis.type}`);
+    const drawn = themed({ data, layout }, `${id}:${revision()}:${layout.yaxis.type}:${isWhole}`);
     // A finger scrolls the page.
     drawn.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom";
     AXES.forEach((axis, index) => {
@@ -144,6 +151,12 @@ export function panel(id, key, { figure, groups, table, note = () => "", revisio
   part("scale")?.addEventListener("click", () => {
     scale = part("scale").getAttribute("aria-pressed") === "true" ? "linear" : "log";
     choose(`${key}_scale`, scale);
+    forgetZoom();
+    draw();
+  });
+  part("outliers")?.addEventListener("click", () => {
+    isWhole = !isWhole;
+    choose(`${key}_outliers`, isWhole ? "true" : null);
     forgetZoom();
     draw();
   });
