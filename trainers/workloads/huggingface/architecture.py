@@ -320,13 +320,25 @@ def _check_fields(config_class: Any, config: Mapping[str, Any], path: str) -> No
         is_of_layers = name in ("num_hidden_layers", config_class.attribute_map.get("num_hidden_layers"))
         if is_of_layers and isinstance(value, int) and value > MAX_LAYERS:
             raise OptionRefused(f"{path}.{name}", f"must be at most {MAX_LAYERS}, got {value}")
-        part = config_class.sub_configs_defaults.get(name)
-        if part is not None and isinstance(value, Mapping):
-            mapping = transformers().models.auto.configuration_auto.CONFIG_MAPPING
+        if name in config_class.sub_configs and isinstance(value, Mapping):
             rest = {key: inner for key, inner in value.items() if key != "model_type"}
             with _explained(f"{path}.{name}"):
-                part_class = mapping[value.get("model_type", part.model_type)]
+                part_class = _part_class(config_class, name, value.get("model_type"))
             _check_fields(part_class, rest, f"{path}.{name}")
+
+
+def _part_class(config_class: Any, name: str, model_type: object) -> Any:
+    """The config class of a part, which a config may choose by a `model_type` where the library leaves it open."""
+    tables = transformers().models.auto.configuration_auto
+    part_class = config_class.sub_configs[name]
+    if part_class is not tables.AutoConfig:
+        return part_class
+    if model_type is None:
+        defaults = getattr(config_class, "sub_configs_defaults", {})  # which transformers 5.20 brought
+        if name not in defaults:
+            return type(getattr(config_class(), name))
+        model_type = defaults[name].model_type
+    return tables.CONFIG_MAPPING[model_type]
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
