@@ -16,6 +16,7 @@ import platformdirs
 from pydantic import Field, ValidationInfo, ValidatorFunctionWrapHandler, field_serializer, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from service.errors import ServiceError
 from service.hosts import ANY_HOST, DEFAULT_PORT, THIS_MACHINE, host_in_one_spelling, pattern_in_one_spelling
 from trainers.data.roots import DataRoots
 from trainers.storage import Place, place_of
@@ -42,6 +43,39 @@ def _secret(file: Path) -> str:
     return secret
 
 
+class NoHome(ServiceError):
+    """The data directory would lie in a home, and this process has none."""
+
+
+def _default_data_directory() -> Path:
+    try:
+        return Path(platformdirs.user_data_dir("shampoo-tuner"))
+    except RuntimeError as error:  # neither HOME nor an entry for the user, as for a number in a container
+        raise NoHome(
+            f"there is no home for the data directory: --data-dir or {ENV_PREFIX}DATA_DIR names another, and so does "
+            "HOME"
+        ) from error
+
+
+def _expanded(path: Path) -> Path:
+    """Replaces a `~` at the beginning of a path.
+
+    Raises:
+        ValueError: the home that it stands for is not known.
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"the home in {str(path)!r} is not known") from error
+
+
+def _own_home() -> tuple[Path, ...]:
+    try:
+        return (Path.home(),)
+    except RuntimeError:
+        return ()
+
+
 def _given_url(url: str | None, file: Path | None) -> str | None:
     return url if file is None else _secret(file)
 
@@ -63,7 +97,7 @@ class Settings(BaseSettings):
     # An input may hold a secret; the command line shows one without.
     model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    data_dir: Path = Field(default_factory=lambda: Path(platformdirs.user_data_dir("shampoo-tuner")))
+    data_dir: Path = Field(default_factory=_default_data_directory)
     """Holds the embedded database, checkpoints and logs. Shared between workers in production."""
     checkpoint_directory: str | None = None
     """The place of trials' checkpoints: a path that all machines see, or the URI of a store of `pyarrow.fs`, e.g.
@@ -160,7 +194,8 @@ class Settings(BaseSettings):
             assert info.field_name is not None
             directory: Path | None = cls.model_fields[info.field_name].get_default(call_default_factory=True)
             return directory
-        return validate(value)  # type: ignore[no-any-return]  # as the field has it
+        given: Path | None = validate(value)
+        return None if given is None else _expanded(given)
 
     @field_validator("database_url_file")
     @classmethod
@@ -204,7 +239,7 @@ class Settings(BaseSettings):
         if value is None:
             return None
         given = value.split(os.pathsep) if isinstance(value, str) else value
-        roots = tuple(Path(part).expanduser() for part in given if part)
+        roots = tuple(_expanded(Path(part)) for part in given if part)
         for root in roots:
             if not root.is_absolute():
                 raise ValueError(f"{str(root)!r} must be an absolute path")
@@ -241,7 +276,8 @@ class Settings(BaseSettings):
     def _names_a_place(cls, value: str | None) -> str | None:
         if not value:  # as of a variable that is set to nothing
             return None
-        place_of(value)
+        if isinstance(place := place_of(value), Path):
+            _expanded(place)
         return value
 
     @property
@@ -275,7 +311,7 @@ class Settings(BaseSettings):
         """`data_roots` as trials are told them."""
         roots = self.data_roots
         if roots is None:  # a service in a container may have `/` for a home
-            roots = tuple(root for root in (Path.home(), Path.cwd()) if root != Path(root.anchor))
+            roots = tuple(root for root in (*_own_home(), Path.cwd()) if root != Path(root.anchor))
         closed = [self.data_dir.absolute(), *(file.absolute() for file in self.database_files)]
         if isinstance(self.checkpoint_place, Path):
             closed.append(self.checkpoint_place)
@@ -284,7 +320,7 @@ class Settings(BaseSettings):
     @property
     def tracker_place(self) -> Path:
         """`tracker_directory`, or the directory in `data_dir`; absolute."""
-        return (self.tracker_directory or self.data_dir / "trackers").expanduser().absolute()
+        return (self.tracker_directory or self.data_dir / "trackers").absolute()
 
     @property
     def checkpoint_place(self) -> Place:

@@ -270,7 +270,7 @@ def demo(
 
     require(SERVICE_EXTRA)
     check_packages_here()
-    settings = read_settings()
+    settings = read_settings(data_dir=data_dir)
     keep_files_private(settings)
     if seeds == 1:
         raise typer.BadParameter("1 seed says nothing about the spread: give 0, or 2 or more", param_hint="--seeds")

@@ -38,12 +38,19 @@ def cache_directory(option: object) -> Path:
     """The directory of prepared data: the workload's option, or `SHAMPOO_TUNER_CACHE`, or the user's cache directory.
 
     Raises:
-        ValueError: the option is no path; it is called `cache_directory`.
+        ValueError: the option is no path; it is called `cache_directory`. Or the directory would lie in a home that
+            is not known.
     """
     if option is not None and (not isinstance(option, str) or not option):
         raise ValueError(f"cache_directory must be a path or null, got {option!r}")
     chosen = option or os.environ.get(DIRECTORY_VARIABLE)
-    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("shampoo-tuner"))
+    try:
+        return Path(chosen).expanduser() if chosen else Path(platformdirs.user_cache_dir("shampoo-tuner"))
+    except RuntimeError as error:
+        raise ValueError(
+            f"the home where prepared data would be kept is not known; the option cache_directory, or "
+            f"{DIRECTORY_VARIABLE}, names another place"
+        ) from error
 
 
 def prepared(

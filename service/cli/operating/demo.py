@@ -25,6 +25,7 @@ from service.client import ApiError, Client, ServiceUnreachable
 from service.domain import JobState, Phase
 from service.errors import ServiceError
 from service.evidence.in_words.words import evidence_lines
+from service.server.serve import make_directories
 from service.settings import ENV_PREFIX, Settings
 from trainers.workload.user_workload import is_reference
 
@@ -77,6 +78,7 @@ def run_demo(
 
     Raises:
         DemoFailed: the service does not start; names its log.
+        CannotServe: the directory cannot be made, or written to.
         ApiError: there is no such workload.
     """
     if directory is None:
@@ -128,8 +130,9 @@ def running_service(settings: Settings) -> Iterator[str]:
 
     Raises:
         DemoFailed: it does not start; names its log.
+        CannotServe: its data directory cannot be made, or written to.
     """
-    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_directories(settings, with_checkpoints=False)
     log_path = settings.data_dir / "service.log"
     with log_path.open("ab") as log:
         environment = {**os.environ, **settings.to_environment()}

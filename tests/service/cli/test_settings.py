@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pwd
 import sys
 from pathlib import Path
 
@@ -79,6 +80,53 @@ def test_a_directory_that_is_set_to_nothing_is_not_the_one_that_the_process_is_i
     settings = Settings()
     assert settings.data_dir.is_absolute()
     assert settings.tracker_place == settings.data_dir / "trackers"
+
+
+@pytest.fixture
+def without_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user who is a number alone, as in a container, or of a cron job without HOME."""
+
+    def no_entry(uid: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", no_entry)
+    for name in ("HOME", "XDG_DATA_HOME", "SHAMPOO_TUNER_DATA_ROOTS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("without_home")
+@pytest.mark.parametrize("command", ["serve", "demo", "doctor", "migrate"])
+def test_without_a_home_the_data_directory_must_be_named(command: str) -> None:
+    result = run(command)
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "shampoo-tuner: there is no home for the data directory: --data-dir or SHAMPOO_TUNER_DATA_DIR names another, "
+        "and so does HOME\n",
+    )
+
+
+@pytest.mark.usefixtures("without_home")
+def test_without_a_home_trials_read_the_services_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert Settings(data_dir=tmp_path / "data").data_directories.roots == (str(tmp_path),)
+
+
+@pytest.mark.parametrize("name", ["DATA_DIR", "DATA_ROOTS", "CHECKPOINT_DIRECTORY", "TRACKER_DIRECTORY"])
+def test_the_home_of_nobody_is_refused(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(f"SHAMPOO_TUNER_{name}", "~nobody-of-this-name/x")
+    result = run("worker")
+    assert result.exit_code == 1
+    assert result.stderr == (
+        f"shampoo-tuner: {name.lower()} (SHAMPOO_TUNER_{name}): Value error, the home in '~nobody-of-this-name/x' is "
+        "not known, got '~nobody-of-this-name/x'\n"
+    )
+
+
+def test_the_data_directory_may_be_in_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "SHAMPOO_TUNER_DATA_DIR", "~/tuner"
+    )  # of a unit of systemd, or a compose file: no shell expands it
+    assert Settings().data_dir == Path.home() / "tuner"
 
 
 @pytest.mark.parametrize("uri", ["s4://key:hidden@bucket/x", "s3://key:hidden@bucket/x"])

@@ -149,3 +149,5 @@ def test_the_option_comes_before_the_variable_and_that_before_the_users_director
     assert cache_directory("~/option") == Path.home() / "option"
     with pytest.raises(ValueError, match="cache_directory must be a path or null, got 3"):
         cache_directory(3)
+    with pytest.raises(ValueError, match="is not known; the option cache_directory, or SHAMPOO_TUNER_CACHE, names"):
+        cache_directory("~nobody-of-this-name/cache")
