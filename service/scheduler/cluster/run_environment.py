@@ -24,6 +24,7 @@ def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
     environment = settings.to_environment() | {
         DIRECTORY_VARIABLE: str(directory),
         "RAY_USAGE_STATS_ENABLED": "0",
+        "PYTHONOPTIMIZE": "",  # Ray cannot be imported without docstrings, as 2 has it
         # NumPy's own; every process of a run would keep one for each CPU of the machine. Torch has others, which a rank
         # sets by its share of the machine.
         "OPENBLAS_NUM_THREADS": os.environ.get("OPENBLAS_NUM_THREADS", "1"),

@@ -44,6 +44,15 @@ def test_a_run_reads_the_same_settings_from_its_environment(tmp_path: Path, monk
     assert Settings() == settings
 
 
+@pytest.mark.processes
+def test_a_run_imports_ray_where_python_is_to_leave_out_docstrings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONOPTIMIZE", "2")
+    environment = {**os.environ, **run_environment(Settings(), tmp_path)}
+    subprocess.run([sys.executable, "-c", "import ray.data"], env=environment, check=True)
+
+
 def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
