@@ -6,7 +6,7 @@ asked for last.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -17,6 +17,7 @@ from shampoo.hyperparameters import Hyperparameters
 
 _MEMINFO = Path("/proc/meminfo")
 _CONTROL_GROUP = Path("/sys/fs/cgroup")
+_OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def require_memory(costs: Sequence[tuple[Tensor, Cost]], h: Hyperparameters, *, working_bytes: int) -> None:
@@ -68,14 +69,40 @@ def _machine_bytes() -> int | None:
 
 
 def _control_group_bytes() -> int | None:
-    """Bytes that the limit of a container leaves; its page cache can be given back and does not count."""
+    """Bytes that the limits of a container leave, or of a batch system's job; page cache can be given back and does not
+    count."""
+    return min((left for group in _groups() if (left := _left_in(group)) is not None), default=None)
+
+
+def _left_in(group: Path) -> int | None:
+    for limit, used, cache in (
+        ("memory.max", "memory.current", "file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache"),  # of version 1
+    ):
+        try:
+            left = int((group / limit).read_text()) - int((group / used).read_text())
+            numbers = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):  # no such file, or the word `max`
+            continue
+        return left + int(numbers.get(cache, 0))
+    return None
+
+
+def _groups() -> Iterator[Path]:
+    """This process's groups from the innermost to the root, which in a container may be the only one to be seen."""
     try:
-        limit = (_CONTROL_GROUP / "memory.max").read_text().strip()
-        used = int((_CONTROL_GROUP / "memory.current").read_text())
-        numbers = dict(line.split() for line in (_CONTROL_GROUP / "memory.stat").read_text().splitlines())
-    except (OSError, ValueError):
-        return None
-    return None if limit == "max" else int(limit) - used + int(numbers.get("file", 0))
+        lines = _OWN_GROUPS.read_text().splitlines()
+    except OSError:
+        return
+    for line in lines:  # `4:memory:/a/b` of version 1, `0::/a/b` of version 2
+        _, controllers, path = line.split(":", maxsplit=2)
+        if controllers in ("", "memory"):
+            top = _CONTROL_GROUP / controllers
+            group = top / path.lstrip("/")
+            while group != top:
+                yield group
+                group = group.parent
+            yield top
 
 
 def _gib(num_bytes: int) -> str:

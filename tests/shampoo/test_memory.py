@@ -65,6 +65,25 @@ def test_a_group_that_does_not_fit_leaves_nothing_behind() -> None:
     assert len(optimizer.state) == 1
 
 
+@pytest.mark.parametrize(
+    ("own", "directory", "names"),
+    [
+        ("0::/job/step", "job", ("memory.max", "memory.current", "file")),
+        ("4:memory:/job/step\n0::/", "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache")),
+    ],
+)
+def test_the_limit_of_a_group_around_counts(
+    small_machine: Path, monkeypatch: pytest.MonkeyPatch, own: str, directory: str, names: tuple[str, str, str]
+) -> None:
+    monkeypatch.setattr(memory, "_OWN_GROUPS", small_machine / "own")
+    (small_machine / "own").write_text(own)
+    group, (limit, used, cache) = small_machine / directory, names
+    group.mkdir()
+    for name, content in ((limit, "9000"), (used, "5000"), ("memory.stat", f"{cache} 500\n")):
+        (group / name).write_text(content)
+    assert free_bytes(CPU) == 4500
+
+
 def test_without_a_limit_the_machine_counts(small_machine: Path) -> None:
     (small_machine / "memory.max").write_text("max\n")
     (small_machine / "memory.current").write_text("10")

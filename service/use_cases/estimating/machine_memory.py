@@ -6,11 +6,11 @@ import dataclasses
 import math
 import os
 import sys
-from pathlib import Path
 
 from service.evidence.in_words.wording import counted
 from service.specification.estimate import MemoryEstimate
 from service.specification.resources import Resources
+from service.use_cases.estimating.control_groups import ControlGroups
 
 FAR_BEYOND = 2.0
 """Trials of CPU ranks that need this many times the machine's memory are not launched. What is predicted leaves
@@ -18,30 +18,28 @@ activations and the process out, so once would do; but a system with swap may ho
 nobody writes to take no memory."""
 
 
-def usable_cpus(cgroup_quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
+def usable_cpus(groups: ControlGroups | None = None) -> int:
     """The CPUs that this process may use at once: the machine's, unless its affinity or its container allows fewer.
 
     Parts count as whole ones. Ray's own count rounds a quota down, to 0 of half a CPU, and knows no affinity.
+
+    Args:
+        groups: None: this process's.
     """
     cpus = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    try:
-        quota, period = cgroup_quota.read_text().split()
-        return min(cpus, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):  # no such file, or the word `max`
-        return cpus
+    quota = (groups or ControlGroups()).cpu_quota()
+    return cpus if quota is None else min(cpus, math.ceil(quota))
 
 
-def memory_of_this_machine(cgroup_limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+def memory_of_this_machine(groups: ControlGroups | None = None) -> int:
     """Bytes of memory of this machine, or of the container if it may have less.
 
     Args:
-        cgroup_limit: the limit of the control group, as version 2 has it.
+        groups: None: this process's.
     """
     machine = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    try:
-        return min(machine, int(cgroup_limit.read_text()))
-    except (OSError, ValueError):  # none is set: there is no such file, or it says "max"
-        return machine
+    limit = (groups or ControlGroups()).memory_limit()
+    return machine if limit is None else min(machine, limit)
 
 
 def machine_limit_bytes(resources: Resources) -> int | None:
