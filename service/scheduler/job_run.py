@@ -349,6 +349,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         elif watch.is_told:  # perhaps it was just about to end, and has lost its Ray for that
             logger.warning("the run of job %s, told to end, could not end in order", lease.job_id, exc_info=True)
             status = ExitStatus.CUT_SHORT
+        elif isinstance(error, ray_cluster.ClusterOutOfReach):
+            logger.error("%s", error)  # whoever reads it is to mend the cluster or its address: no traceback
+            status = ExitStatus.CRASHED
         else:
             logger.exception("the run of job %s crashed", lease.job_id)
             status = ExitStatus.CRASHED

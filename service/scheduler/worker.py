@@ -78,7 +78,9 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     keep_winners_of_all(database, settings.checkpoint_place)
     keep_what_was_left(settings, database)
     # The representation of an engine's URL shows no password.
-    logger.info("worker %s runs jobs of %r", worker_id, database.engine.url)
+    cluster = settings.cluster_address
+    where = "" if cluster is None else f" on the Ray cluster at {cluster}"
+    logger.info("worker %s runs jobs of %r%s", worker_id, database.engine.url, where)
     gone = threading.Event()
     helpers = _helpers(database, worker_id, settings, gone)
     for helper in helpers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import Any
 
 import ray
 import ray.util
+from ray.exceptions import RayError
 
 from service.evidence.in_words.wording import counted, joined
 from service.scheduler.cluster import process_tree
@@ -21,13 +23,26 @@ from service.scheduler.cluster.ray_internals import (
     only_what_trains,
     set_environment_of_trainables,
 )
+from service.settings import ENV_PREFIX
 from service.use_cases.estimating.machine_memory import usable_cpus
+from trainers.retry import retry
 
 logger = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES = 100 * 2**20
 """Object store of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm
 is small."""
+
+ANSWER_SECONDS = 120.0
+"""Seconds for which a cluster that does not answer is asked again: it may be started anew. Ray would ask for many
+minutes, and tell nobody."""
+
+CONNECTION_SECONDS = 5.0
+"""Seconds that one attempt to connect may take."""
+
+
+class ClusterOutOfReach(Exception):
+    """The cluster that the settings name cannot be used; the message says why, in a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +73,7 @@ def connect(
         runtime_environment: Ray's, of all that is started from here on a cluster that runs already; None: its own.
 
     Raises:
+        ClusterOutOfReach: the one at `address` does not answer, or does not let this process in.
         ConnectionError: no machine of it lives, as when its processes were just killed; among others of Ray's.
     """
     set_environment_of_trainables(is_local=address is None)
@@ -74,18 +90,46 @@ def connect(
                 _temp_dir=str(directory),
             )
     else:
-        ray.init(
-            address=address,
-            namespace=namespace,
-            runtime_env=runtime_environment,
-            log_to_driver=False,
-            logging_level=logging.WARNING,
-        )
+        try:
+            _await_head(address)
+            ray.init(
+                address=address,
+                namespace=namespace,
+                runtime_env=runtime_environment,
+                log_to_driver=False,
+                logging_level=logging.WARNING,
+            )
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+            RayError,
+        ) as error:  # another version of Ray, another token
+            named = f"the Ray cluster at {address}, which {ENV_PREFIX}RAY_ADDRESS or RAY_ADDRESS names"
+            raise ClusterOutOfReach(f"{named}, cannot be used: {' '.join(str(error).split())}") from error
         _end_ranks_of_earlier_runs()
     nodes = living_nodes()
     if not nodes:
         raise ConnectionError("no machine of the Ray cluster lives")
     return nodes
+
+
+def _await_head(address: str) -> None:
+    """Waits until the head of a cluster takes connections, if its address is a host and a port.
+
+    Raises:
+        OSError: it does not.
+    """
+    host, _, port = address.rpartition(":")
+    if not port.isdigit() or "/" in host:
+        return
+    retry(
+        lambda: socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECTION_SECONDS).close(),
+        is_temporary=lambda error: isinstance(error, OSError),
+        give_up_seconds=ANSWER_SECONDS,
+        first_pause_seconds=0.5,
+        tell=lambda error, _pause: logger.warning("the Ray cluster at %s does not answer yet: %s", address, error),
+    )
 
 
 def living_nodes() -> list[Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -42,6 +43,20 @@ def test_parallel_trials_are_those_whose_ranks_fit_on_the_machines(
     nodes: list[Node], size: GroupSize, expected: int
 ) -> None:
     assert ray_cluster.max_parallel_trials(nodes, size) == expected
+
+
+@pytest.mark.parametrize(
+    ("address", "why"), [("127.0.0.1:1", "Connection refused"), ("nonsense", "Invalid address format: nonsense")]
+)
+def test_a_cluster_that_does_not_answer_is_named_with_the_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str, why: str
+) -> None:
+    monkeypatch.setattr(ray_cluster, "ANSWER_SECONDS", 1.0)
+    named = (
+        f"^the Ray cluster at {address}, which SHAMPOO_TUNER_RAY_ADDRESS or RAY_ADDRESS names, cannot be used: .*{why}"
+    )
+    with pytest.raises(ray_cluster.ClusterOutOfReach, match=named):
+        ray_cluster.connect(address, directory=tmp_path)
 
 
 def test_tune_imports_no_tracker_to_count_callbacks() -> None:
