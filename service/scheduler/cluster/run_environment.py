@@ -39,6 +39,9 @@ def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
             # Ray would write one to the home directory.
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            # By this Ray takes the loopback address, as it does on a Mac. That of a network goes when a laptop changes
+            # its network: the processes would not find each other any more.
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
             # Of each log file that Ray keeps for a process: of what a rank prints, that before its first trial.
             "RAY_ROTATION_MAX_BYTES": str(RAY_LOG_BYTES),
             "RAY_ROTATION_BACKUP_COUNT": "1",

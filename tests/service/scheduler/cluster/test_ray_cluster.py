@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,9 @@ from service.scheduler.cluster import ray_cluster
 from service.scheduler.cluster.group_size import GroupSize
 from service.scheduler.cluster.ray_cluster import Node
 from service.scheduler.cluster.ray_internals import counting_no_callbacks
+from service.scheduler.cluster.run_environment import run_environment
 from service.scheduler.run_process import make_directory
+from service.settings import Settings
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 GIB = 2**30
@@ -57,6 +63,28 @@ def test_a_cluster_that_does_not_answer_is_named_with_the_setting(
     )
     with pytest.raises(ray_cluster.ClusterOutOfReach, match=named):
         ray_cluster.connect(address, directory=tmp_path)
+
+
+ADDRESS_OF_ITS_OWN = """
+import sys
+from pathlib import Path
+from service.scheduler.cluster import ray_cluster
+ray_cluster.connect(None, directory=Path(sys.argv[1]))
+print(ray_cluster.identity())
+ray_cluster.leave(None)
+"""
+
+
+@pytest.mark.services
+def test_a_runs_own_cluster_is_at_the_loopback_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of a network would go with it, as a laptop's does."""
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    directory = make_directory()
+    environment = {**os.environ, **run_environment(Settings(), directory)}
+    command = [sys.executable, "-c", ADDRESS_OF_ITS_OWN, str(directory)]
+    printed = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout
+    shutil.rmtree(directory)
+    assert printed.splitlines()[-1].startswith("127.0.0.1:")
 
 
 def test_tune_imports_no_tracker_to_count_callbacks() -> None:
