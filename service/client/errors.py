@@ -36,13 +36,13 @@ class ServiceUnreachable(ServiceError):
 
 
 def _way_to_start_one(url: str) -> str:
-    """The command that starts a service at the address; empty: it is another machine's."""
+    """The command that starts a service at the address; empty: it is another machine's, or one of TLS."""
     try:
         asked = urlsplit(url)
         host, port = asked.hostname, asked.port
     except ValueError:  # no such port
         return ""
-    if host not in THIS_MACHINE:
+    if host not in THIS_MACHINE or asked.scheme == "https":
         return ""
     return f"; `shampoo-tuner serve{'' if port == DEFAULT_PORT else f' --port {port or 80}'}` starts one"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -206,9 +207,12 @@ class Connecting:
         return not (host == "localhost" or host.startswith("127.") or host == "::1")
 
     @property
-    def verifies(self) -> bool:
-        """False where there are no certificates: reading all of them would take 20 ms for nothing."""
-        return self.trusts_environment or urlsplit(self.base_url).scheme != "http"
+    def verifies(self) -> bool | ssl.SSLContext:
+        """The certificates to trust: those that the environment names (`SSL_CERT_FILE`), on this machine as well. False
+        where there are none: reading all of them would take 20 ms for nothing."""
+        if not self.trusts_environment and urlsplit(self.base_url).scheme == "https":
+            return httpx.create_ssl_context()
+        return self.trusts_environment
 
 
 def _check_port(url: str) -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
+import httpx
 import pytest
 
 from service.client import ApiError, AsyncClient, Client, ServiceUnreachable, WaitedTooLong, sse_messages, tune
 from service.client import requests as client_module
+from service.client.requests import Connecting
 from service.domain import JobState, Phase, TrialState
 from service.hosts import DEFAULT_URL
 from service.store.repositories import EventRepository
@@ -166,6 +170,25 @@ def test_no_service_is_told_with_its_address(monkeypatch: pytest.MonkeyPatch) ->
     with (
         Client("http://127.0.0.1:1", give_up_seconds=0.0) as client,
         pytest.raises(ServiceUnreachable, match=r"no service answers at http://127\.0\.0\.1:1 .*serve"),
+    ):
+        client.readiness()
+
+
+def test_an_authority_of_the_users_own_is_trusted_on_this_machine_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = httpx.create_ssl_context(trust_env=False).get_ca_certs(binary_form=True)[0]
+    (tmp_path / "own.pem").write_text(ssl.DER_cert_to_PEM_cert(some))
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "own.pem"))
+    trusted = Connecting.to("https://localhost:8443", None).verifies
+    assert isinstance(trusted, ssl.SSLContext)
+    assert len(trusted.get_ca_certs()) == 1
+
+
+def test_nobody_is_told_to_start_a_service_with_tls() -> None:
+    with (
+        Client("https://127.0.0.1:1", give_up_seconds=0.0) as client,
+        pytest.raises(ServiceUnreachable, match=r"no service answers at https://127\.0\.0\.1:1 \([^;]*\)$"),
     ):
         client.readiness()
 
