@@ -294,7 +294,8 @@ class Settings(BaseSettings):
     @property
     def cluster_address(self) -> str | None:
         """The address of the Ray cluster to use, if there is one; None: a run starts a local one."""
-        return self.ray_address or os.environ.get("RAY_ADDRESS") or None
+        address = self.ray_address or os.environ.get("RAY_ADDRESS") or None
+        return None if address == "local" else address  # by which Ray means one that is not there yet
 
     @property
     def checkpoints_kept(self) -> timedelta:

@@ -64,6 +64,9 @@ def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
     assert Settings().cluster_address == "10.0.0.1:6379"
     assert Settings(ray_address="10.0.0.2:6379").cluster_address == "10.0.0.2:6379"
     assert "RAY_AUTH_MODE" not in run_environment(local, tmp_path)
+    monkeypatch.setenv("RAY_ADDRESS", "local")  # Ray's word
+    assert Settings().cluster_address is None
+    assert "RAY_AUTH_TOKEN" in run_environment(local, tmp_path)
 
 
 @pytest.mark.parametrize(("status", "how"), [(1, "exit status 1"), (-9, "killed by SIGKILL")])
