@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from service.api.schemas.common import NOT_DONE_YET, TYPE_PREFIX, Problem
 from service.client.calls import Call
-from service.client.errors import ApiError, ServiceBusy, ServiceUnreachable
+from service.client.errors import AnotherProgram, ApiError, ServiceBusy, ServiceUnreachable
 from service.errors import ServiceError
 
 FIRST_PAUSE_SECONDS = 0.25
@@ -96,14 +96,12 @@ def read_answer(call: Call[Any], response: httpx.Response, base_url: str) -> Any
     """Reads the content of a successful answer.
 
     Raises:
-        ServiceUnreachable: it is not one of the service.
+        AnotherProgram: it is not one of the service.
     """
     try:
         return call.read(response.content)
     except ValidationError as error:
-        raise ServiceUnreachable(
-            base_url, f"what answers is another program, or another version: {error.errors()[0]['msg']}"
-        ) from error
+        raise AnotherProgram(base_url, error.errors()[0]["msg"]) from error
 
 
 def failure(error: httpx.TransportError, base_url: str, *, timeout_seconds: float) -> ServiceUnreachable:
@@ -118,7 +116,7 @@ def refusal(response: httpx.Response, base_url: str) -> ServiceError:
     try:
         return ApiError(Problem.model_validate_json(response.content))
     except ValidationError:
-        return ServiceUnreachable(base_url, f"status {response.status_code} without a problem document")
+        return AnotherProgram(base_url, f"status {response.status_code} without a problem document")
 
 
 def _retry_after(response: httpx.Response) -> float | None:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from service.api.schemas.common import Problem
 from service.api.schemas.jobs import JobRead
 from service.errors import ServiceError
-from service.hosts import DEFAULT_PORT, THIS_MACHINE
+from service.hosts import DEFAULT_PORT, THIS_MACHINE, URL
 
 
 class ApiError(ServiceError):
@@ -45,6 +45,15 @@ def _way_to_start_one(url: str) -> str:
     if host not in THIS_MACHINE or asked.scheme == "https":
         return ""
     return f"; `shampoo-tuner serve{'' if port == DEFAULT_PORT else f' --port {port or 80}'}` starts one"
+
+
+class AnotherProgram(ServiceUnreachable):
+    """Something else answers than the service, or another version of it."""
+
+    def __init__(self, url: str, why: object) -> None:
+        told = f"no service answers at {url} (what answers is another program, or another version: {why})"
+        ServiceError.__init__(self, f"{told}; {URL} names another address")
+        self.url = url
 
 
 class ServiceBusy(ServiceUnreachable):

@@ -93,9 +93,16 @@ def test_what_may_have_been_done_is_not_repeated(answers: Answers) -> None:
 
 
 def test_an_answer_of_another_program_is_told_as_such(answers: Answers) -> None:
-    client, _ = answers(httpx.Response(200, json={"hello": "world"}))
-    with pytest.raises(ServiceUnreachable, match="what answers is another program, or another version: Field required"):
-        client.job("job_1")
+    for answer, why in (
+        (httpx.Response(200, json={"hello": "world"}), "Field required"),
+        (httpx.Response(404, text="no such file"), "status 404 without a problem document"),
+    ):
+        client, _ = answers(answer)
+        told = (
+            rf"what answers is another program, or another version: {why}\); SHAMPOO_TUNER_URL names another address$"
+        )
+        with pytest.raises(ServiceUnreachable, match=told):
+            client.job("job_1")
 
 
 def test_a_wait_that_is_too_long_is_not_begun(answers: Answers) -> None:
