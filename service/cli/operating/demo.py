@@ -27,6 +27,7 @@ from service.errors import ServiceError
 from service.evidence.in_words.words import evidence_lines
 from service.server.serve import make_directories
 from service.settings import ENV_PREFIX, Settings
+from service.use_cases.estimating.machine_memory import usable_cpus
 from trainers.workload.user_workload import is_reference
 
 START_SECONDS = 60.0
@@ -38,10 +39,9 @@ JOB = {
     "search_space": "shampoo",
     "baselines": [{"search_space": "adamw"}],
     "training": {"num_steps": 100, "evaluate_every": 10},
-    "resources": {"workers_per_trial": 2, "cpus_per_worker": 1},
 }
-
-
+NUM_RANKS = 2
+"""Ranks of each trial. On a machine with one CPU they share it."""
 NUM_CONFIRMED = 3
 """Configs of each side that are trained again: one more than by default, as AdamW is unstable on the autoencoder."""
 
@@ -55,7 +55,8 @@ def demo_job(workload: str, *, num_trials: int, num_seeds: int) -> dict[str, Any
     top_k = min(NUM_CONFIRMED, num_trials // 2)
     confirmation = {"top_k": top_k, "num_seeds": num_seeds} if num_seeds else None
     own = {"workload": {"name": workload}, "budget": {"num_trials": num_trials}, "confirmation": confirmation}
-    return JOB | own
+    resources = {"workers_per_trial": NUM_RANKS, "cpus_per_worker": min(1.0, usable_cpus() / NUM_RANKS)}
+    return JOB | own | {"resources": resources}
 
 
 def run_demo(

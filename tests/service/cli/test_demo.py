@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -19,6 +20,9 @@ from service.cli.operating.demo import demo_job
 from service.domain import Phase
 from service.specification.job import JobSpecification
 from service.specification.planning import plan_job
+from service.use_cases.estimating import machine_memory
+from service.use_cases.estimating.control_groups import ControlGroups
+from service.use_cases.estimating.machine_memory import cpus_hold
 from tests.support.service.commands import in_one_line, run
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
 
@@ -68,6 +72,15 @@ def test_the_demo_refuses_a_single_new_seed(tmp_path: Path) -> None:
     assert "--seeds" in result.stderr
     assert "1 seed says nothing about the spread: give 0, or 2 or more" in in_one_line(result.stderr)
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("cpus", "of_a_rank"), [(1, 0.5), (2, 1.0), (64, 1.0)])
+def test_the_demos_ranks_share_a_single_cpu(monkeypatch: pytest.MonkeyPatch, cpus: int, of_a_rank: float) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(cpus)))
+    monkeypatch.setattr(machine_memory, "ControlGroups", lambda: ControlGroups(own=Path("/nonexistent")))
+    job = JobSpecification.model_validate(demo_job("digits-mlp", num_trials=2, num_seeds=0))
+    assert job.resources.cpus_per_worker == of_a_rank
+    assert cpus_hold(job.resources) > 0
 
 
 def test_a_demo_wants_a_new_directory(tmp_path: Path) -> None:
