@@ -23,15 +23,25 @@ STOP_SECONDS = 15.0
 LOG_TAIL_BYTES = 2000
 """Last bytes of the log of a run that died, by judgement: the end of a traceback, which says why."""
 DIRECTORY_PREFIX = "shampoo-"
+LONGEST_TEMPORARY = 20
+"""Characters of the path of the directory above: Ray puts sockets deep below, whose paths must stay below 108."""
 RUN_MODULE = "service.scheduler.job_run"
 
 
 def make_directory() -> Path:
-    """A new directory for a run's temporary files; the name tells whose it is."""
+    """A new directory for a run's temporary files; the name tells whose it is.
+
+    Raises:
+        OSError: it cannot be made.
+    """
     parent = Path(tempfile.gettempdir())
-    if len(str(parent)) > 20:  # Ray puts sockets deep below, and their paths must stay below 108 characters
+    if len(str(parent)) > LONGEST_TEMPORARY:
         parent = Path("/tmp")  # mkdtemp makes it private
-    return Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
+    try:
+        return Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
+    except OSError as error:
+        other = f"TMPDIR may name another directory, with a path of at most {LONGEST_TEMPORARY} characters"
+        raise OSError(error.errno, f"{error.strerror} ({other})", error.filename) from error
 
 
 @contextmanager

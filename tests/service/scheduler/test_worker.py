@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -67,6 +68,12 @@ def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
     monkeypatch.setenv("RAY_ADDRESS", "local")  # Ray's word
     assert Settings().cluster_address is None
     assert "RAY_AUTH_TOKEN" in run_environment(local, tmp_path)
+
+
+def test_a_run_that_has_no_place_for_its_sockets_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/proc")  # nobody makes a directory there, root neither
+    with pytest.raises(OSError, match=r"\(TMPDIR may name another directory, with a path of at most 20 characters\)"):
+        make_directory()
 
 
 @pytest.mark.parametrize(("status", "how"), [(1, "exit status 1"), (-9, "killed by SIGKILL")])
