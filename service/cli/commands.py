@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -355,6 +356,8 @@ def _say_how_it_ended(client: Client, job: JobRead) -> None:
 
 def main() -> None:
     """Runs the console script."""
+    # Whoever starts it may ignore this signal, and processes inherit that: none would hear how others end.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     with writing_what_it_takes():
         try:
             app(prog_name=PROGRAM)

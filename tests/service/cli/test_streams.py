@@ -1,4 +1,4 @@
-"""Standard output of other encodings than UTF-8, in which names that others gave cannot be written."""
+"""Standard output of other encodings than UTF-8, in which names that others gave cannot be written; ignored signals."""
 
 from __future__ import annotations
 
@@ -164,3 +164,17 @@ def test_a_job_that_is_submitted_in_a_terminal_is_told_with_its_page_and_the_com
 def test_a_script_that_submits_a_job_reads_its_id_alone(job_file: str) -> None:
     submitted = run("submit", job_file)
     assert (submitted.stdout.startswith("job_"), submitted.stdout.count("\n"), submitted.stderr) == (True, 1, "")
+
+
+@pytest.mark.processes
+def test_ends_of_processes_are_heard_of_whoever_starts_a_command() -> None:
+    code = """
+import atexit, signal, sys
+from service.cli.commands import main
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # as a process inherits it
+atexit.register(lambda: print(signal.getsignal(signal.SIGCHLD).name))
+sys.argv = ["shampoo-tuner", "--version"]
+main()
+"""
+    command = [sys.executable, "-c", code]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.endswith("\nSIG_DFL\n")
