@@ -1,4 +1,6 @@
-"""Standard output of the command line: closed, on a full disk, or in an encoding that lacks what is to be written."""
+"""Standard output of the command line: closed, on a full disk, or in an encoding that lacks what is to be written; and
+standard error where that is closed.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,8 @@ from io import FileIO, TextIOWrapper
 
 STDOUT = 1
 """The number of standard output among a process's files."""
+STDERR = 2
+"""That of standard error."""
 
 
 @contextmanager
@@ -20,6 +24,8 @@ def writing_what_it_takes() -> Iterator[None]:
     """
     if sys.stdout is None:
         sys.stdout = _closed_output()
+    if sys.stderr is None:
+        sys.stderr = _no_errors()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             _let_write_all(stream)
@@ -47,6 +53,15 @@ def _closed_output() -> TextIOWrapper:
         os.dup2(descriptor, STDOUT)
         os.close(descriptor)
     return TextIOWrapper(FileIO(STDOUT, "w", closefd=False), encoding="utf-8", write_through=True)
+
+
+def _no_errors() -> TextIOWrapper:
+    """Standard error where the caller has closed it: what is said there, the log too, is lost."""
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    if descriptor != STDERR:
+        os.dup2(descriptor, STDERR)
+        os.close(descriptor)
+    return TextIOWrapper(FileIO(STDERR, "w", closefd=False), encoding="utf-8", write_through=True)
 
 
 def _let_write_all(stream: TextIOWrapper) -> None:

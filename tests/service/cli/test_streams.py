@@ -178,3 +178,12 @@ main()
 """
     command = [sys.executable, "-c", code]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.endswith("\nSIG_DFL\n")
+
+
+@pytest.mark.processes
+def test_a_service_starts_with_its_standard_error_closed(tmp_path: Path) -> None:
+    closing = ["sh", "-c", 'exec "$@" 2>&-', "sh"]
+    command = [sys.executable, "-m", "service", "api", "--data-dir", str(tmp_path), "--port", "0"]
+    with started([*closing, *command], stdout=subprocess.PIPE) as service:
+        assert service.stdout is not None
+        assert "is at http://127.0.0.1:" in service.stdout.readline()
