@@ -7,7 +7,6 @@ of one change nothing but the time it takes.
 
 from __future__ import annotations
 
-import mmap
 import os
 import pickle
 import signal
@@ -21,15 +20,13 @@ from logging import getLogger
 from multiprocessing.connection import Connection, wait
 from typing import Any, Generic, TypeVar
 
-from trainers.data.loading_worker import aligned, receive_descriptor
+from trainers.data.loading_worker import TASKS_AHEAD, aligned, contents_of, new_memory, receive_descriptor
 
 logger = getLogger(__name__)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-TASKS_AHEAD = 2
-"""Tasks of each worker: the one it reads, and one more, so that it need not wait for the trainer."""
 MAX_DEATHS_OF_A_TASK = 3
 """Workers that may die over the same task: then the task is to blame, e.g. an image that crashes its decoder."""
 MAX_DEATHS = 20
@@ -52,15 +49,14 @@ def read_in_order(
     With none, this process reads when asked. Else each worker has at most two tasks that are not given yet; one that
     dies is replaced, and what it had not answered is read again. Closing the generator ends the workers at once; should
     this process be killed, they end by themselves after the task they are at. The workers are fresh interpreters that
-    share nothing with this process: no locks, no CUDA context, no torch unless `read` imports it. Linux only: results
-    come in memory files.
+    share nothing with this process: no locks, no CUDA context, no torch unless `read` imports it.
 
     Args:
         read: pickled and sent to each worker once, so it is a function or an instance of a class in a module.
         tasks: picklable and small; there may be endlessly many.
         on_restart: called each time a worker was replaced.
 
-    Results are pickled, but the contents of NumPy arrays in them are handed over in shared memory, uncopied.
+    Results are pickled, but the contents of NumPy arrays in them are handed over in shared memory.
 
     Raises:
         WorkersKeepDying: three workers died over the same task, or twenty in all.
@@ -114,8 +110,7 @@ class _Worker:
         if any(sizes):
             descriptor = receive_descriptor(self.connection)
             try:
-                # Lives as long as the arrays in it.
-                memory = memoryview(mmap.mmap(descriptor, 0))
+                memory = contents_of(descriptor)  # lives as long as the arrays in it
             finally:
                 os.close(descriptor)
             offset = 0
@@ -144,7 +139,7 @@ class _Pool(Generic[Task, Result]):
 
     def __init__(self, read: Callable[[Task], Result], num_workers: int, on_restart: Callable[[], object]) -> None:
         self._on_restart = on_restart
-        self._reader = os.memfd_create("reader", os.MFD_CLOEXEC)
+        self._reader = new_memory("reader")
         self._workers: list[_Worker] = []
         self._pending: dict[int, Task] = {}
         """Tasks that are sent and not answered, by number."""

@@ -14,13 +14,20 @@ import pickle
 import signal
 import socket
 import sys
+import tempfile
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+TASKS_AHEAD = 2
+"""Tasks of each worker: the one it reads, and one more, so that it need not wait for the trainer."""
 ALIGNMENT_BYTES = 64
 """Alignment of each array in shared memory: a cache line, more than any element type needs."""
+NUM_KEPT_OPEN = TASKS_AHEAD if sys.platform == "darwin" else 0
+"""Answers whose memory a worker keeps open: of any before these the trainer has it, or it would not have sent the next
+task. On macOS a file descriptor that is closed on its way may not arrive."""
 
 
 class ReadAnswer:
@@ -51,24 +58,56 @@ class ReadAnswer:
             body = pickle.dumps(error)
         return cls(body, [], error)
 
-    def send(self, connection: Connection) -> None:
+    def send(self, connection: Connection) -> int | None:
+        """Sends it; the file descriptor of its arrays, which the caller is to close. None: it has none."""
         raw = [buffer.raw() for buffer in self.buffers]
-        connection.send_bytes(pickle.dumps((self.error is None, self.body, [part.nbytes for part in raw])))
-        num_bytes = sum(map(aligned, (part.nbytes for part in raw)))
-        if num_bytes == 0:
-            return
-        # Shared memory without a name: nothing is left behind whoever is killed, and no size limit of /dev/shm applies.
-        descriptor = os.memfd_create("batch", os.MFD_CLOEXEC)
         try:
-            os.ftruncate(descriptor, num_bytes)
-            with mmap.mmap(descriptor, num_bytes) as memory:
-                offset = 0
-                for part in raw:
-                    memory[offset : offset + part.nbytes] = part
-                    offset += aligned(part.nbytes)
+            descriptor = _memory_of(raw) if any(part.nbytes for part in raw) else None
+        except OSError as error:  # there is no room
+            return ReadAnswer.of_error(error).send(connection)
+        connection.send_bytes(pickle.dumps((self.error is None, self.body, [part.nbytes for part in raw])))
+        if descriptor is not None:
             send_descriptor(connection, descriptor)
-        finally:
-            os.close(descriptor)
+        return descriptor
+
+
+def _memory_of(parts: Sequence[memoryview]) -> int:
+    """The file descriptor of shared memory with copies of these. Raises: OSError: there is no room."""
+    descriptor = new_memory("batch")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            for part in parts:
+                file.write(part)
+                file.write(bytes(aligned(part.nbytes) - part.nbytes))
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def new_memory(name: str) -> int:
+    """The file descriptor of empty memory that processes can share. It has no name in a directory: nothing is left
+    behind whoever is killed, and no size limit of `/dev/shm` applies.
+
+    It is a temporary file where Python knows no memory files: on macOS, and on Linux if it was built for an older C
+    library, as that of conda is.
+    """
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create(name, os.MFD_CLOEXEC)
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def contents_of(descriptor: int) -> memoryview:
+    """The contents of shared memory, which may be closed then: uncopied, but for those of a temporary file, as macOS
+    writes one to the disk before Python maps it."""
+    if hasattr(os, "memfd_create"):
+        return memoryview(mmap.mmap(descriptor, 0))
+    contents = bytearray(os.fstat(descriptor).st_size)
+    with open(descriptor, "rb", closefd=False) as file:
+        file.seek(0)
+        file.readinto(contents)
+    return memoryview(contents)
 
 
 def send_descriptor(connection: Connection, descriptor: int) -> None:
@@ -81,7 +120,7 @@ def send_descriptor(connection: Connection, descriptor: int) -> None:
 def receive_descriptor(connection: Connection) -> int:
     """The file descriptor that `send_descriptor` sent. Raises: EOFError, OSError: the sender is gone."""
     with socket.socket(fileno=os.dup(connection.fileno())) as channel:
-        _, descriptors, _, _ = socket.recv_fds(channel, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        _, descriptors, _, _ = socket.recv_fds(channel, 1, 1, getattr(socket, "MSG_CMSG_CLOEXEC", 0))  # not on macOS
     if not descriptors:
         raise EOFError
     return descriptors[0]
@@ -100,9 +139,12 @@ def serve(connection: Connection, reader: int) -> None:
             read = pickle.loads(memory)
     except Exception as error:  # noqa: BLE001  # a process boundary: every task is answered with it
         startup_failure = ReadAnswer.of_error(error)
+    sent: deque[int | None] = deque()
     while True:
         task = pickle.loads(connection.recv_bytes())
-        (startup_failure or ReadAnswer.of(read, task)).send(connection)
+        sent.append((startup_failure or ReadAnswer.of(read, task)).send(connection))
+        if len(sent) > NUM_KEPT_OPEN and (descriptor := sent.popleft()) is not None:
+            os.close(descriptor)
 
 
 def main() -> None:

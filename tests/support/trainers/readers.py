@@ -39,6 +39,14 @@ def arrays(task: int) -> dict[str, Any]:
     }
 
 
+def arrays_and_num_open_files(task: int) -> tuple[dict[str, Any], int]:
+    return arrays(task), len(list(Path("/dev/fd").iterdir()))
+
+
+def large_at_5(task: int) -> np.ndarray[Any, Any]:
+    return np.zeros(2**20 if task == 5 else 2**10, dtype=np.uint8)
+
+
 def only_empty_arrays(task: int) -> np.ndarray[Any, Any]:
     return np.empty((0, task))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,10 +18,12 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.support.file_size_limit import files_end_at
 from tests.support.trainers import readers
 from tests.support.trainers.worker_processes import worker_processes
 from tests.support.waiting import PATIENCE_SECONDS, started, wait_until
-from trainers.data.loading import MAX_DEATHS, TASKS_AHEAD, WorkersKeepDying, read_in_order
+from trainers.data.loading import MAX_DEATHS, WorkersKeepDying, read_in_order
+from trainers.data.loading_worker import TASKS_AHEAD
 
 pytestmark = pytest.mark.processes
 
@@ -194,3 +197,29 @@ def test_two_streams_at_once_keep_apart() -> None:
     streams: list[Any] = [read_in_order(readers.square, range(n, n + 9), num_workers=2) for n in (0, 100)]
     both = list(zip(*streams, strict=True))
     assert both == [(task**2, (100 + task) ** 2) for task in range(9)]
+
+
+@pytest.mark.parametrize(("platform", "num_kept_open"), [("linux", 0), ("darwin", TASKS_AHEAD)])
+def test_without_memory_files_arrays_arrive_as_they_are(
+    platform: str, num_kept_open: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    monkeypatch.delattr(socket, "MSG_CMSG_CLOEXEC", raising=False)
+    monkeypatch.syspath_prepend(Path(readers.__file__).with_name("without_memory_files"))
+    monkeypatch.setenv("TEST_PLATFORM", platform)
+    open_files = []
+    results = read_in_order(readers.arrays_and_num_open_files, range(9), num_workers=1)
+    for task, (result, num_open) in enumerate(results):
+        for name, expected in readers.arrays(task).items():
+            np.testing.assert_array_equal(result[name], expected)
+        result["bytes"][:] = 0
+        open_files.append(num_open)
+    assert max(open_files) - min(open_files) == open_files[-1] - open_files[0] == num_kept_open
+
+
+def test_a_result_for_which_there_is_no_room_is_an_error_in_its_turn() -> None:
+    with files_end_at(2**19):
+        results = read_in_order(readers.large_at_5, range(6), num_workers=2)
+        assert [len(next(results)) for _ in range(5)] == [2**10] * 5
+        with pytest.raises(OSError, match="File too large"):
+            next(results)
