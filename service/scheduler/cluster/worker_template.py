@@ -30,13 +30,16 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
+import psutil
+
 from service.monitoring.logs import set_up_job_log
-from service.scheduler.cluster import worker_exits
+from service.scheduler.cluster import process_tree, worker_exits
 from service.scheduler.cluster.worker_start import ACCEPTED, SOCKET_VARIABLE, STANDARD_STREAMS
 from service.settings import Settings
 
@@ -51,6 +54,8 @@ SOCKET_NAME = "template"
 IDS_OF_A_FORK = 1_000
 """Random ids that Ray's library in one fork may draw before those of the next one: a rank draws a few, and to draw all
 takes a millisecond."""
+RAYLET_SECONDS = 0.5
+"""Seconds between two looks at a raylet, by judgement, where the system does not tell of its end."""
 REQUEST_SECONDS = 10.0
 """Seconds that a worker's start may take to say what it wants, which it does at once."""
 
@@ -218,8 +223,13 @@ def has_ray() -> bool:
 
 def _end_with(raylet: int) -> None:
     """Ends this process and what it has started when its raylet is gone."""
-    with contextlib.suppress(ProcessLookupError):
+    try:
         select.select([os.pidfd_open(raylet)], [], [])
+    except (AttributeError, OSError):  # a kernel below 5.3, a Python that was built for one, or it is gone already
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(raylet)
+            while not process_tree.any_is_gone([process]):
+                time.sleep(RAYLET_SECONDS)
     os.killpg(0, signal.SIGKILL)
 
 

@@ -21,6 +21,7 @@ from service.scheduler.cluster import process_tree, worker_start
 from service.scheduler.cluster.run_environment import DIRECTORY_VARIABLE
 from service.scheduler.cluster.worker_start import CONTEXT, SOCKET_VARIABLE
 from service.scheduler.launcher import Launcher, RunProcess
+from tests.support.elsewhere import python_elsewhere
 from tests.support.waiting import PATIENCE_SECONDS, wait_until
 
 pytestmark = pytest.mark.processes
@@ -124,6 +125,16 @@ def launcher(_adopts_orphans: None, path_of_runs: dict[str, str]) -> Iterator[La
         yield launcher
 
 
+@pytest.fixture(params=[False, True], ids=["here", "elsewhere"])
+def any_launcher(request: pytest.FixtureRequest, path_of_runs: dict[str, str]) -> Iterator[Launcher]:
+    """That of a worker; and one whose Python was built for an older Linux, and has no descriptors of processes."""
+    if not request.param:
+        yield request.getfixturevalue("launcher")
+        return
+    with Launcher(python_elsewhere(path_of_runs)) as launcher:
+        yield launcher
+
+
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[Any]:
     """Starts a run, whose standard input ends with the test."""
@@ -196,10 +207,12 @@ def test_a_run_that_raises_shows_where_and_has_an_exit_status(launcher: Launcher
     assert run.log.read_text().endswith("KeyError: 'of a run'\n")
 
 
-def test_workers_of_a_run_have_ray_and_end_with_their_raylet(launcher: Launcher, started: Any, tmp_path: Path) -> None:
+def test_workers_of_a_run_have_ray_and_end_with_their_raylet(
+    any_launcher: Launcher, started: Any, tmp_path: Path
+) -> None:
     script = tmp_path / "worker.py"
     script.write_text("import os, sys, time\nprint(os.getpid(), 'ray' in sys.modules, flush=True)\ntime.sleep(1000)\n")
-    run = started(launcher)
+    run = started(any_launcher)
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"]) as raylet:
         variables = {SOCKET_VARIABLE: run.told()["template"], "RAY_RAYLET_PID": str(raylet.pid)}
 

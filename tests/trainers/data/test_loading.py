@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 import pytest
 
+from tests.support.elsewhere import PYTHON_ELSEWHERE
 from tests.support.file_size_limit import files_end_at
 from tests.support.trainers import readers
 from tests.support.trainers.worker_processes import worker_processes
@@ -205,7 +206,7 @@ def test_without_memory_files_arrays_arrive_as_they_are(
 ) -> None:
     monkeypatch.delattr(os, "memfd_create", raising=False)
     monkeypatch.delattr(socket, "MSG_CMSG_CLOEXEC", raising=False)
-    monkeypatch.syspath_prepend(Path(readers.__file__).with_name("without_memory_files"))
+    monkeypatch.syspath_prepend(PYTHON_ELSEWHERE)
     monkeypatch.setenv("TEST_PLATFORM", platform)
     open_files = []
     results = read_in_order(readers.arrays_and_num_open_files, range(9), num_workers=1)

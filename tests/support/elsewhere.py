@@ -1,0 +1,16 @@
+"""Other systems than the one that the tests run on, as far as a process can be made to take itself to be there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+PYTHON_ELSEWHERE = Path(__file__).with_name("python_elsewhere")
+"""A directory that takes from a Python which has it in `PYTHONPATH` what it lacks elsewhere; see there."""
+
+
+def python_elsewhere(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Variables by which a Python lacks that, beside others."""
+    path = [str(PYTHON_ELSEWHERE), *filter(None, [variables.get("PYTHONPATH")])]
+    return {**variables, "PYTHONPATH": os.pathsep.join(path)}
