@@ -130,9 +130,15 @@ class _Own:
             raise TimeoutError from error
 
     def end(self) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid)
         self._process.wait()
+
+
+def kill_group(leader: int) -> None:
+    """Kills a process that leads a group, and what else is in it; if all have ended, there is nothing to do."""
+    # macOS refuses to signal a group of which all have ended and one has not been waited for.
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
 
 
 class _Forked:

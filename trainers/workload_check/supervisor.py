@@ -11,10 +11,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from typing import IO, Any
 
 from trainers.config import Json
+from trainers.processes.starting import kill_group
 from trainers.workload.user_workload import printable
 from trainers.workload_check.outcome import RuleOutcome
 from trainers.workloads.describe import environment_of_children
@@ -104,8 +104,7 @@ class _Child:
         return self
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ProcessLookupError):  # and whatever the workload has started
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid)  # and whatever the workload has started
         self._process.wait()
         os.close(self._report)
         self._noise.close()
