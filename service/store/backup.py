@@ -13,6 +13,8 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from service.errors import ServiceError
 from service.store.migrate import DatabaseIsNewer, known_revisions
 from service.store.session import VERSION_TABLE
@@ -125,7 +127,7 @@ def _part_of(file: Path) -> Iterator[Path]:
     """A new, empty file beside `file` that its owner alone can read; it is gone at the end of the block."""
     for left in file.parent.glob(f".{file.name}.*{_PART}*"):
         owner = left.name.removeprefix(f".{file.name}.").partition(".")[0]
-        if not (owner.isdecimal() and Path(f"/proc/{owner}").exists()):
+        if not (owner.isdecimal() and psutil.pid_exists(int(owner))):
             left.unlink(missing_ok=True)
     part = file.with_name(f".{file.name}.{os.getpid()}{_PART}")
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

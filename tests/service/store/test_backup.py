@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import stat
@@ -163,6 +164,18 @@ def test_a_kill_in_the_middle_leaves_nothing_half(sqlite_database: Database, tmp
     assert len(list(tmp_path.glob(".copy.*"))) == 1
     assert back_up(sqlite_database.url, file, overwrites=True).num_jobs == 2
     assert not list(tmp_path.glob(".copy.*"))
+
+
+def test_what_a_living_process_is_writing_stays_where_nothing_lists_processes_in_proc(
+    sqlite_database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exists = Path.exists
+    monkeypatch.setattr(Path, "exists", lambda path: not path.is_relative_to("/proc") and exists(path))  # as on macOS
+    finished_job(sqlite_database)
+    of_another = tmp_path / f".copy.{os.getppid()}.part"
+    of_another.touch()
+    back_up(sqlite_database.url, tmp_path / "copy", overwrites=False)
+    assert list(tmp_path.glob(".copy.*")) == [of_another]
 
 
 @pytest.mark.processes
