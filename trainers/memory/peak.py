@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,7 +42,8 @@ def peak_bytes(device: str) -> int:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
 
 
 def state_bytes(optimizer: Optimizer) -> int:
