@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from service.settings import Settings
 
 RAY_LOG_BYTES = 4 * 2**20
 """Size at which Ray begins another log: 4 MiB, by judgement, instead of Ray's 512 MiB."""
+MACOS_LOOPBACK = "lo0"
 DIRECTORY_VARIABLE = "SHAMPOO_RUN_DIRECTORY"
 """Names a run's directory in the environment of each of its processes on this machine, so that they can be found."""
 
@@ -50,4 +52,7 @@ def run_environment(settings: Settings, directory: Path) -> Mapping[str, str]:
             # Ray would start a process for each CPU at once, and end it unused: Tune's and the ranks get others.
             "RAY_prestart_worker_first_driver": "0",
         }
+        if sys.platform == "darwin":
+            # By itself gloo meets at the address of the machine's name, such as `jane.local`, which may lead nowhere.
+            environment["GLOO_SOCKET_IFNAME"] = os.environ.get("GLOO_SOCKET_IFNAME", MACOS_LOOPBACK)
     return environment

@@ -76,6 +76,20 @@ def test_a_run_that_has_no_place_for_its_sockets_names_the_way_out(monkeypatch: 
         make_directory()
 
 
+def test_ranks_of_a_local_cluster_meet_on_the_loopback_of_macos_unless_told_otherwise(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    assert "GLOO_SOCKET_IFNAME" not in run_environment(Settings(), tmp_path)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert run_environment(Settings(), tmp_path)["GLOO_SOCKET_IFNAME"] == "lo0"
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "en0")
+    assert run_environment(Settings(), tmp_path)["GLOO_SOCKET_IFNAME"] == "en0"
+    on_cluster = Settings(ray_address="10.0.0.2:6379")
+    assert "GLOO_SOCKET_IFNAME" not in run_environment(on_cluster, tmp_path)
+
+
 @pytest.mark.parametrize(("status", "how"), [(1, "exit status 1"), (-9, "killed by SIGKILL")])
 def test_a_crash_is_described_by_how_it_came_and_the_end_of_this_runs_log(
     tmp_path: Path, status: int, how: str
