@@ -13,12 +13,16 @@ INTERRUPTED = 130
 
 
 def main() -> None:
-    """The console script. Exit status 2: the installation lacks something, or another project's package is in the way;
-    130: it was interrupted.
+    """The console script. Exit status 2: the installation lacks something, or another project's package is in the way,
+    or this is Windows; 130: it was interrupted.
 
     Raises:
         ModuleNotFoundError: of a module that no extra would bring.
     """
+    if sys.platform == "win32":
+        refuse(
+            ImportError("this command does not run on Windows; install it in WSL 2, the Linux that Windows can have")
+        )
     try:
         check_packages(PACKAGES)
         # By name: the service needs this package, and must not be needed by it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -168,6 +169,17 @@ def test_a_checkout_that_was_never_installed_has_no_version(tmp_path: Path) -> N
         "from trainers.installation.distribution import version\nprint(version())"
     )
     assert _run(sys.executable, "-I", "-S", "-c", program, cwd=tmp_path).stdout == "unknown\n"
+
+
+def test_on_windows_the_command_says_where_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setitem(sys.modules, "service.cli.commands", None)  # it imports what Windows lacks
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+    assert ended.value.code == 2
+    assert re.fullmatch(r"shampoo-tuner: .* Windows; .* WSL 2, .*\n", capsys.readouterr().err)
 
 
 def test_ctrl_c_while_the_command_imports_ends_it_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
