@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from collections.abc import Iterable
 from datetime import timedelta
 from enum import StrEnum
@@ -316,6 +317,8 @@ class Settings(BaseSettings):
         closed = [self.data_dir.absolute(), *(file.absolute() for file in self.database_files)]
         if isinstance(self.checkpoint_place, Path):
             closed.append(self.checkpoint_place)
+        if sys.platform == "darwin":  # it holds what is hidden in the home elsewhere
+            closed.append(Path.home() / "Library")
         return DataRoots(tuple(map(str, roots)), tuple(map(str, closed)), setting=f"{ENV_PREFIX}DATA_ROOTS")
 
     @property

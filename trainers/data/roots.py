@@ -8,7 +8,8 @@ what lies outside, nobody is told whether it exists.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -83,8 +84,11 @@ class DataRoots:
             resolved: whether links are followed, those of roots, too.
         """
         place = path.resolve() if resolved else path
-        around = [(_depth(root, place, resolved=resolved), True) for root in self.roots]
-        around += [(_depth(root, place, resolved=resolved), False) for root in (*self.closed, *CLOSED)]
+        around = [(_depth(_spellings(root, resolved=resolved), place), True) for root in self.roots]
+        around += [
+            (_depth(map(_any_case, _spellings(root, resolved=resolved)), _any_case(place)), False)
+            for root in (*self.closed, *CLOSED)
+        ]
         deepest, is_root = max(around, key=lambda found: (found[0], not found[1]), default=(0, False))
         return is_root and deepest > 0 and not any(part.startswith(".") for part in place.parts[deepest:])
 
@@ -118,7 +122,15 @@ def _absolute(text: str) -> Path | None:
     return Path(os.path.normpath(Path.cwd() / path))
 
 
-def _depth(root: str, place: Path, *, resolved: bool) -> int:
-    """The parts of a root's path if a place lies in it, else 0."""
-    spellings = {Path(root).resolve()} if resolved else {Path(os.path.normpath(root)), Path(root).resolve()}
+def _spellings(root: str, *, resolved: bool) -> set[Path]:
+    return {Path(root).resolve()} if resolved else {Path(os.path.normpath(root)), Path(root).resolve()}
+
+
+def _any_case(path: Path) -> Path:
+    """The same for all spellings that lead to one place on macOS, where `~/library` is `~/Library`."""
+    return Path(str(path).casefold()) if sys.platform == "darwin" else path
+
+
+def _depth(spellings: Iterable[Path], place: Path) -> int:
+    """The parts of a directory's path if a place lies in it, else 0."""
     return max((len(one.parts) for one in spellings if place.is_relative_to(one)), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,23 @@ def test_a_service_keeps_its_own_files_to_itself(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("HOME", "/")
     monkeypatch.chdir("/")
     assert Settings(data_dir=tmp_path / "data").data_directories.roots == ()
+
+
+def test_on_macos_the_library_of_a_home_is_closed_in_whatever_case_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Library" / "Sets").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SHAMPOO_TUNER_DATA_ROOTS")
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(data_dir=tmp_path / "data")
+    assert settings.data_directories.refusal("Library/Sets") is None
+    monkeypatch.setattr(sys, "platform", "darwin")
+    for path in ("Library/Sets", "library/Sets", "Data/logs/a.log"):
+        assert settings.data_directories.refusal(path) is not None, path
+    assert settings.data_directories.refusal("corpus.txt") is None
+    named = Settings(data_dir=tmp_path / "data", data_roots=(tmp_path / "Library" / "Sets",))
+    assert named.data_directories.refusal("Library/Sets/corpus.txt") is None
 
 
 def test_roots_come_from_the_environment_and_go_on_to_other_processes(monkeypatch: pytest.MonkeyPatch) -> None:
