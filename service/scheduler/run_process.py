@@ -23,8 +23,9 @@ STOP_SECONDS = 15.0
 LOG_TAIL_BYTES = 2000
 """Last bytes of the log of a run that died, by judgement: the end of a traceback, which says why."""
 DIRECTORY_PREFIX = "shampoo-"
-LONGEST_TEMPORARY = 20
-"""Characters of the path of the directory above: Ray puts sockets deep below, whose paths must stay below 108."""
+MAX_PARENT_BYTES = 18
+"""Longest path of a directory for temporary files below which Ray can put its sockets, whose paths may have 107 bytes,
+103 on macOS. Below it they have up to 89, with process ids of seven digits, and up to 85 with macOS's of five."""
 RUN_MODULE = "service.scheduler.job_run"
 
 
@@ -35,12 +36,12 @@ def make_directory() -> Path:
         OSError: it cannot be made.
     """
     parent = Path(tempfile.gettempdir())
-    if len(str(parent)) > LONGEST_TEMPORARY:
+    if len(os.fsencode(parent)) > MAX_PARENT_BYTES:
         parent = Path("/tmp")  # mkdtemp makes it private
     try:
         return Path(tempfile.mkdtemp(prefix=f"{DIRECTORY_PREFIX}{os.getpid()}-", dir=parent))
     except OSError as error:
-        other = f"TMPDIR may name another directory, with a path of at most {LONGEST_TEMPORARY} characters"
+        other = f"TMPDIR may name another directory, with a path of at most {MAX_PARENT_BYTES} bytes"
         raise OSError(error.errno, f"{error.strerror} ({other})", error.filename) from error
 
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -72,7 +73,7 @@ def test_a_local_cluster_gets_a_token_of_its_own_and_another_keeps_its_own_ways(
 
 def test_a_run_that_has_no_place_for_its_sockets_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/proc")  # nobody makes a directory there, root neither
-    with pytest.raises(OSError, match=r"\(TMPDIR may name another directory, with a path of at most 20 characters\)"):
+    with pytest.raises(OSError, match=r"\(TMPDIR may name another directory, with a path of at most 18 bytes\)"):
         make_directory()
 
 
@@ -104,6 +105,24 @@ def test_a_crash_is_described_by_how_it_came_and_the_end_of_this_runs_log(
     assert described.startswith(f"{how}; its log ends: xxx")
     assert described.endswith("x\nValueError: no such\\x07 thing")
     assert len(described) < 2100
+
+
+@pytest.mark.parametrize(("largest_pid", "max_bytes"), [(4_194_303, 107), (99_998, 103)], ids=["linux", "macos"])
+@pytest.mark.parametrize("num_bytes", [18, 19, 20, 40])
+def test_rays_sockets_have_room_below_the_directory_of_a_run(
+    num_bytes: int, largest_pid: int, max_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="t") as short:
+        parent = Path(short) / ("x" * (num_bytes - len(short) - 1))
+        parent.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(parent))
+        monkeypatch.setattr(os, "getpid", lambda: largest_pid)
+        directory = make_directory()
+    socket_path = directory / f"session_2026-11-30_22-36-47_375100_{largest_pid}" / "sockets" / "plasma_store"
+    with suppress(FileNotFoundError):
+        directory.rmdir()
+    assert len(str(socket_path)) <= max_bytes
+    assert (directory.parent == parent) == (num_bytes <= 18)
 
 
 @pytest.mark.processes
