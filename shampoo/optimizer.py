@@ -57,22 +57,22 @@ class Shampoo(Optimizer):
     numbers, strings and pairs, so `Shampoo(model.parameters(), **json.loads(text))` works; `lr` may also be a tensor of
     one number on the CPU, read at every step. `help(Shampoo.__init__)` says what each means; the update is in
     `block_step`. Each is live: a value changed in `param_groups` counts from the next step, and one that shapes the
-    state raises when it is changed. A group that overrides `preconditioner` does not inherit what its member has no use
-    for.
+    state raises an error when it is changed. A group that overrides `preconditioner` does not inherit hyperparameters
+    that its member does not use.
 
     DTensor parameters (FSDP2, HSDP, SimpleFSDP), and with distributed="lossless" plain ones under DDP, are spread over
-    ranks with their state: see `shampoo.distributed`. `share_of_state` says how much of it this rank has, and a warning
-    that ranks share nothing, because one block is most of the work.
+    ranks with their state: see `shampoo.distributed`. `share_of_state` says how much of it this rank has. A warning
+    tells when ranks share nothing, because one block is most of the work.
 
     State is allocated here, so the model must be on its device already. It is at least float32, except for Kronecker
-    factors if `state_dtype` says so. A parameter without a gradient is left alone, and has its own step count. One
-    whose gradient's norm is not finite does not move, and is counted in `state[param]["num_skipped"]`; on the CPU its
-    state does not move either, elsewhere, where the host would have to wait to know, its averages take the gradient
-    as zero. A refresh that fails keeps the previous root and is counted in `num_failed`; `diagnostics` sums it up.
+    factors if `state_dtype` says so. A parameter without a gradient is left alone, and has its own step count. A
+    parameter whose gradient's norm is not finite does not move, and is counted in `state[param]["num_skipped"]`. On the
+    CPU its state does not move either; elsewhere, where the host does not know, its averages take the gradient as zero.
+    A refresh that fails keeps the previous root and is counted in `num_failed`; `diagnostics` sums it up.
 
-    A parameter that is frozen (`requires_grad=False`) when it is added has no state. The first step at which it
-    requires a gradient, or has one all the same, allocates it; ranks that share parameters thaw at the same step. One
-    that is frozen later keeps its state.
+    A parameter that is frozen (`requires_grad=False`) when it is added has no state. Its state is allocated at the
+    first step at which it requires a gradient, or has one all the same; ranks that share parameters must unfreeze them
+    at the same step. A parameter that is frozen later keeps its state.
 
     Raises:
         TypeError: parameters are a set, which has no order.
@@ -82,8 +82,8 @@ class Shampoo(Optimizer):
 
     _allocation: Allocation
     _step_uncompiled: ClassVar[Any] = None
-    """A step as the compiler of a whole training step leaves it: what is refreshed is decided step by step, and ranks
-    meet in it."""
+    """The step, excluded from compilation when a whole training step is compiled: each step decides anew what it
+    refreshes, and ranks communicate in it."""
 
     def __init__(
         self,
@@ -148,7 +148,8 @@ class Shampoo(Optimizer):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Adds a group, `params` and the hyperparameters that differ, and allocates its state.
 
-        Ranks that share parameters add the same groups; of plain ones, or with master copies, that is collective.
+        Ranks that share parameters add the same groups. With plain parameters, or with master copies, the call is
+        collective.
 
         Raises:
             TypeError: the parameters are a set, which has no order.
@@ -191,11 +192,11 @@ class Shampoo(Optimizer):
 
         Raises:
             ValueError: a hyperparameter was changed to an illegal value, or one that shapes the state was changed, or a
-                group holds a key that resembles one and is none, or a state was replaced by one that does not fit;
-                nothing has moved then.
-            RuntimeError: a gradient is sparse, too precise or lies otherwise than its parameter, or a parameter is
-                another one, or has another shape, dtype or device than when its state was made, and nothing has moved
-                then; or another rank did not take part, and the weights are lost.
+                group holds an unknown key that resembles a hyperparameter, or a state was replaced by one that does not
+                fit. Nothing has moved then.
+            RuntimeError: a gradient is sparse, too precise or placed differently from its parameter, or a parameter was
+                replaced, or has another shape, dtype or device than when its state was made: nothing has moved then. Or
+                another rank did not take part: then the weights are lost.
             RefreshFailed: a factor's refresh failed more than `max_failed_refreshes` times in a row, on whichever rank;
                 a RuntimeError.
         """
@@ -238,7 +239,7 @@ class Shampoo(Optimizer):
     def _prepare(self) -> None:
         """Makes what adding a group needs."""
         if Shampoo._step_uncompiled is None:
-            # Not as a decorator: it takes as long to import as torch.
+            # Not as a decorator: importing the compiler takes as long as importing torch.
             disabled = torch.compiler.disable(Shampoo._step_everything)  # type: ignore[no-untyped-call, unused-ignore]
             Shampoo._step_uncompiled = staticmethod(disabled)
         self._is_allocated = False
@@ -258,8 +259,8 @@ class Shampoo(Optimizer):
             warn_of_sharing_nothing(self._all_members())
 
     def _follow_parameters(self) -> None:
-        """Makes a new state if it was emptied, or before any step if groups hold others, as Accelerate puts there; and
-        takes over the values of states that others have put there, as Lightning does."""
+        """Makes a new state if it was cleared, or if groups have other parameters before the first step (Accelerate).
+        Copies the values of states that others have put there (Lightning)."""
         if self._allocation.is_of(self.param_groups, self.state):
             self._allocation.take_back(self.state)
             return
@@ -293,10 +294,9 @@ class Shampoo(Optimizer):
     def diagnostics(self) -> Diagnostics:
         """Condition numbers, update-to-weight and grafting ratios, residuals and failures, as of now.
 
-        With distributed="lossless", and with DTensor parameters, it is collective, and the same on all ranks: one that
-        calls it alone, as to print it, waits for ever.
-        Computed from the state and the gradients that the parameters hold, at the price of about two steps without
-        statistics; changes nothing.
+        With distributed="lossless", and with DTensor parameters, it is collective, and the same on all ranks: a rank
+        that calls it alone, perhaps to print it, waits forever. Computed from the state and the gradients that the
+        parameters hold, at the price of about two steps without statistics; changes nothing.
         """
         self._follow_parameters()
         require_gradients(self.param_groups)
@@ -313,10 +313,11 @@ class Shampoo(Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """State and hyperparameters as plain values and tensors of their own memory: a snapshot.
 
-        Loads with `torch.load(..., weights_only=True)`. Copies, because a view would pickle its whole bucket. It holds
-        what this rank owns of shared parameters, which may be nothing: some blocks of a parameter under a key like
-        "part 1 of 4", and with distributed="local" every state under one like "shard 1 of 4". The state of all ranks
-        together fits any number of them; see `distributed_state_dict`. Keys of `state` that are no parameters are kept.
+        Loads with `torch.load(..., weights_only=True)`. The tensors are copies, because a view would pickle its whole
+        bucket. Of shared parameters it holds what this rank owns, which may be nothing: some blocks of a parameter
+        under a key like "part 1 of 4", and with distributed="local" every state under a key like "shard 1 of 4". The
+        state of all ranks together fits any number of them; see `distributed_state_dict`. Keys of `state` that are not
+        parameters are kept.
 
         Raises:
             ValueError: such a key is the position of a parameter, under which the state of that one is saved.
@@ -346,7 +347,7 @@ class Shampoo(Optimizer):
         }
         self._allocation.load(keys, state_dict["state"], self.param_groups, self._hyperparameters, self.state)
         for group, saved in zip(self.param_groups, of_groups, strict=True):
-            # Which ranks step a parameter is no part of the state.
+            # Which ranks step a parameter is not part of the state.
             group.update({name: value for name, value in saved.items() if name not in ("params", *SHARING)})
             group["betas"] = tuple(group["betas"])
         torch_internals.after_loading(self)
@@ -360,9 +361,10 @@ class Shampoo(Optimizer):
             dcp.load(state, checkpoint_id=path)
             optimizer.load_distributed_state_dict(state["optimizer"])
 
-        `["state"][index of the parameter, a string][name]` is a tensor that one rank has, or that all have alike, or a
-        `BlockRows` of one that several ranks have together. So ranks of another number, and a single process, find what
-        they own. With distributed="local" there is one more level, "shard 1 of 4", which only as many ranks can load.
+        `["state"][index of the parameter, a string][name]` is a tensor that one rank has, or that is the same on all
+        ranks, or a `BlockRows` of a tensor that several ranks hold together. So another number of ranks, or a single
+        process, finds what it owns. With distributed="local" there is one more level, "shard 1 of 4", which only the
+        same number of ranks can load.
         """
         return to_portable(self.state_dict(), self._allocation.rows(self.state))
 

@@ -1,4 +1,4 @@
-"""The precision of a step: that of its tensors, also where a whole training step is under `torch.autocast`."""
+"""The precision of a step: that of its tensors, even if the whole training step runs under `torch.autocast`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from torch.amp.autocast_mode import is_autocast_available
 
 @contextlib.contextmanager
 def own_precision(tensors: Iterable[Tensor]) -> Iterator[None]:
-    """Switches autocast off on the devices of these tensors: its products would be in bfloat16, or refused beside
-    float32 ones, and the threads of a step, which know nothing of it, would compute otherwise than the caller's."""
+    """Switches autocast off on the devices of these tensors. With it, products would be in bfloat16, or refused if
+    another operand is float32; and the threads of a step, which do not inherit autocast, would compute differently from
+    the caller's thread."""
     with contextlib.ExitStack() as stack:
         for device_type in {tensor.device.type for tensor in tensors}:
             if is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):

@@ -15,8 +15,9 @@ Legend, of one block at the parameter's step t:
     λmax       largest eigenvalue of Â_i;  ε and εg keep from dividing by nearly nothing
 
 All of them whiten: they divide the gradient by the root of its own covariance, so that every direction moves equally
-far. Adam's covariance is diagonal, V; Shampoo's and kl's is the Kronecker product of the factors, one for each side;
-soap's is diagonal again, but in the basis of the factors' eigenvectors; spectral takes that of this one F.
+far. They differ in the covariance. Adam's is diagonal, V; that of shampoo and kl is the Kronecker product of the
+factors, one for each side; soap's is diagonal again, but in the basis of the factors' eigenvectors; spectral's is that
+of this one F.
 
 The members:
 
@@ -32,8 +33,8 @@ The members:
               With a rank see `leading_subspace`
     none      P = N(F)
 
-Departures: weight decay is no part of P, so it never enters B. ε is relative to the largest eigenvalue unless asked
-otherwise. Vectors never get a matrix: they step plainly. soap's V follows every change of the basis (`refresh`).
+Departures: weight decay is not part of P, so it never enters B. ε is relative to the largest eigenvalue by default.
+Vectors have no preconditioner: they take the plain step. soap's V follows every change of the basis (`refresh`).
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ Scratch = tuple[Tensor, Tensor, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class BlockDirection:
-    """P of W ← W − lr·P, as a tensor and what it is still to be multiplied by, which saves a pass over it."""
+    """P of W ← W − lr·P, as a tensor and a factor to multiply it by, which saves a pass over the tensor."""
 
     tensor: Tensor
-    """(K, d_1, ..., d_k): scratch memory, a new tensor, or a part of the state and then not to be written to."""
+    """(K, d_1, ..., d_k): scratch memory, a new tensor, or a part of the state; do not write to it."""
     factor: float | Tensor
     """One number, or one for each block, (K, 1, ..., 1)."""
 
@@ -97,15 +98,15 @@ def block_direction(
         at: their step's scalars.
         step: t.
         due: the units to refresh.
-        all_refreshed: whether it is known that all units have been refreshed before; saves looking.
-        solved: what the refresh of each side that is due solves, from statistics that have this step's gradient
-            already; None where neither has been done.
+        all_refreshed: whether it is known that all units have been refreshed before, which saves a check.
+        solved: the solution for the refresh of each side that is due, from statistics that already include this step's
+            gradient; None if neither has been computed.
     """
     scale: float | Tensor
     if not state.sides:
         if h.preconditioner == "spectral" and scratch[0].dim() > 2:
             P, scale = _spectral(scratch, state, h, at)
-            # Orthogonalisation knows no lengths, so there is no bias to correct.
+            # Orthogonalisation ignores lengths, so there is no bias to correct.
             scale *= at.first_moment_correction
         else:
             P, scale = _plain(scratch, state, h, at, step)
@@ -145,7 +146,7 @@ def _refresh(
     due: Due,
     solved: Solved | None = None,
 ) -> None:
-    """Refreshes the units of `due`, in place; reads the gradient, `scratch[0]`, in low precision alone."""
+    """Refreshes the units of `due`, in place; reads the gradient, `scratch[0]`, only in low precision."""
     for mode, start, stop in due:
         rows = state.rows(start, stop)
         X, spare = scratch[0][start:stop], (scratch[1][start:stop], scratch[2][start:stop])
@@ -166,8 +167,8 @@ def _plain(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScal
 def _diagonal_step(
     scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, *, method: Grafting
 ) -> tuple[Tensor, Tensor, float]:
-    """F, and N(F) as (tensor, scalar), both without the correction of F, of the gradient `scratch[0]`; updates both
-    moments. Each tensor is one of `scratch`, or M itself."""
+    """F, and N(F) as (tensor, scalar), both without the bias correction of F, from the gradient `scratch[0]`; updates
+    both moments. Each tensor is one of `scratch`, or M itself."""
     G, second, third = scratch
     M, V = state.first_moment, state.second_moment
     has_one_beta1 = h.beta3 in (None, h.betas[0])
@@ -226,8 +227,9 @@ def _soap(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScala
 
 
 def _kl(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars, step: int, due: Due) -> Tensor:
-    """P of kl, F itself of blocks whose statistics have not begun. Blocks begin with their first gradient of some size,
-    so those of a chunk may have begun at several steps: they are stepped in runs that began together."""
+    """P of kl; F itself for blocks whose statistics have not begun. The statistics of a block begin with its first
+    gradient of some size, so the blocks of a chunk may have begun at different steps: consecutive blocks that began
+    together are stepped together."""
     begin_statistics(scratch[0], state, step=step)
     assert state.begun is not None
     begun: list[int] = state.begun.tolist()
@@ -278,8 +280,8 @@ def _kl_begun(
 
 
 def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepScalars) -> tuple[Tensor, float]:
-    """P of spectral, as (tensor, scalar), without the correction of F; blocks of more than two sides as matrices of
-    their first side."""
+    """P of spectral, as (tensor, scalar), without the bias correction of F; blocks of more than two sides are treated
+    as matrices, their first side by all others."""
     F = _first_moment(scratch[0], state.first_moment, h, out=scratch[1])
     K, m = F.shape[:2]
     n = math.prod(F.shape[2:])
@@ -294,7 +296,7 @@ def _spectral(scratch: Scratch, state: BlockState, h: Hyperparameters, at: StepS
     if h.standardize_rows and n > 1:  # of a row of one element nothing would be left
         centred = X - X.mean(dim=-1, keepdim=True)
         deviation = _root_mean_squares(centred)
-        # Of a row of one value nothing is left but the rounding of its mean.
+        # If all values of a row are equal, only the rounding of their mean is left.
         rounding = _MEAN_ROUNDINGS * torch.finfo(X.dtype).eps * torch.linalg.vector_norm(X, math.inf, -1, keepdim=True)
         X = _divide(centred, deviation, above=rounding, out=P)
     scale = 0.2 * math.sqrt(max(m, n)) if matches_adamw else math.sqrt(max(1.0, m / n))

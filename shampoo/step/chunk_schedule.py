@@ -1,12 +1,12 @@
 """The chunks of a step, and the order and the threads in which they are worked on.
 
-On the CPU they are shared out over threads that compute with one thread each, where that keeps all of them busy: no
-thread then waits for the others after each operation, and a refresh, which has one thread to a matrix, leaves the rest
-to other chunks.
+On the CPU chunks are distributed over threads, each of which computes single-threaded, if that keeps all of them busy.
+Then no thread waits for the others after each operation, and while a refresh uses one thread for a matrix, the other
+threads work on other chunks.
 
-What a step refreshes is solved before its chunks are stepped. A staggered refresh is a few factors of each of some
-chunks, and chunk by chunk the threads would wait for the last factor of each, which with few of them is most of the
-time.
+The refreshes of a step are solved before its chunks are stepped. A staggered refresh takes a few factors from each of
+several chunks. Chunk by chunk, the threads would wait for the last factor of each chunk, and with few factors that
+would be most of the time.
 """
 
 from __future__ import annotations
@@ -29,29 +29,30 @@ from shampoo.step.block_step import Solved
 from shampoo.step.refresh import solver_call
 
 MAX_BYTES = 32 << 20
-"""Size of the factors that are solved ahead, by judgement: a step that refreshes more has enough of them in every
+"""Size of the factors that are solved ahead, by judgement: a step that refreshes more has enough factors in every
 chunk."""
 MAX_THREADS = 8
-"""Each thread has scratch memory of its own, and more threads need more and smaller chunks than there are; by
-judgement."""
+"""Limit by judgement: each thread has scratch memory of its own, and more threads would need more and smaller chunks
+than there are."""
 MIN_OPERATIONS = 1_200_000_000
-"""Least operations of a step that is shared out, its refreshes included; below, operations that have all threads are
-done earlier, for threads of ours wait for the interpreter between operations of less than about 1 ms, and begin and end
-at different times. (With two threads on two cores of 105 gigaflops an MLP of 669,706 parameters has 640 million in an
-ordinary step, which took 0.85 of the time in operations; 0.94 in the mean over a period of 50, in which every second
-step refreshed a factor; and 1.06 over one of 10, in which each refreshed three: before they came in even numbers.)"""
+"""The fewest operations, refreshes included, for which a step is distributed over threads. Below it, a step is faster
+if each operation uses all threads: our threads wait for the interpreter between operations of less than about 1 ms, and
+begin and end at different times. (Measured with two threads on two cores of 105 gigaflops, for an MLP of 669,706
+parameters, whose ordinary step has 640 million operations. With operations that use all threads, the ordinary step took
+0.85 of the time; the mean step 0.94 over a period of 50, in which every second step refreshed a factor, and 1.06 over
+one of 10, in which each refreshed three. That was before factors were refreshed in even numbers.)"""
 REFRESH_CUBES = 20
 """Operations of products that take as long as the refresh of a d×d factor, in d³: `eigh` took 18 of them with d = 256
 and 11 with d = 1024, and the root is a product."""
 MAX_IMBALANCE = 1.2
-"""The work of the busiest thread over the mean: above it, operations that have all threads are done earlier. (With two
-threads a step of them took 0.7 of a single thread's time on an MLP, and chunks of its own take a thread a half of it,
-times the imbalance.)"""
+"""The largest ratio of the busiest thread's work to the mean. Above it, a step is faster if each operation uses all
+threads. (With two threads such a step took 0.7 of a single thread's time on an MLP, while a thread with chunks of its
+own takes half of that time, times the imbalance.)"""
 
 Update = Callable[["ChunkStep"], None]
 """Brings the statistics of a chunk up to date."""
 Step = Callable[["ChunkStep", Solved | None], None]
-"""Steps a chunk: with what its refresh solves if that has been done, and then its statistics are up to date."""
+"""Steps a chunk. If the solution of its refresh is given, its statistics are already up to date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,13 +74,13 @@ class ChunkStep:
 
     @property
     def refresh_operations(self) -> list[int]:
-        """For each matrix that is due, the operations of products that take as long as its refresh."""
+        """For each matrix that is due, the number of operations of products that take as long as its refresh."""
         sides = ((self.chunk.state.sides[mode], stop - start) for mode, start, stop in self.due)
         return [REFRESH_CUBES * side.size**3 for side, num in sides if side.kind == "full" for _ in range(num)]
 
 
 def chunk_steps(buckets: Iterable[Bucket], steps: Mapping[Tensor, int], h: Hyperparameters) -> list[ChunkStep]:
-    """All of a group, given the step count of each parameter that takes part."""
+    """All chunks of a group, given the step count of each parameter that takes part."""
     scalars: dict[tuple[int, bool], StepScalars] = {}
     found: list[ChunkStep] = []
     for bucket in buckets:
@@ -104,7 +105,7 @@ def step_chunks(work: Sequence[ChunkStep], h: Hyperparameters, update: Update, s
 
 
 def _solve_together(work: Sequence[ChunkStep], h: Hyperparameters, update: Update) -> dict[int, Solved]:
-    """Solutions of refreshes by the identity of the chunk's work; empty, and nothing done, where it gains nothing."""
+    """Solutions of refreshes by the `id` of the chunk's work; empty, with nothing done, if it would gain nothing."""
     ahead = _solved_ahead(work, h)
     if sum(len(item.due) for item in ahead) < 2:
         return {}
@@ -116,7 +117,7 @@ def _solve_together(work: Sequence[ChunkStep], h: Hyperparameters, update: Updat
 
 
 def _keeps_busy(work: Sequence[ChunkStep], num_threads: int) -> bool:
-    """True if there is enough to do for so many threads, in chunks that they can share out evenly."""
+    """True if there is enough work for this number of threads, in chunks that can be divided evenly among them."""
     if not 1 < num_threads <= MAX_THREADS or any(item.bucket.like.device.type != "cpu" for item in work):
         return False
     operations = sorted((job for item in work for job in (item.operations, *item.refresh_operations)), reverse=True)
@@ -124,13 +125,13 @@ def _keeps_busy(work: Sequence[ChunkStep], num_threads: int) -> bool:
     if total < MIN_OPERATIONS:
         return False
     loads = [0] * num_threads
-    for job in operations:  # the order in which they are begun, each by the first thread that is free
+    for job in operations:  # in the order in which they begin, each on the first free thread
         heapq.heapreplace(loads, loads[0] + job)
     return max(loads) <= MAX_IMBALANCE * total / num_threads
 
 
 _SOLVE, _UPDATE, _STEP, _STEP_SOLVED, _LAST = range(5)
-"""The order in which jobs begin: first what others wait for."""
+"""The order in which jobs begin: first those that others wait for."""
 
 
 def _step_in_threads(
@@ -154,14 +155,14 @@ def _step_in_threads(
 
         jobs.add_in_turn(solving, step_solved, ranks=(_SOLVE, _STEP_SOLVED))
 
-    # What takes longest first, so that the threads end together.
+    # The longest jobs first, so that the threads end together.
     for item in sorted(ahead, key=lambda item: -item.operations):
         jobs.add(partial(update_and_solve, item), rank=_UPDATE)
     is_ahead = {id(item) for item in ahead}
     others = sorted(
         (item for item in work if id(item) not in is_ahead), key=lambda item: (not item.due, -item.operations)
     )
-    # The smallest are left to the end, after the chunks that wait for their refresh.
+    # The smallest chunks come last, after those that wait for their refresh.
     middle = len(others) - num_threads if ahead else len(others)
     for index, item in enumerate(others):
         jobs.add(partial(step, item, None), rank=_STEP if index < middle else _LAST)
@@ -169,7 +170,7 @@ def _step_in_threads(
 
 
 def _solved_ahead(work: Sequence[ChunkStep], h: Hyperparameters) -> list[ChunkStep]:
-    """The chunks whose refresh is solved before they are stepped; none where a refresh is more than a solution."""
+    """The chunks whose refresh is solved before they are stepped; none if a refresh needs more than a solution."""
     if h.preconditioner not in ("shampoo", "soap") or h.low_precision_state or h.refresh_tolerance > 0:
         return []
     due = [item for item in work if item.due and item.bucket.like.device.type == "cpu"]

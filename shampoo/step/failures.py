@@ -1,6 +1,7 @@
 """Raising when the refresh of one factor has failed too often in a row, without making the device wait.
 
-Where reading a number stops a queue of work, the count is copied in the background and looked at in a later step.
+On devices where reading a number stops a queue of work, the count is copied in the background and checked in a later
+step.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ class _Count:
 
 @dataclass(slots=True)
 class RefreshFailures:
-    """Counts of failures in a row that have been noted and not yet looked at."""
+    """Counts of failures in a row that have been noted but not yet checked."""
 
     _noted: list[_Count] = field(default_factory=list)
     _shared: list[_Count] = field(default_factory=list)
-    """Counts that all ranks have agreed on and not yet looked at."""
+    """Counts that all ranks have agreed on but that are not yet checked."""
 
     def note(self, num_in_a_row: Tensor, *, limit: int, where: str) -> None:
-        """Takes note of counters (K,) after a refresh; `where` names the factor in the message."""
+        """Notes the counters (K,) after a refresh; `where` names the factor in the message."""
         self._noted.append(_on_its_way(num_in_a_row.max(), limit, where))
 
     def raise_if_too_many(self) -> None:
-        """Looks at the counts that have arrived.
+        """Checks the counts that have arrived.
 
         Raises:
             RefreshFailed: one is above its limit.
@@ -57,8 +58,8 @@ class RefreshFailures:
     def raise_together(self, excess: Tensor) -> None:
         """Raises on all ranks of a group at the same step, given the largest `excess` of them.
 
-        Where reading a number would make the host wait for the device, that of the step before is looked at, which has
-        arrived by now.
+        If reading a number would make the host wait for the device, the number of the previous step is checked, which
+        has arrived by now.
 
         Raises:
             RefreshFailed: it is above 0.
@@ -71,7 +72,7 @@ class RefreshFailures:
             count.event.synchronize()
         noted, self._noted = self._noted, []
         if int(count.host) > 0:
-            self._shared.clear()  # the excess of the step after it, with the same counts
+            self._shared.clear()  # the next step's excess, from the same counts
             for own in noted:
                 if own.event is not None:
                     own.event.synchronize()

@@ -51,7 +51,7 @@ def accumulate(V: Tensor, G: Tensor, *, method: Grafting, beta: float) -> None:
 def direction(
     F: Tensor, V: Tensor | None, *, method: Grafting, epsilon: float, correction: float, out: Tensor
 ) -> tuple[Tensor, float]:
-    """N as (tensor, scalar), to be multiplied; the tensor is F itself for sgd and none, else `out`.
+    """N as the product of a tensor and a scalar; the tensor is F itself for sgd and none, else `out`.
 
     F/(√(V/c) + ε) = F/(√V + ε√c) · √c: the bias correction c costs no pass over the elements.
     """
@@ -67,7 +67,7 @@ def adam_in_one_pass(
 ) -> Tensor:
     """Updates M ← β1 M + (1 − β1) G and V as for adam, and gives M/(√(V/c) + ε), without M's own correction, in `out`.
 
-    What torch's fused AdamW does to weights of 0: it reads and writes half as often as operation by operation.
+    Applies torch's fused AdamW to weights of 0, which reads and writes half as often as separate operations.
 
     Args:
         step: t of c = 1 − β2ᵗ; None for c = 1.
@@ -81,7 +81,7 @@ def adam_in_one_pass(
         [V],
         [],
         [torch.full((), t, dtype=torch.float32, device=G.device)],  # written by the device: no copy to wait for
-        lr=betas[0] ** t - 1,  # takes back its correction of M
+        lr=betas[0] ** t - 1,  # undoes its bias correction of M
         beta1=betas[0],
         beta2=betas[1],
         weight_decay=0.0,

@@ -21,14 +21,15 @@ from shampoo.step.weights import Flag, Weights, finite_gradients
 
 
 class Slab:
-    """Memory for three tensors, and views of it: made anew, they take as long as a small chunk's arithmetic."""
+    """Memory for three tensors, and views of it, which are kept: making them takes as long as a small chunk's
+    arithmetic."""
 
     def __init__(self, like: Tensor) -> None:
         self.memory = like.new_empty(3, 0)
         self._views: dict[tuple[int, ...], Scratch] = {}
 
     def of_shape(self, shape: tuple[int, ...]) -> Scratch:
-        """Three tensors of this shape, with whatever was in them; grows where they do not fit."""
+        """Three tensors of this shape, with arbitrary contents; the memory grows if they do not fit."""
         if shape not in self._views:
             numel = math.prod(shape)
             if self.memory.shape[1] < numel:
@@ -44,7 +45,7 @@ class GroupStep:
 
     def __init__(self, failures: RefreshFailures) -> None:
         self.scratch: dict[tuple[torch.device, torch.dtype], list[Slab]] = {}
-        """The slabs that no thread works in."""
+        """The slabs that no thread is using."""
         self._failures = failures
 
     def __call__(
@@ -112,8 +113,8 @@ class GroupStep:
     def _gradient(
         self, item: ChunkStep, weights: Weights, flags: Sequence[Flag] | None, h: Hyperparameters
     ) -> Iterator[Scratch]:
-        """Scratch memory of which the first tensor holds the gradient of a chunk, L2 decay included, and 0 in rows
-        where the device alone knows that it is not finite.
+        """Scratch memory whose first tensor holds the gradient of a chunk, L2 decay included. If only the device knows
+        that the gradient of a row is not finite, the row is 0.
 
         The memory is kept from step to step, and each thread that computes has its own. Fresh temporaries cost five
         times the arithmetic on the CPU: the allocator maps and unmaps large ones.
@@ -122,7 +123,7 @@ class GroupStep:
         kept = self.scratch.setdefault((like.device, like.dtype), [])
         try:
             slab = kept.pop()
-        except IndexError:  # each is in use
+        except IndexError:  # all are in use
             slab = Slab(like)
         scratch = slab.of_shape((chunk.stop - chunk.start, *item.bucket.block))
         l2 = h.weight_decay if h.weight_decay_type == "l2" else 0.0

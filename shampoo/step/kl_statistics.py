@@ -6,27 +6,28 @@ eigenvectors and eigenvalues of S_i, λ̃ = λ + ε λmax:
     X = G ×_{j≠i} (λ̃_j^(−1/2) Q_jᵀ);   Δ_i = X_(i) X_(i)ᵀ / D_i, which for a matrix is G S_b^(−1) Gᵀ / d_b
     S_i ← β S_i + w Δ_i;                λ_i ← β λ_i + w diag(Q_iᵀ Δ_i Q_i)
 
-X is G whitened along all sides but i: if the other factors are right only S_i is left, and Δ_i is S_i in the mean.
-λ_i are the eigenvalues in a basis that is some steps old, brought up to date without a new one.
+X is G whitened along all sides except i: if the other factors are right, only S_i is left, and the mean of Δ_i is S_i.
+λ_i are the eigenvalues in a basis that is some steps old: they are updated without a new basis.
 
-All sides are updated from the same old Q and λ; β and w = 1 − β are β2 and 1 − β2, but for the bias (`timing`). The
-first time S_i = Δ_i and Q_i, λ_i follow at once, one side after the other: the product of the factors then has the
-gradient's scale from the first step. (All at once from λ = 1 it would have its square, which the recurrence takes many
-steps to forget.) Lin et al., arXiv 2509.03378, whose β2 is 1 − β2 here.
+All sides are updated from the same old Q and λ; β and w = 1 − β are β2 and 1 − β2, except for the bias (`timing`). The
+first time, one side after the other gets S_i = Δ_i and Q_i, λ_i from it: the product of the factors then has the
+gradient's scale from the first step. (If all sides began together from λ = 1, the product would have the square of that
+scale, which the recurrence takes many steps to forget.) Lin et al., arXiv 2509.03378, whose β2 is 1 − β2 here.
 
 Before an update the factors follow the gradient's scale: where ρ = mean(G∘G) / Π_i mean(λ̃_i) exceeds 1e6, all S_i and
 λ_i are multiplied by ρ^(1/n), for n factors. Otherwise each side would take the whole rise and their product its
-square, which takes long to be forgotten: after gradients rose by 1e10 steps were too short for 290 steps (β2 = 0.95).
-Ordinary training does not come near: batches of one had ρ up to 440. mean(G∘G) is taken as at least 1e-28 there, so
-that zero gradients, which say nothing of a scale, do not let the factors vanish. Devices other than the CPU, where this
-would be two kernels for every three of a step, do it once in a refresh period: a rise at another step is missed there.
+square, which the averages forget slowly: after gradients rose by 1e10, the step length was too short for 290 steps (β2
+= 0.95). Ordinary training does not come near this limit: batches of one had ρ up to 440. In ρ, mean(G∘G) is at least
+1e-28, so that zero gradients, which say nothing about a scale, do not make the factors vanish. On devices other than
+the CPU this would add two kernels to every three of a step, so it is done once in a refresh period, and a rise at
+another step is missed.
 
-c S_1 and S_2/c are the same product, and where gradients leave out more of one side than of another c drifts without
-end. So factors that are further apart than 1e12 are balanced.
+c S_1 and S_2/c have the same product. If gradients leave out more of one side than of another, c drifts without bound.
+So factors are balanced when they are further apart than 1e12.
 
-A block's statistics begin with its first gradient that float32 can square, with a mean square of 1e-28 or more: those
-of a saturated network would leave factors of rounding, and 1/λ̃ of no finite value. Until then the step is plain, and
-the host waits for the device to know.
+A block's statistics begin with its first gradient that float32 can square, with a mean square of 1e-28 or more. The
+smaller gradients of a saturated network would give factors of mere rounding errors, and an infinite 1/λ̃. Until then
+the step is plain, and the host waits for the device to find out.
 """
 
 from __future__ import annotations
@@ -44,16 +45,18 @@ from shampoo.state.timing import StepScalars
 from shampoo.step.refresh import read_basis, refresh_side
 
 LEAST_MEAN_SQUARE = 1e-28
-"""Mean square of a gradient that statistics begin with: 1e10 times what float32 can still divide by, in any dtype."""
+"""Least mean square of a gradient with which statistics begin: 1e10 times the smallest number that float32 can divide
+by, for any dtype."""
 
 LARGEST_EXCESS = 1e6
-"""Mean square of a gradient over what the factors predict, above which they take the gradient's scale."""
+"""Largest ratio of a gradient's mean square to the one that the factors predict; above it, they take the gradient's
+scale."""
 LARGEST_SPREAD = 1e12
-"""Ratio of two factors' mean eigenvalues, above which all are given the same; float32 spans 1e76."""
+"""Largest ratio of two factors' mean eigenvalues; above it, all are given the same mean. float32 spans 1e76."""
 
 
 def begin_statistics(G: Tensor, state: BlockState, *, step: int) -> None:
-    """Puts `step` down in `begun` for blocks whose statistics are to begin with G, (K, d_1, ..., d_k)."""
+    """Writes `step` to `begun` for blocks whose statistics begin with G, (K, d_1, ..., d_k)."""
     assert state.begun is not None
     if 0 not in state.begun.tolist():
         return
@@ -102,7 +105,7 @@ def follow_scale(G: Tensor, state: BlockState, h: Hyperparameters) -> None:
     """Multiplies the factors of blocks far below the scale of their gradient G, (K, d_1, ..., d_k), or far apart from
     each other, in place."""
     roots = [root for side in state.sides if (root := kl_root(side, h)) is not None]
-    # Logarithms, in float64: products of means and their ratios may be no float32.
+    # Logarithms, in float64: products of means and their ratios may not fit into float32.
     squared = torch.linalg.vector_norm(G.flatten(start_dim=1), dim=1).double().square() / math.prod(G.shape[1:])
     levels = torch.stack([root.double().pow(-2).mean(dim=-1) for root in roots], dim=-1).log_()
     excess = squared.clamp_(min=LEAST_MEAN_SQUARE).log_() - levels.sum(dim=-1)
@@ -111,7 +114,7 @@ def follow_scale(G: Tensor, state: BlockState, h: Hyperparameters) -> None:
     if h.epsilon_type == "absolute":
         is_apart.fill_(False)  # ε keeps them together, and their product does depend on c
     if G.device.type in buckets.READABLE_DEVICES and not bool((is_far_above | is_apart).any()):
-        return  # as in almost every step; elsewhere to look would be to wait
+        return  # as in almost every step; on other devices the check would wait for the device
     change = torch.where(is_far_above, excess / len(roots), 0.0).unsqueeze(-1)
     change = change + torch.where(is_apart.unsqueeze(-1), levels.mean(dim=-1, keepdim=True) - levels, 0.0)
     with_factors = [side for side in state.sides if side.eigenvalues is not None]
@@ -153,9 +156,9 @@ def update_kl(scratch: tuple[Tensor, Tensor, Tensor], state: BlockState, h: Hype
     for mode, (side, root) in enumerate(zip(state.sides, roots, strict=True)):
         if side.eigenvalues is not None and root is not None:
             dims = tuple(1 + other for other in range(len(sides)) if other != mode)
-            # A norm writes no squares, but on the CPU that of columns takes 20 times as long as their sum.
+            # A norm writes no squares, but on the CPU the norm of columns takes 20 times as long as their sum.
             sums = torch.linalg.vector_norm(Y, dim=dims).square_() if is_queued else Y.sum(dim=dims)
             weight = at.factor_weight * sides[mode] / numel
-            # Divided by its own root as well, which is to be undone.
+            # It was divided by its own root, too: undo that.
             side.eigenvalues.mul_(at.factor_decay).addcdiv_(sums, root.square(), value=weight)
     return prefix

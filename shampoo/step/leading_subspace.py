@@ -8,15 +8,15 @@ orthogonalised.
     B = O(F − F Q'Q'ᵀ), scaled to a root mean square of γ = `rest_scale`
     P = A + B, scaled to a root mean square of 1
 
-Q, d×r, are the leading eigenvectors of the average of GᵀG, and S is that average in their coordinates, r×r: Q' needs no
-more of the past. T turns S, with Q, into the new coordinates. GQ' is the gradient there, V its averaged square, A
-Adam's step there; B steps along what Q' leaves out.
+Q, d×r, are the leading eigenvectors of the average of GᵀG, and S is that average in their coordinates, r×r: Q' needs
+nothing else from earlier steps. T transforms S into the new coordinates. GQ' is the gradient in these coordinates, V
+its averaged square, and A Adam's step there; B steps along what Q' leaves out.
 
-O is `orthogonalize`. COSMOS: Liu et al., arXiv 2502.17410, algorithm 1. Departures: Q begins with cosines
-instead of the eigenvectors of the first gradient, whose decomposition for all matrices at once would make the first
-step many times as long as the others. A direction in which there was no gradient but for rounding keeps its place and
-has no step, where Adam would make whole steps of the rounding. The shorter side is the one that Q belongs to.
-`product_dtype` is of O alone: the rest is what a difference leaves, which a rounded product with Q would drown.
+O is `orthogonalize`. COSMOS: Liu et al., arXiv 2502.17410, algorithm 1. Departures: Q begins with cosines instead of
+the eigenvectors of the first gradient, because decomposing all matrices in the first step would make it many times as
+long as the others. A direction whose gradient was only rounding keeps its place and has no step; Adam would make full
+steps of the rounding. Q belongs to the shorter side. `product_dtype` applies only to O: the rest is a difference, and
+the rounding of products with Q would be larger than it.
 
 Legend: K matrices are stacked; G and F are (K, l, d), the shorter side last.
 """
@@ -35,7 +35,7 @@ from shampoo.state.block_state import LeadingSubspace
 from shampoo.state.timing import StepScalars
 from shampoo.step import grafting
 
-# Of the largest singular value of G, in roundings: gradients along a direction are rounding up to there.
+# In roundings of the largest singular value of G: gradients along a direction that are no larger are rounding errors.
 _ROUNDINGS = 32
 
 
@@ -44,7 +44,7 @@ def direction_by_parts(G: Tensor, F: Tensor, leading: LeadingSubspace, h: Hyperp
 
     Args:
         G: the gradient, (K, m, n).
-        F: its average without bias correction, (K, m, n); G itself where there is none.
+        F: its average without bias correction, (K, m, n); G itself if there is no average.
         leading: updated in place.
     """
     if G.shape[-2] < G.shape[-1]:
@@ -94,6 +94,6 @@ def _orthonormal(C: Tensor) -> tuple[Tensor]:
 def _scaled(X: Tensor, *, to: float) -> Tensor:
     """X, in place, with this root mean square; 0 stays 0."""
     largest = largest_entries(X)
-    X.div_(torch.where(largest > 0, largest, 1.0))  # first, because squares may be beyond the dtype's range
+    X.div_(torch.where(largest > 0, largest, 1.0))  # first, because squares may overflow or underflow
     length = torch.linalg.vector_norm(X, dim=(-2, -1), keepdim=True)
     return X.mul_(torch.where(length > 0, to * math.sqrt(X.shape[-2] * X.shape[-1]) / length, 0.0))

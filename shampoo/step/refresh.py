@@ -5,22 +5,22 @@
     kl        the same with M alone, and λ ← diag(Q'ᵀ A Q')
 
 Legend: A is the factor of side i of a block, d × d, and Â = A / the sum of its weights; Q are its eigenvectors in
-columns, λ and Λ its eigenvalues, λmax the largest; Q' is what takes the place of Q, and S leads from one to the other.
-G is the gradient, G_(i) its mode-i unfolding, β the weight of the old factor. M and V, the averages of the gradient and
-of its square, are kept in the coordinates of Q, so they are turned with it; ×_i multiplies along side i.
+columns, λ and Λ its eigenvalues, λmax the largest; Q' replaces Q, and S leads from one to the other. G is the gradient,
+G_(i) its mode-i unfolding, β the weight of the old factor. M and V, the averages of the gradient and of its square, are
+kept in the coordinates of Q, so they are rotated with it; ×_i multiplies along side i.
 
-Factors change little from step to step and their eigenvectors are dear, so each is refreshed once in many steps.
+Factors change little from step to step and their eigenvectors are expensive, so each is refreshed once in many steps.
 
-V holds squares, which mix under a rotation S by the squares of its entries as long as what they are squares of is
-uncorrelated; each row and column of S∘S sums to 1, so V keeps its sum. (Left as it is, as in SOAP's own code, V can be
-far too small in a direction that M is rotated into, and the step far too long.)
+V holds squares. Under a rotation S they mix by the squares of its entries, as long as the squared quantities are
+uncorrelated; each row and column of S∘S sums to 1, so V keeps its sum. (If V is not rotated, as in SOAP's own code, it
+can be far too small in a direction that M is rotated into, and the step far too long.)
 
-In low precision A = QΛQᵀ is all there is of the factor, and the statistics are brought up to date here:
-A ← β QΛQᵀ + (1 − β) G_(i) G_(i)ᵀ, the first time A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144,
-whose rectification of Q is used as well, except for "int4", which is read orthogonal). kl's Λ, which follows every
-step, has the sample's diagonal already; it counts once more.
+In low precision the factor is stored only as A = QΛQᵀ, and the statistics are updated here: A ← β QΛQᵀ + (1 − β) G_(i)
+G_(i)ᵀ, the first time A = G_(i) G_(i)ᵀ (Wang et al., "4-bit Shampoo", arXiv 2405.18144, whose rectification of Q is
+used as well, except for "int4", which is orthogonal when it is read). kl updates Λ in every step, so it already has the
+sample's diagonal, which counts once more here.
 
-Where no finite result is found the previous one stays in use and the failure is counted.
+If no finite result is found, the previous one stays in use and the failure is counted.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ from shampoo.state.timing import StepScalars
 
 @dataclass(frozen=True, slots=True)
 class _Eigen:
-    """Eigenvalues (K, d) and basis (K, d, d) of which `is_new` (K,) are, and the others are the old ones."""
+    """Eigenvalues (K, d) and basis (K, d, d) of stacked factors; they are new where `is_new` (K,) is true, else the old
+    ones."""
 
     values: Tensor
     basis: Tensor
@@ -66,11 +67,12 @@ class _Eigen:
     share: Tensor | None = None
     """The share of the factor that is off the diagonal in the basis, (K,)."""
     change: Tensor | None = None
-    """QᵀQ' (K, d, d) from the old basis to this one, where following it has given it."""
+    """QᵀQ' (K, d, d) from the old basis to this one, if the solver has computed it."""
 
 
 def read_basis(side: Side) -> Tensor | None:
-    """Q, (K, d, d), as it is stored, in low precision orthogonal to that precision; None for the identity."""
+    """Q, (K, d, d), as it is stored: in low precision it is orthogonal only up to that precision; None for the
+    identity."""
     return None if side.basis is None else side.basis.read()
 
 
@@ -96,9 +98,9 @@ def refresh_side(
     Args:
         X: the tensor whose Gram matrix is this step's sample of the factor, (K, d_1, ..., d_k); read in low precision.
         scratch: two tensors like X to work in.
-        step: t, put down as the time of the refresh.
+        step: t, recorded as the time of the refresh.
         sample_weight: multiplies the sample.
-        solved: what `per_matrix` gave for `solver_call`, if that has been done already.
+        solved: the result of `per_matrix` for `solver_call`, if it has been computed already.
     """
     side = state.sides[mode]
     assert side.refreshed is not None
@@ -164,7 +166,7 @@ def _refresh_basis(
         side.root.write(_where(eigen.is_new, found, side.root.read()))
     if side.eigenvalues is not None:
         side.eigenvalues.copy_(torch.where(eigen.is_new.unsqueeze(-1), eigen.values, side.eigenvalues))
-    # As it is, the old basis is the memory that is written now; packed, the new one is what is read back.
+    # Unpacked, the old basis is the memory that is overwritten now; packed, the new basis is what is read back.
     moves, change = h.preconditioner in ("soap", "kl"), eigen.change
     if moves and change is None and side.basis.dtype == "float32":
         change = torch.bmm(old.mT, eigen.basis)
@@ -175,8 +177,8 @@ def _refresh_basis(
 
 
 def solver_call(state: BlockState, mode: int, h: Hyperparameters, at: StepScalars) -> Call | None:
-    """The problem that the refresh of one side in float32 is to solve, once its statistics are up to date; None for a
-    side that has none."""
+    """The problem that the refresh of one side in float32 has to solve, once its statistics are up to date; None for a
+    side without one."""
     side = state.sides[mode]
     A, solver = side.factor, h.solver_on("cpu")
     if side.kind != "full" or A is None:
@@ -192,8 +194,8 @@ def solver_call(state: BlockState, mode: int, h: Hyperparameters, at: StepScalar
 
 
 def gives_change(h: Hyperparameters, solver: Solver) -> bool:
-    """True where following a basis is to give the change of it, too, for the moments: a basis in low precision is not
-    orthogonal enough, and where `refresh_tolerance` leaves some out it is not that of all."""
+    """True if the solver should also give the change of the basis, for the moments. Not in low precision, where the
+    basis is not orthogonal enough, and not with `refresh_tolerance`, which leaves out some blocks."""
     moves = h.preconditioner in ("soap", "kl")
     return solver == "qr" and moves and not h.low_precision_state and h.refresh_tolerance == 0
 
@@ -214,7 +216,7 @@ def _eigen(
     stays = torch.zeros(len(A), dtype=torch.bool, device=A.device)
     if h.refresh_tolerance > 0:
         stays = (off_diagonal_share(A, old) <= h.refresh_tolerance) & ~_beside(A, is_first)
-        if bool(stays.all()):  # the price of leaving work out is that the host looks
+        if bool(stays.all()):  # to leave work out, the host has to wait and look
             return _Eigen(A.new_zeros(A.shape[:-1]), old, ~stays)
 
     def solve(A: Tensor, Q: Tensor) -> RefinedBasis:
@@ -249,7 +251,7 @@ def _low_precision_factor(
     values, Q = side.eigenvalues, side.basis.read()
     if not side.basis.reads_orthogonal:
         Q = rectify(Q)
-    # Where there is nothing yet the sample counts fully.
+    # If there is nothing yet, the sample counts fully.
     first = _beside(values, is_first).view(-1, 1, 1)
     sample = torch.zeros_like(Q)
     accumulate_gram(sample, X, mode, decay=0.0, weight=sample_weight)
@@ -258,13 +260,13 @@ def _low_precision_factor(
 
 
 def _beside(x: Tensor, flags: Tensor) -> Tensor:
-    """Flags that the host has, on x's device; without waiting for it, as a copy from pageable memory would."""
+    """Flags of the host, copied to x's device without waiting for it; a copy from pageable memory would wait."""
     return flags.pin_memory().to(x.device, non_blocking=True) if x.is_cuda else flags.to(x.device)
 
 
 def _root(h: Hyperparameters, at: StepScalars, state: BlockState) -> InverseRoot:
     num_factors = sum(side.kind != "identity" for side in state.sides)
-    # With grafting the length of P is made up for, so the unit of a relative ε can be the root's own.
+    # Grafting sets the length of P, so a relative ε can be in the root's own unit.
     in_own_unit = h.grafting_method != "none" and h.epsilon_type == "relative"
     return InverseRoot(
         exponent=1 / (2 * num_factors) if h.exponent_override is None else h.exponent_override,
@@ -276,7 +278,7 @@ def _root(h: Hyperparameters, at: StepScalars, state: BlockState) -> InverseRoot
 
 
 def _keep_finite(side: Side, found: Tensor, old: Tensor, write: Callable[[Tensor], object]) -> None:
-    """Takes over the results that are finite, and counts those that are not."""
+    """Writes the results that are finite, and counts those that are not."""
     is_finite = _all_finite(found)
     _count_failures(side, ~is_finite)
     write(_where(is_finite, found, old))
@@ -285,14 +287,14 @@ def _keep_finite(side: Side, found: Tensor, old: Tensor, write: Callable[[Tensor
 def _all_finite(X: Tensor) -> Tensor:
     """True for each matrix or vector of a stack (K, ...) whose elements are all finite, (K,)."""
     dims = tuple(range(1, X.dim()))
-    # NaN is both the largest and the smallest of what it is among.
+    # With a NaN among the elements, both the largest and the smallest are NaN.
     return X.amax(dim=dims).isfinite() & X.amin(dim=dims).isfinite()
 
 
 def _where(is_new: Tensor, new: Tensor, old: Tensor) -> Tensor:
-    """The rows of `new` (K, ...) that are, and those of `old` elsewhere."""
+    """The rows of `new` (K, ...) where `is_new`, else those of `old`."""
     if is_new.device.type == "cpu" and bool(is_new.all()):
-        return new  # as in almost every refresh; elsewhere to look would be to wait
+        return new  # as in almost every refresh; on other devices the check would wait for the device
     return torch.where(is_new.view(-1, *(1 for _ in new.shape[1:])), new, old)
 
 

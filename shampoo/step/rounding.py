@@ -16,7 +16,7 @@ _LARGEST = torch.finfo(torch.bfloat16).max
 def rounding_noise(shape: torch.Size, generator: torch.Generator) -> Tensor:
     """Independent uniform 16-bit patterns, int16, of this shape, on the generator's device; advances the generator."""
     numel = shape.numel()
-    # Four patterns to a draw: drawing is most of the work.
+    # Four patterns from each draw: drawing is most of the work.
     drawn = torch.empty(-(-numel // 4), dtype=torch.int64, device=generator.device)
     drawn.random_(-(1 << 63), None, generator=generator)
     return drawn.view(torch.int16)[:numel].view(shape)

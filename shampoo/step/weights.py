@@ -1,6 +1,6 @@
 """The weights and gradients of a step: which take part, in which precision they are stepped, and the way back.
 
-Blocks are strided views of contiguous tensors in the precision of the state, so weights of another layout, and those
+Blocks are strided views of contiguous tensors in the precision of the state. So weights of another layout, and weights
 below float32 unless rounding to nearest is wanted, are stepped in a copy.
 """
 
@@ -23,12 +23,12 @@ from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_mul_, f
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """Scalars on the device, which alone knows whether the gradient of a parameter is finite."""
+    """Scalars on the device that tell whether the gradient of a parameter is finite; the host does not know."""
 
     is_skipped: Tensor
     """True if the gradient is not finite."""
     found_inf: Tensor
-    """1 if the gradient is not finite, else 0; float32, as torch's fused kernels are told."""
+    """1 if the gradient is not finite, else 0; float32, as torch's fused kernels expect."""
     takes_part: Tensor
     """0 if the gradient is not finite, else 1; in the precision of the state."""
     kept: Tensor
@@ -37,14 +37,14 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class FiniteGradients:
-    """The parameters that take a step, and, where only the device knows, whether their gradients are finite."""
+    """The parameters that take a step, and flags for finite gradients if only the device knows."""
 
     taking_part: Sequence[Tensor]
     flags: Mapping[Tensor, Flag]
-    """Empty where the host knows, and then those that are not finite do not take part."""
+    """Empty if the host knows: then parameters whose gradients are not finite do not take part."""
 
     def of_pieces(self, pieces: Sequence[BucketPiece]) -> list[Flag] | None:
-        """The flag of each piece; None where the host knows."""
+        """The flag of each piece; None if the host knows."""
         if not self.flags or pieces[0].param not in self.flags:
             return None
         return [self.flags[piece.param] for piece in pieces]
@@ -53,7 +53,7 @@ class FiniteGradients:
 def finite_gradients(
     params: Sequence[Tensor], num_skipped: Sequence[Tensor], norms: Mapping[Tensor, Tensor], *, kept: float
 ) -> FiniteGradients:
-    """Sorts out gradients that are not finite, and counts them in `num_skipped`, in place.
+    """Finds gradients that are not finite, and counts them in `num_skipped`, in place.
 
     A norm that overflows is not finite either: neither would the entries of G Gᵀ be. `norms` has the norms that are
     known: for a part of a parameter, that of the whole one. `kept` is what weight decay leaves of weights.
@@ -86,7 +86,7 @@ def finite_gradients(
 
 
 class Weights:
-    """Contiguous weights and gradients of the parameters that take a step, for the time of the step."""
+    """Contiguous weights and gradients of the parameters that take a step, for the duration of the step."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class Weights:
             by_row, value = _by_row(takes_part, chunk, spare) * P.factor, -lr
         else:
             by_row, value = None, -lr * P.factor
-        # The decay in an operation of its own. Not W + (kept − 1)·W: a weight may be infinite.
+        # The decay is a separate operation. Not W + (kept − 1)·W: a weight may be infinite.
         if self._go_by_piece(chunk, spare.dtype):
             factors = takes_part if by_row is None else chunk.parts(by_row)
             for weights, part, factor, flag in zip(
@@ -179,7 +179,7 @@ class Weights:
             foreach_copy_(of_pieces, copies)
 
     def _go_by_piece(self, chunk: Chunk, dtype: torch.dtype) -> bool:
-        """True where only the device knows and each piece is stepped where it lies: in the precision of the state."""
+        """True if only the device knows, and each piece is stepped in place, in the precision of the state."""
         return chunk.goes_by_piece and self.are_in(chunk, dtype)
 
     def are_in(self, chunk: Chunk, dtype: torch.dtype) -> bool:
@@ -216,15 +216,15 @@ class Weights:
             )
 
     def write_back(self) -> None:
-        """Brings copies back into the parameters."""
+        """Writes the copies back into the parameters."""
         for param, weight in self.of.items():
             if weight is param:
                 continue
             if not self._rounds(param):
                 param.copy_(weight)
                 continue
-            # Drawn from the step and the parameter's position alone, so that a resumed run draws the same. A prime
-            # keeps the seeds of models of fewer parameters apart.
+            # The seed depends only on the step and the parameter's position, so a resumed run draws the same bits. The
+            # factor is a prime, which keeps the seeds apart in models with fewer parameters than that.
             generator = torch.Generator(device=param.device)
             generator.manual_seed(self._steps[param] * 1_000_003 + self._positions[param])
             noise = rounding_noise(weight.shape, generator)
@@ -238,7 +238,7 @@ class Weights:
 
 
 def _by_row(values: Sequence[Tensor], chunk: Chunk, like: Tensor) -> Tensor:
-    """A scalar of each piece as one for each row of the chunk, (K, 1, ..., 1)."""
+    """The scalar of each piece, repeated for each row of the chunk, (K, 1, ..., 1)."""
     rows = [value.expand(piece.stop - piece.start) for value, piece in zip(values, chunk.pieces, strict=True)]
     return per_row(rows[0] if len(rows) == 1 else torch.cat(rows), like)
 
