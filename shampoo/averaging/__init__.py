@@ -6,7 +6,7 @@ Legend: w_t the trained weights after step t; U_t what the wrapped optimizer add
 rate, preconditioning and weight decay included); x̄ the averaged weights, which `averaged_weights()` shows. Every
 parameter counts its own updates, so one that joins late starts its own average.
 
-Methods that watch, and leave training as it is. s = update_frequency: they look at the weights after steps s, 2s, ...
+Methods that do not change training. With s = update_frequency, they look at the weights after steps s, 2s, ...
 
     ema            x̄ ← (1 − c_n) x̄ + c_n w  at the n-th look; c_1 = 1, so the start of the buffer never counts, and
                    warm_up="bias_correction": c_n = (1 − d)/(1 − dⁿ), the average is Σ dⁿ⁻ⁱ w_i / Σ dⁿ⁻ⁱ;

@@ -1,6 +1,6 @@
 """Parameters and their averaging state, cut and collected into the lists that one `torch._foreach` call takes.
 
-Averages are taken element by element, so of a sharded tensor (DTensor) it is the part at hand that is averaged.
+Averages are taken element by element, so each rank averages its local part of a sharded tensor (DTensor).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_copy_
 
 _CPU_NUMEL = 2**16
-"""Elements of a piece on the CPU: it and its averages stay in the cache from one operation to the next, and temporaries
-stay small. By judgement."""
+"""Elements of a piece on the CPU, by judgement: a piece and its averages stay in the cache from one operation to the
+next, and temporaries stay small."""
 _OTHER_NUMEL = 2**25
-"""Elements of a list elsewhere, where launches count and tensors stay whole: 128 MiB of float32 bound what a call needs
-beside its operands. By judgement."""
+"""Elements of a list on other devices, by judgement. There launches matter and tensors stay whole; 128 MiB of float32
+bound the memory that a call needs in addition to its operands."""
 
 
 @dataclass(slots=True)
 class Batch:
     """Parameters of one device and dtype, or flat pieces of them, which are views; and whose they are.
 
-    `params` has the part at hand of a sharded parameter, whose owner is the parameter itself.
+    For a sharded parameter, `params` has the local part, and `owners` the parameter itself.
     """
 
     states: Mapping[Tensor, dict[str, Any]]
@@ -90,7 +90,7 @@ def copies(tensors: list[Tensor]) -> list[Tensor]:
 def _parts(param: Tensor, limit: int) -> Iterator[tuple[tuple[int, int] | None, int]]:
     """(first, last + 1) of each flat piece, None for the whole tensor, and its number of elements."""
     numel = param.numel()
-    # A subclass may not be flat in the memory at hand.
+    # The local memory of a subclass may not be flat.
     plain = type(param) is Tensor or type(param) is torch.nn.Parameter
     if numel <= limit or param.device.type != "cpu" or not plain or not param.is_contiguous():
         if numel > 0:

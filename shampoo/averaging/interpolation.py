@@ -19,12 +19,12 @@ from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_add_, foreach_copy_, foreach_lerp, foreach_lerp_, foreach_sub, foreach_sub_
 
 
-@torch.inference_mode(False)  # what is made in that mode can never be written to outside of it
+@torch.inference_mode(False)  # tensors made in that mode can never be written to outside of it
 def new_state(param: Tensor, arguments: AveragingArguments) -> dict[str, Any]:
     """The state of a parameter that has not been stepped; `z` and `x` have its shape and strides, at least float32.
 
-    Their values count from the first step on, where both begin at the weights: weights loaded between construction and
-    the first step are respected.
+    Both take the values of the weights at the first step, so weights that are loaded between construction and the first
+    step count.
     """
     dtype = state_dtype(param.dtype)
     state: dict[str, Any] = {"num_steps": 0, "z": torch.zeros_like(param, dtype=dtype)}
@@ -49,7 +49,8 @@ def step(
     at_z = arguments.weight_decay_at == "z"
     _begin(lrs, states)
     work = batches(lrs, states)
-    # With y also the weights before the step, for which the state has no room: see the package on memory.
+    # With weight decay at y, also the weights before the step, which the state does not hold: see "Memory" in the
+    # package.
     befores = [_enter_z(batch, _mu_y(batch, arguments)) if at_z else copies(batch.params) for batch in work]
     try:
         inner_step()
@@ -72,15 +73,16 @@ def _average_weight(state: dict[str, Any], arguments: AveragingArguments, lr: fl
     assert arguments.lr_power is not None
     weight: float = lr**arguments.lr_power
     state["weight_sum"] += weight
-    # With no learning rate so far nothing has moved, and every c is right.
+    # If all learning rates were 0 so far, nothing has moved, and any c is right.
     return weight / state["weight_sum"] if state["weight_sum"] > 0 else 0.0
 
 
 def _mu_y(batch: Batch, arguments: AveragingArguments) -> float:
     """μ_y as the batch's arithmetic sees it.
 
-    y is made with μ_y and x recovered with 1 − 1/μ_y. Were one of them of another μ_y, by a rounding to float32, every
-    step would push x towards z or away from it by 6e-8: no noise, but a drift that outgrows it in 1,000 steps.
+    y is computed with μ_y, and x is recovered with 1 − 1/μ_y. If the two values of μ_y differed by a rounding to
+    float32, every step would push x towards z or away from it by 6e-8. That is not noise but a drift, which is larger
+    than the noise after 1,000 steps.
     """
     assert arguments.mu_y is not None
     if batch.params[0].dtype == torch.float64:
@@ -99,7 +101,8 @@ def _begin(params: Mapping[Tensor, float], states: Mapping[Tensor, dict[str, Any
 
 @torch.no_grad()
 def _enter_z(batch: Batch, mu_y: float) -> list[Tensor]:
-    """The parameters become z, and the place of z becomes x, unless there is an x: then gives copies of rounded z."""
+    """The parameters become z. The tensor that held z then holds x, unless the state has an x: in that case returns
+    copies of the rounded z."""
     z = batch.of_state("z")
     if batch.keeps_x:
         foreach_copy_(batch.params, z)
@@ -139,7 +142,7 @@ def _leave_y(batch: Batch, before: list[Tensor], c: Mapping[Tensor, float], mu_y
 
 
 def _leave_low_precision(batch: Batch, before: list[Tensor], c: Mapping[Tensor, float], mu_y: float) -> None:
-    """Adds to z, which is not rounded, what the wrapped optimizer added to rounded weights."""
+    """Adds the change that the wrapped optimizer made to the rounded weights to z, which is not rounded."""
     z, x = batch.of_state("z"), batch.of_state("x")
     foreach_add_(z, foreach_sub(upcast(batch.params, z), upcast(before, z)))
     foreach_lerp_(x, z, [c[owner] for owner in batch.owners])

@@ -1,4 +1,4 @@
-"""EMA and LAWA: averages of the trained weights that leave training alone. The recurrences are in the package."""
+"""EMA and LAWA: averages of the trained weights that do not change training. The recurrences are in the package."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_lerp_
 
 
-@torch.inference_mode(False)  # what is made in that mode can never be written to outside of it
+@torch.inference_mode(False)  # tensors made in that mode can never be written to outside of it
 def new_state(param: Tensor, arguments: AveragingArguments) -> dict[str, Any]:
     """The state of a parameter that has not been looked at.
 
@@ -68,7 +68,7 @@ def write_average(params: Sequence[Tensor], states: Mapping[Tensor, dict[str, An
 def _mean(tensors: Sequence[Tensor]) -> Tensor:
     first, *others = tensors
     mean = first.to(state_dtype(first.dtype), copy=True)
-    # m_j = m_{j−1} + (w_j − m_{j−1})/j: the mean of equal weights is exactly they, as a sum over k is not.
+    # m_j = m_{j−1} + (w_j − m_{j−1})/j: the mean of equal weights is exact, while a sum divided by k is not.
     for j, tensor in enumerate(others, start=2):
         mean.lerp_(tensor.to(mean.dtype), 1 / j)
     return mean

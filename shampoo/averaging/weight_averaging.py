@@ -18,7 +18,7 @@ from shampoo.state.buckets import state_dtype
 
 
 class WeightAveraging(Optimizer):
-    """Averages the weights that `optimizer` trains; stands wherever an optimizer is expected.
+    """Averages the weights that `optimizer` trains; works wherever an optimizer is expected.
 
         optimizer = WeightAveraging(Shampoo(model.parameters()), "ema", decay=0.999)
         ...                              # backward(), optimizer.step(), scheduler.step() as always
@@ -71,7 +71,7 @@ class WeightAveraging(Optimizer):
         )
         self._allocate()
 
-    # Optimizer.__init__ would add the groups a second time; its way to restore a pickled optimizer does the rest.
+    # Optimizer.__init__ would add the groups a second time; the method that restores a pickled optimizer does the rest.
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.optimizer: Optimizer = state["optimizer"]
         self._arguments: AveragingArguments = state["arguments"]
@@ -122,18 +122,18 @@ class WeightAveraging(Optimizer):
 
     @property
     def averages(self) -> Mapping[Tensor, Mapping[str, Any]]:
-        """The past of each parameter, as far as it is kept: tensors and lists of them, as sharded as it is. Not to be
+        """The averaging state of each parameter: tensors and lists of tensors, sharded like the parameter. Not to be
         changed."""
         return self._averages
 
     @property
     def arguments(self) -> AveragingArguments:
-        """The arguments in force."""
+        """The current arguments."""
         return self._arguments
 
     @arguments.setter
     def arguments(self, arguments: AveragingArguments) -> None:
-        """Puts other arguments in force from the next step on.
+        """Replaces the arguments, from the next step on.
 
         Raises:
             ValueError: the method differs, which shapes the state; or mu_y does, while x is recovered with it.
@@ -200,7 +200,8 @@ class WeightAveraging(Optimizer):
     def _inner_step(self, closure: Callable[[], float] | None) -> float | None:
         self._stepping = True
         try:
-            # Without a closure no argument: torch's schedulers and hooks see the call that the user would make.
+            # Without a closure there is no argument, so torch's schedulers and hooks see the call that the user would
+            # make.
             return self.optimizer.step() if closure is None else self.optimizer.step(closure)
         finally:
             self._stepping = False
@@ -209,7 +210,7 @@ class WeightAveraging(Optimizer):
     def eval(self) -> None:
         """Puts the averaged weights into the parameters, which until the first update are the trained ones.
 
-        Keeps the trained weights aside, one copy. Does nothing if they are aside already.
+        Keeps one copy of the trained weights. Does nothing if the parameters hold the averages already.
         """
         if self._trained_weights is not None:
             return
@@ -235,7 +236,8 @@ class WeightAveraging(Optimizer):
 
     @contextmanager
     def averaged_weights(self) -> Iterator[None]:
-        """The parameters hold the averaged weights inside, and what they held before after it, whatever happens."""
+        """Context in which the parameters hold the averaged weights; afterwards they hold their previous values, also
+        after an error."""
         if self.shows_average:
             yield
             return
@@ -299,14 +301,15 @@ class WeightAveraging(Optimizer):
         return [param for group in self.param_groups for param in group["params"]]
 
     def _allocate(self) -> None:
-        """Gives state to the parameters that have none: all at first, later those of new groups, however added."""
+        """Gives state to the parameters that have none: at first all, later those of new groups, in whatever way these
+        were added."""
         for group in self.param_groups:
             for param in group["params"]:
                 if param in self._averages:
                     continue
                 if not param.is_floating_point():
                     raise ValueError(f"parameters must be real and floating-point to be averaged, got {param.dtype}")
-                # The wrapped optimizer would go on from its own copy of the weights, and never see y.
+                # The wrapped optimizer would continue from its own copy of the weights, and never see y.
                 if (
                     self._arguments.interpolates
                     and group.get("low_precision_weights") == "master"
@@ -331,7 +334,8 @@ def _known_lr(lr: Any) -> float:
 
 
 def _snapshot(state: dict[str, Any]) -> dict[str, Any]:
-    """A copy for a checkpoint. Snapshots of LAWA are shared, since they are never written; tensors else are copied."""
+    """A copy for a checkpoint. Snapshots of LAWA are shared, because they are never written; other tensors are
+    copied."""
     return {
         name: value.clone() if isinstance(value, Tensor) else list(value) if isinstance(value, list) else value
         for name, value in state.items()

@@ -1,18 +1,18 @@
-"""Inverse p-th roots of stacked symmetric matrices by the coupled Newton iteration: matrix products alone.
+"""Inverse p-th roots of stacked symmetric matrices by the coupled Newton iteration, which needs only matrix products.
 
     B = (A/c + ridge I) / d,  d its largest eigenvalue            so that B's eigenvalues lie in (0, 1]
     M_0 = z B,  X_0 = z^(1/p) I,  z = (p + 1)/2
     T = ((p + 1) I − M)/p,  X ← X T,  M ← T^p M                   until M = I, when X = B^(−1/p)
 
-Legend: of one symmetric A, n × n, the inverse p-th root is wanted, of A/c damped by the ridge (`inverse_roots`). All
-matrices here are polynomials in A, so they commute, and M = Xᵖ B holds from the start and stays: where M has become I,
-X is the root. An eigenvalue m of M becomes m ((p + 1 − m)/p)ᵖ, which leads to 1 from anywhere in (0, p + 1); z puts the
-largest in the middle.
+Legend: A is one symmetric matrix, n × n; the result is the inverse p-th root of A/c, damped by the ridge
+(`inverse_roots`). All matrices here are polynomials in A, so they commute, and M = Xᵖ B always holds: when M has become
+I, X is the root. An eigenvalue m of M becomes m ((p + 1 − m)/p)ᵖ, which converges to 1 from anywhere in (0, p + 1); z
+puts the largest eigenvalue in the middle.
 
-Iannazzo, SIAM J. Matrix Anal. Appl. 28 (2006), and Guo and Higham, ibid., in the form of Anil et al.,
-arXiv 2002.09018. A small eigenvalue of M grows by ((p + 1)/p)^p each time, which
-gives the number of iterations, and converges quadratically in the end. It is more accurate than an eigendecomposition
-in the same precision, and as X and M start anew from A none of it depends on the previous root.
+Iannazzo, SIAM J. Matrix Anal. Appl. 28 (2006), and Guo and Higham, ibid., in the form of Anil et al., arXiv 2002.09018.
+A small eigenvalue of M grows by ((p + 1)/p)^p in each iteration, which determines their number, and converges
+quadratically in the end. The result is more accurate than an eigendecomposition in the same precision. X and M always
+start from A, so nothing depends on the previous root.
 
 The largest eigenvalue is a Rayleigh quotient of a column of a high power of A, found by squaring: deterministic, and
 no more than λmax.
@@ -26,12 +26,12 @@ import torch
 from torch import Tensor
 
 _NUM_SQUARINGS = 8
-"""Squarings for the largest eigenvalue of A. With 8 the estimate is for certain at least n^(−1/256) λmax, 97% at n =
-1024, and without an adversary exact to about 1e-5."""
+"""Squarings for the largest eigenvalue of A. With 8 the estimate is guaranteed to be at least n^(−1/256) λmax, 97% at n
+= 1024, and for all but adversarial matrices it is exact to about 1e-5."""
 _NUM_SQUARINGS_OF_ROOT = 4
-"""Squarings for the largest eigenvalue of X, on which only a condition number depends: half of them, by judgement."""
+"""Squarings for the largest eigenvalue of X, which only a condition number depends on: half as many, by judgement."""
 
-# Roundings of M − I at which it counts as I, per p + 1: a few times the floor at which it was seen to stay.
+# Roundings of M − I at which M counts as I, per p + 1: a few times the floor at which M − I was seen to stay.
 _TOLERANCE_ROUNDINGS = 8
 
 
@@ -55,7 +55,7 @@ def coupled_newton(
     Returns:
         The roots (K, n, n) in A's dtype, NaN where the iteration did not converge; an estimate of their condition
         number (K,) float32, NaN likewise; and the largest entry of |M − I| (K,) float32. Never waits for a CUDA
-        device, on which it makes as many iterations as the condition number that epsilon allows may take.
+        device: there it makes as many iterations as the largest condition number that epsilon allows may need.
     """
     p = order
     identity = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
@@ -74,7 +74,7 @@ def coupled_newton(
     residual = torch.full_like(size, torch.inf)
     tolerance = _TOLERANCE_ROUNDINGS * (p + 1) * torch.finfo(A.dtype).eps
     for _ in range(_max_iterations(p, epsilon if relative_epsilon else 0, A.dtype)):
-        # Of a matrix that has converged this is what it was. NaN is not active: what has diverged stays so.
+        # A matrix that has converged keeps its values. NaN is not active: what has diverged stays NaN.
         D = M - identity
         residual = torch.linalg.vector_norm(D, ord=torch.inf, dim=(-2, -1)).double()
         is_active = residual > tolerance
@@ -99,10 +99,10 @@ def coupled_newton(
 
 def _max_iterations(order: int, epsilon: float, dtype: torch.dtype) -> int:
     """The number of iterations that condition number (1 + epsilon)/epsilon may take, epsilon relative."""
-    # Far smaller eigenvalues than the precision's rounding are not told from negative ones, which diverge.
+    # Eigenvalues far below the precision's rounding cannot be distinguished from negative ones, which diverge.
     condition = 1 + 1 / max(epsilon, 0.01 * torch.finfo(dtype).eps)
     growth = order * math.log((order + 1) / order)
-    # From 1 until convergence took 6 at most, and eigenvalues of rounding's size may be smaller than epsilon says.
+    # From 1 to convergence took at most 6, and eigenvalues as small as rounding may be smaller than epsilon says.
     return math.ceil(math.log(condition) / growth) + 10
 
 
@@ -136,7 +136,7 @@ def _power(T: Tensor, exponent: int) -> Tensor:
 
 def _where(condition: Tensor, new: Tensor, old: Tensor) -> Tensor:
     """New matrices where the condition (K,) holds, else the old ones."""
-    # Of a matrix alone on the CPU the loop has asked already; the copy would cost a tenth of the iteration.
+    # For a single matrix on the CPU the loop has checked this already; a copy would cost a tenth of the iteration.
     if len(old) == 1 and old.device.type == "cpu":
         return new if condition else old
     return torch.where(condition[:, None, None], new, old)

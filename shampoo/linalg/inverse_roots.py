@@ -1,15 +1,15 @@
-"""Inverse roots of stacked symmetric matrices, by eigendecomposition or by matrix products alone.
+"""Inverse roots of stacked symmetric matrices, by eigendecomposition or only by matrix products.
 
     damped       (A/c + ε·λmax·I)^(−e), or with an absolute ε (A/c + ε·I)^(−e), or
     pseudo       (A/c)^(−e) on the eigenvectors whose eigenvalues exceed the threshold, ε·λmax or ε, and 0 on the others
 
-Negative eigenvalues, which are rounding, are taken as zero. λmax is the largest eigenvalue of A/c. Taking ε relative
-to it makes ε free of the gradient's scale, so one value serves all layers; a factor in float32 knows its eigenvalues
-to about 1e-7·λmax, below which a smaller ε only lets rounding through. Where A = 0 nothing is known of that block: the
+Negative eigenvalues come from rounding, and are taken as zero. λmax is the largest eigenvalue of A/c. An ε relative to
+it does not depend on the gradient's scale, so one value serves all layers. In float32 the eigenvalues of a factor are
+accurate to about 1e-7·λmax; a smaller ε only lets rounding through. If A = 0, nothing is known about that block: the
 root is the identity, unless an absolute ε says what it is.
 
-Where the caller sets the length of what the roots are applied to, c = λmax is the better unit: the eigenvalues of
-such a root lie in [(1 + ε)^(−e), ε^(−e)] whatever the scale of the gradient was, or becomes before the next refresh.
+If the caller sets the length of the result, c = λmax is the better unit: the eigenvalues of such a root are in [(1 +
+ε)^(−e), ε^(−e)], whatever the scale of the gradient was, or becomes before the next refresh.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RootMethod: TypeAlias = Literal["eigh", "eigh64", "coupled_newton"]
 
 @dataclass(frozen=True, slots=True)
 class InverseRoot:
-    """The root of A that is meant."""
+    """The definition of the root of A that is wanted."""
 
     exponent: float
     """The e of A^(−e)."""
@@ -53,12 +53,12 @@ class RootResult:
     """(K,) float32: largest over smallest of the damped, or not null, eigenvalues. By coupled Newton an estimate, from
     below, off by at most a small factor. NaN where there is no root."""
     residual: Tensor
-    """(K,) float32: by coupled Newton the largest entry of |M − I| that it ended with, even where the root then comes
-    from an eigendecomposition; otherwise 0."""
+    """(K,) float32: by coupled Newton the largest entry of |M − I| at its end, even if the root then comes from an
+    eigendecomposition; otherwise 0."""
 
 
 def root_of_eigenvalues(values: Tensor, root: InverseRoot) -> Tensor:
-    """The root for eigenvalues alone, (..., n) over the last dimension; also the root of a diagonal factor."""
+    """The root of eigenvalues (..., n), over the last dimension; also the root of a diagonal factor."""
     # In float64, where neither ε·λmax underflows nor λmax/c overflows if the root itself is ordinary.
     scaled, threshold, largest = _scaled(values, root)
     if root.pseudo_inverse:
@@ -75,16 +75,16 @@ def inverse_root(
 ) -> RootResult:
     """The root of every matrix of the stack A, (K, n, n), of which only the lower triangle is read.
 
-    "eigh" and "eigh64" take it from an eigendecomposition in A's precision or in float64. Where that fails or is not
-    finite it is repeated in float64, a matrix at a time; one that fails there as well has NaN for a root, with a
+    "eigh" and "eigh64" take it from an eigendecomposition in A's precision or in float64. If that fails or is not
+    finite it is repeated in float64, one matrix at a time. A matrix that fails there, too, has NaN for a root, with a
     RuntimeWarning. They synchronise the host with a CUDA device.
 
     "coupled_newton" is made of matrix products (see `coupled_newton`), in A's precision, or less if the caller allows
-    TF32. One that does not converge is on the CPU repeated as by "eigh64", and on a CUDA device has NaN for a root,
+    TF32. A matrix that does not converge is repeated as by "eigh64" on the CPU. On a CUDA device it has NaN for a root,
     without a warning and without waiting for the device.
 
     Args:
-        solved: what `per_matrix` gave for `root_call` of the same arguments, if that has been done already.
+        solved: the result of `per_matrix` for `root_call` of the same arguments, if it has been computed already.
 
     Raises:
         ValueError: for "coupled_newton" with an exponent that is not 1/p for an integer p, or with a pseudo-inverse,

@@ -12,12 +12,12 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-# From this side on half of a Gram matrix is left out; below, smaller products lose more than is saved (measured on
-# CPUs: 0.72 of the whole at 1,024, 0.85 at 512, 1.15 and more at 256).
+# From this side on, half of a Gram matrix is not computed; below it, smaller products lose more than this saves
+# (measured on CPUs: 0.72 of the time for the whole at 1,024, 0.85 at 512, 1.15 and more at 256).
 _HALVING_FROM = 512
 _HALVING_LEVELS = 2
-"""The times that a half is halved again. Each saves half as much as the one before; two, by judgement, are most of
-it."""
+"""The number of times that the half is halved again. Each time saves half as much as the one before; two are, by
+judgement, most of the saving."""
 
 
 def mode_products(
@@ -33,7 +33,7 @@ def mode_products(
     Args:
         matrices: (K, d, d), or (K, d) for a diagonal one, or None for the identity.
         spare: two tensors like X to work in, neither of them X.
-        dtype: what the matrices, X and every product are rounded to, of half the size of X's; None: X's own.
+        dtype: the matrices, X and every product are rounded to it; it has half the size of X's. None: X's own.
 
     Returns:
         One of the spare tensors; X itself if every matrix is None.
@@ -72,7 +72,7 @@ def _products(
 def accumulate_gram(A: Tensor, X: Tensor, mode: int, *, decay: float, weight: float) -> None:
     """A ← decay·A + weight·X_(i) X_(i)ᵀ for X (K, d_1, ..., d_k); in place.
 
-    A is (K, d, d), where only the lower triangle counts and the upper one may be left as it is; or (K, d), the
+    A is (K, d, d), of which only the lower triangle counts, and the upper one may be left unchanged; or (K, d), the
     diagonal.
     """
     K, before, d, after = around = _around(X, mode)

@@ -1,7 +1,7 @@
 """The threads in which an operation of PyTorch computes on the CPU: those of OpenMP, and the number that MKL takes.
 
-`torch.set_num_threads` sets the number, too, but with it what threads that start later begin with, and it keeps MKL
-from taking fewer threads where more are slower, in all of the process: another optimizer's step took four times as
+`torch.set_num_threads` sets the number, too, but it also changes the number for threads that start later. And in the
+whole process it keeps MKL from using fewer threads where that is faster: another optimizer's step took four times as
 long.
 """
 
@@ -48,8 +48,8 @@ def _functions() -> _Functions | None:
 
 
 def is_settable() -> bool:
-    """True if a thread's own number can be set: where PyTorch computes with OpenMP, but on Windows, which finds no
-    function by the library that is linked to it."""
+    """True if a thread's own number can be set: where PyTorch computes with OpenMP, except on Windows, which does not
+    find a function through the library that is linked to it."""
     return _functions() is not None
 
 
@@ -71,10 +71,11 @@ def one_thread() -> Iterator[None]:
 def end_spinning() -> None:
     """Ends the threads of OpenMP that work for the calling one; its next operation starts others, in some 50 µs.
 
-    They spin for some milliseconds after each operation, waiting for the next, on cores that other threads could use.
+    After each operation they spin for some milliseconds, waiting for the next one, on cores that other threads could
+    use.
 
-    Does nothing within a parallel operation, with OpenMP before 5.0, and in a forked process, where they are gone and
-    would be waited for forever.
+    Does nothing within a parallel operation, with OpenMP before 5.0, and in a forked process, where the threads do not
+    exist and waiting for them would never end.
     """
     functions = _functions()
     if functions is not None and not _is_forked:
@@ -83,7 +84,7 @@ def end_spinning() -> None:
 
 def _set_one() -> tuple[int, int]:
     """Sets both numbers of the calling thread, and returns those before."""
-    # Asked first: PyTorch gives a thread the number of the process when it is first asked in it.
+    # Read first: when a thread first asks for its number, PyTorch sets it to that of the process.
     before = torch.get_num_threads()
     return before, _set(1, mkl=1)
 

@@ -1,4 +1,4 @@
-"""Nearest orthogonal matrices of stacked matrices, by a polynomial: matrix products alone.
+"""Nearest orthogonal matrices of stacked matrices, by a polynomial that needs only matrix products.
 
     X_0 = X/‖X‖_F;   X ← a X + (b X Xᵀ + c (X Xᵀ)²) X             every singular value σ ← aσ + bσ³ + cσ⁵
 
@@ -28,14 +28,14 @@ def orthogonalize(X: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
         dtype: of the products, bfloat16 for speed on a CUDA device (which `torch.optim.Muon` always takes); None is
             X's own.
     """
-    # First by the largest entry, whose square may be beyond the dtype's range.
+    # Divided by the largest entry first, because squares may be beyond the dtype's range.
     Y = X / _or_one(largest_entries(X))
     norm = _or_one(torch.linalg.vector_norm(Y, dim=(-2, -1), keepdim=True))
     Y = torch.div(Y, norm, out=Y if dtype in (None, X.dtype) else torch.empty_like(Y, dtype=dtype))
     is_tall = X.shape[-2] > X.shape[-1]
     a, b, c = _COEFFICIENTS
     for _ in range(_NUM_STEPS):
-        # Of the shorter side: (Y Yᵀ) Y = Y (Yᵀ Y).
+        # The Gram matrix of the shorter side: (Y Yᵀ) Y = Y (Yᵀ Y).
         A = torch.bmm(Y.mT, Y) if is_tall else torch.bmm(Y, Y.mT)
         A = torch.baddbmm(A, A, A, beta=b, alpha=c)
         Y = torch.baddbmm(Y, Y, A, beta=a) if is_tall else torch.baddbmm(Y, A, Y, beta=a)
@@ -44,7 +44,7 @@ def orthogonalize(X: Tensor, *, dtype: torch.dtype | None = None) -> Tensor:
 
 def largest_entries(X: Tensor) -> Tensor:
     """The absolute value of the largest entry of each matrix, (K, 1, 1)."""
-    # The norm for this, and absolute values in a tensor of their own, take longer.
+    # The infinity norm, and a separate tensor of absolute values, take longer.
     largest, least = (of(X, dim=(-2, -1), keepdim=True) for of in (torch.amax, torch.amin))
     return torch.maximum(largest, least.neg_())
 

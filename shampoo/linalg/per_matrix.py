@@ -1,8 +1,8 @@
-"""A function of stacked matrices, on the CPU shared out over threads: one thread to a matrix.
+"""A function of stacked matrices, on the CPU distributed over threads: one thread for each matrix.
 
-Multi-threaded LAPACK and BLAS wait for their threads by spinning, which another busy process can make a hundred times
-as long. One thread to a matrix is immune, and no slower over a stack. `tests.benchmarks.steps.busy_neighbour` measures
-it.
+Multi-threaded LAPACK and BLAS wait for their threads by spinning, and a busy neighbouring process can make this a
+hundred times as slow. One thread for each matrix is immune to that, and no slower over a stack.
+`tests.benchmarks.steps.busy_neighbour` measures it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from shampoo.linalg.single_threads import Jobs
 Call: TypeAlias = tuple[Callable[..., tuple[Tensor, ...]], tuple[Tensor, ...]]
 """A function and the stacks it is called with."""
 
-# A share of small matrices is one call; of matrices of this many elements or more each is a share of its own, so that
-# a thread which another process holds up leaves the rest of the stack to its neighbours. One takes milliseconds.
+# Small matrices are shared out in one call for each thread. Each matrix of this many elements or more is a share of its
+# own: if another process holds up a thread, the other threads take the rest of the stack. One such matrix takes
+# milliseconds.
 _SHARE_ELEMENTS = 256 * 256
 
 
@@ -30,17 +31,17 @@ def per_matrix(function: Callable[..., tuple[Tensor, ...]], *stacks: Tensor) -> 
 
     `function` treats every matrix of the stack alone and gives tensors (K, ...). On the CPU it is called on shares of
     the stack, in `torch.get_num_threads()` threads that each compute with one thread; elsewhere once, here. It runs
-    without gradients. Safe to call from several threads at once. In a forked process it starts threads of its own; but
-    where the parent has computed with OpenMP, PyTorch waits for ever in its next large operation there, as in that
-    which puts the shares of a large stack together.
+    without gradients. Safe to call from several threads at once. In a forked process it starts its own threads. But if
+    the parent process has computed with OpenMP, PyTorch hangs in the next large operation of the forked one, such as
+    joining the shares of a large stack.
     """
     (result,) = per_matrix_together([(function, stacks)])
     return result
 
 
 def per_matrix_together(calls: Sequence[Call]) -> list[tuple[Tensor, ...]]:
-    """The results of `per_matrix` for calls that share the threads: one after the other, the last matrix of
-    each would keep all threads but one waiting."""
+    """The results of `per_matrix` for several calls that share the threads. If they ran one after the other, all
+    threads but one would wait for the last matrix of each call."""
     num_threads = torch.get_num_threads()
     if num_threads == 1 or any(stacks[0].device.type != "cpu" for _, stacks in calls):
         return [solve(call) for call in calls]

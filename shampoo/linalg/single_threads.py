@@ -1,7 +1,7 @@
-"""Jobs shared out over threads of which each computes with one thread on the CPU, the caller's own among them.
+"""Jobs distributed over threads on the CPU, each of which computes single-threaded; the calling thread is one of them.
 
-The caller takes part because it has a core already: threads that it woke and then waited for were seen to share one
-core for milliseconds while the caller's was idle.
+The caller takes part because it already has a core: if it wakes other threads and waits for them, they sometimes share
+one core for milliseconds while the caller's core is idle.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ class Jobs:
         self._changed = threading.Condition()
 
     def add(self, job: Job, *, rank: int = 0) -> None:
-        """Adds a job: those of the least rank begin first, and of equal ones those that were added first."""
+        """Adds a job: jobs of the lowest rank begin first, and jobs of equal rank in the order in which they were
+        added."""
         with self._changed:
             heapq.heappush(self._waiting, (rank, next(self._numbers), job))
             self._changed.notify()
 
     def add_in_turn(self, first: Sequence[Job], then: Job, *, ranks: tuple[int, int]) -> None:
-        """Adds jobs, and one that is added when all of them are done, with the rank of either."""
+        """Adds jobs, and another one that is added when all of them are done; `ranks` are those of the former and the
+        latter."""
         left = set(range(len(first)))
 
         def do(index: int) -> None:
@@ -54,10 +56,11 @@ class Jobs:
             self.add(then, rank=ranks[1])
 
     def run(self, num_threads: int) -> None:
-        """Runs all jobs, without gradients, in so many threads, and returns when none is left.
+        """Runs all jobs, without gradients, in this many threads, and returns when none is left.
 
-        Where a thread's own number cannot be set it is the calling one alone, with as many as its operations have.
-        After a failure no job begins any more; it is raised when none runs.
+        If the number of threads of a single thread cannot be set, only the calling thread runs them, and its operations
+        use as many threads as before. After a failure no further job begins; the failure is raised when no job runs any
+        more.
         """
         if is_settable():
             self._run(num_threads)
@@ -77,7 +80,7 @@ class Jobs:
                 self._work()
         except BaseException as interruption:  # noqa: BLE001
             self._failure = interruption
-        # Those that other callers' jobs have kept from beginning are not waited for.
+        # Threads that are still busy with other callers' jobs are not waited for.
         wait([future for future in helping if not future.cancel()])
 
     @torch.no_grad()
@@ -93,7 +96,7 @@ class Jobs:
                     self._changed.notify_all()
 
     def _next(self) -> Job | None:
-        """The next job; waits for one while those that run may add it, and is None when none will come."""
+        """The next job. Waits while running jobs may still add one; None when none will come."""
         with self._changed:
             self._changed.wait_for(lambda: self._failure or self._waiting or self._num_running == 0)
             if self._failure or not self._waiting:
@@ -104,6 +107,6 @@ class Jobs:
 
 @cache
 def _threads(process_id: int, num_threads: int) -> ThreadPoolExecutor:  # noqa: ARG001
-    """Threads that compute with one thread each, kept. The process is part of the key: a forked child inherits the
-    pool, but none of its threads."""
+    """Threads that compute single-threaded; they are kept. The process is part of the key, because a forked child
+    inherits the pool, but none of its threads."""
     return ThreadPoolExecutor(num_threads, "shampoo-jobs", initializer=compute_with_one_thread)
