@@ -11,48 +11,50 @@ Never here: the arithmetic of a step or of a preconditioner, which is the same o
     model = DistributedDataParallel(model)
     optimizer = Shampoo(model.parameters(), distributed="lossless")
 
-**lossless**, of DTensors what "auto" means. A parameter is cut along its first dimension over one dimension of its
+**lossless**, which "auto" means for DTensors. A parameter is cut along its first dimension over one dimension of its
 mesh, and replicated over the others: FSDP2, HSDP (`fully_shard`), SimpleFSDP. Tensor-parallel placements are refused.
-Plain parameters are shared where distributed="lossless" asks for it, as ZeRO-1 does; else every rank steps them.
+Plain parameters are shared, as in ZeRO-1, only with distributed="lossless"; otherwise every rank steps them.
 
-- Owners: of blocks with a preconditioner, in runs, by predicted work and bytes from shapes alone (`assignment`),
-  replicas included; consecutive blocks on different ranks. Elements of other parameters (tables, the head, vectors)
-  belong to the ranks that hold them, and of plain parameters fill the ranks up to equal bytes. `estimate_per_rank`
-  tells what each would have before anything is allocated.
-- Numbers: refreshes fall into the steps in which a single process has them, and kernels are the same, on the same
-  blocks. Weights are equal bit for bit where blocks are whole vector registers, else within 1e-5 of a tensor's largest
-  after 20 steps; batched products in bfloat16 depend on how many matrices are stacked. A gradient that is not finite in
-  any rank's rows stops the whole parameter, everywhere.
-- A step goes in `rounds` of 64 MiB of weights for each rank, or 512 MiB in all that replicas gather, the next of which
-  is on its way while one is stepped: beside the state it holds 0.5 GiB, with replicas up to 1.5, and more if one
-  parameter is more than a round.
+- Owners: blocks with a preconditioner are assigned in runs, by work and bytes predicted only from shapes
+  (`assignment`), over all ranks including replicas; consecutive blocks go to different ranks. Elements of other
+  parameters (tables, the head, vectors) belong to the ranks that hold them; those of plain parameters fill the ranks up
+  to equal bytes. `estimate_per_rank` gives each rank's cost before anything is allocated.
+- Numbers: refreshes happen in the same steps as in a single process, and the kernels are the same, on the same blocks.
+  Weights are equal bit for bit if blocks are whole vector registers, else within 1e-5 of a tensor's largest after 20
+  steps; batched products in bfloat16 depend on the number of stacked matrices. A gradient that is not finite in any
+  rank's rows stops the whole parameter, on all ranks.
+- A step runs in `rounds` of 64 MiB of weights for each rank, or 512 MiB in total that replicas gather. The next round
+  is exchanged while one is stepped. In addition to the state a step holds 0.5 GiB, with replicas up to 1.5, and more if
+  one parameter is larger than a round.
 - Traffic of a rank, with P bytes of parameters, M of them with a preconditioner, on S shards and R replicas: 2M/(S·R)
-  to collect, M/(S·R) to hand back, and P/S to replicas if R > 1. FSDP2's own is about 3P. Under DDP it is P,
-  after 2P of the all-reduce.
+  to collect, M/(S·R) to hand back, and P/S to replicas if R > 1. FSDP2's own traffic is about 3P. Under DDP it is P,
+  after the 2P of the all-reduce.
 - A step is collective: all ranks call it, with whatever gradients they have, and a failure to refresh raises on all.
 
 Plain parameters have these options:
 
 - communication_dtype="bfloat16" or "float16": owners send the change of their weights in units of its largest element,
-  P/2. All replicas, the owner too, add what was sent, and stay equal bit for bit. DTensors have it too.
-- num_ranks_per_group: consecutive ranks that share, a divisor of their number; each group does all of the work. None:
-  the least number with which no rank has more than a tenth more to do or to hold than with all ranks. If that is 1,
-  because one block is most of it, nothing is shared, and a warning says so; `Shampoo.share_of_state` has the figure.
+  P/2. All replicas, including the owner, add what was sent, and stay equal bit for bit. DTensors have this option, too.
+- num_ranks_per_group: the number of consecutive ranks that share, a divisor of their number; each group does all of the
+  work. None: the least number with which no rank has over a tenth more work or state than with all ranks. If that is 1,
+  because one block is most of the work, nothing is shared, and a warning says so; `Shampoo.share_of_state` has the
+  figure.
 - reduce_gradients=True, without DDP or under its `no_sync`: owners get the mean of the ranks' gradients by a
-  reduce-scatter, P, in place of the all-reduce, 2P. Until then they are nobody's mean: don't clip or scale by them.
+  reduce-scatter, P, instead of the all-reduce, 2P. Before that, gradients are not averaged: do not clip or scale by
+  them.
 
 The ranks are those of the default process group, all of which must hold the same model and give its parameters to the
-optimizer in the same order, which is refused where their shapes tell.
+optimizer in the same order. Another order is refused if the shapes show it.
 
 A checkpoint needs every rank's part: `state_dict()` of rank 0 alone lacks what others own. Save and load
 `distributed_state_dict()` with `torch.distributed.checkpoint` on all ranks; any number of ranks, or one process, can
 load what others have saved.
 
 **local**. Every rank steps its rows of a DTensor as if they were the parameter, and sends nothing. Factors along the
-first dimension see these rows alone, so the numbers depend on the number of shards. Replicas compute the same.
-Gradients that are not finite, and refreshes that fail, are each shard's own affair.
+first dimension only see these rows, so the numbers depend on the number of shards. Replicas compute the same. Each
+shard handles its own gradients that are not finite, and its own failed refreshes.
 
-What models of up to a trillion parameters need, and what breaks first, stands in shampoo/README.md.
+shampoo/README.md says what models of up to a trillion parameters need, and what breaks first.
 """
 
 from shampoo.distributed.ownership import estimate_per_rank

@@ -1,7 +1,8 @@
-"""The agreement of ranks on the plain parameters that they share: each must give the optimizer the same, in one order.
+"""The agreement of ranks on the plain parameters that they share: all must give the optimizer the same, in the same
+order.
 
-The plan of who owns what is made on each rank by itself. Ranks whose plans differ would send each other weights of
-other parameters, and train them without a word where the sizes happen to fit.
+Each rank plans the ownership by itself. Ranks whose plans differ would send each other weights of other parameters, and
+train them silently if the sizes happen to fit.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ SHARING = ("distributed", "communication_dtype", "num_ranks_per_group", "reduce_
 
 
 def fixed_structure(h: Hyperparameters) -> dict[str, object]:
-    """All that must stay as it was when the state was allocated: its structure, and the sharing among ranks, which is
-    no part of a checkpoint."""
+    """The values that must stay as they were when the state was allocated: its structure, and the sharing among ranks,
+    which is not part of a checkpoint."""
     return {**h.structure, **{name: getattr(h, name) for name in SHARING}}
 
 
 def require_agreement(groups: Groups) -> None:
     """Checks that all ranks share plain parameters of the same shapes, dtypes and structure of state in the same order;
-    collective where there are any to share. Equal ones in another order are not told apart.
+    collective if there are any to share. Equal parameters in another order are not noticed.
 
     Raises:
         ValueError: they do not, on every rank.
@@ -66,7 +67,7 @@ def _digest(text: str) -> int:
 
 
 def _of_all_ranks(numbers: Sequence[int], device: torch.device) -> list[list[int]]:
-    """Equally many numbers of each rank, on the device that its process group is for."""
+    """The numbers of all ranks, equally many from each, on the device of the process group."""
     world = dist.group.WORLD
     assert world is not None
     own = torch.tensor(numbers, dtype=torch.int64, device=device)

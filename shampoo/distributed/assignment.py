@@ -1,9 +1,9 @@
 """The assignment of blocks to ranks: by predicted cost, from shapes and hyperparameters, without communication.
 
-Both what a step computes and the bytes of state are to be even over the ranks. A refresh is due for consecutive blocks
-of a group at a time, so consecutive blocks go to different ranks, which then refresh at the same step; but blocks too
-small to matter alone stay together, so that there are few pieces to copy and a rank's are stacked still. Elements come
-last: they have state and no matrix products, and fill the ranks up to equal bytes.
+Both the work of a step and the bytes of state should be even over the ranks. Refreshes are due for consecutive blocks
+of a group at a time, so consecutive blocks go to different ranks, which then refresh at the same step. But blocks that
+are too small to matter alone stay together, so that there are few pieces to copy and a rank's blocks are still stacked.
+Elements come last: they have state but no matrix products, and fill the ranks up to equal bytes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 _UNITS_PER_RANK = 8
-"""A unit is at most this part of a rank's share, which bounds what one too many can unbalance: by judgement."""
+"""A unit is at most this part of a rank's share, which limits the imbalance of one unit too many; by judgement."""
 _UNITS_OF_ELEMENTS = 64
-"""A unit of elements without a preconditioner is at most this part: they are cheap to cut, so it is finer, by
+"""A unit of elements without a preconditioner is at most this part: they are cheap to cut, so it is smaller; by
 judgement."""
 _UNIT_ELEMENTS = 1 << 14
-"""Blocks are not kept together beyond so many elements, by judgement: one block of 128x128."""
+"""Blocks are not kept together beyond this number of elements, one block of 128x128; by judgement."""
 _ALIGNMENT = 64
-"""Elements without a preconditioner are cut at multiples of it: kernels then see whole vector registers, of which four
-of 512 bits hold 64 elements of float32."""
+"""Elements without a preconditioner are cut at multiples of it, so that kernels see whole vector registers: four
+registers of 512 bits hold 64 elements of float32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Owned:
 
 @dataclass(slots=True)
 class Loads:
-    """The work and the bytes of what the ranks own already."""
+    """The work and the bytes that the ranks own already."""
 
     operations: list[float] = field(default_factory=list)
     state_bytes: list[float] = field(default_factory=list)
@@ -94,8 +94,8 @@ def assign(lines: Sequence[Items], loads: Loads) -> list[list[Owned]]:
         if _is_divisible(line):
             continue
         operations, state_bytes = unit * line.operations, unit * line.state_bytes
-        # Among equal units only the last one's rank has another preference: a queue, or 70,000 units over 4,096 ranks
-        # take a minute.
+        # Units are equal, so each changes only its rank's preference, and a queue is enough: without it, 70,000 units
+        # over 4,096 ranks take a minute.
         queue = [preference(rank, operations, state_bytes) for rank in range(num_ranks)]
         heapq.heapify(queue)
         for start in range(0, line.count, unit):
@@ -116,9 +116,10 @@ def _is_divisible(line: Items) -> bool:
 
 
 def _fill_up(line: Items, unit: int, loads: Loads) -> list[Owned]:
-    """The owners of elements, in runs of whole units: every rank up to the same bytes as far as they go round."""
+    """The owners of elements, in runs of whole units: ranks are filled up to the same bytes, as far as the elements
+    last."""
     held = sorted(loads.state_bytes)
-    # The level of as many of the emptiest ranks as lie below it.
+    # The common level of the emptiest ranks: of as many as are below it.
     below, level = 0.0, 0.0
     for num, most in enumerate([*held[1:], math.inf], start=1):
         below += held[num - 1]
@@ -133,7 +134,7 @@ def _fill_up(line: Items, unit: int, loads: Loads) -> list[Owned]:
         if start < stop:
             found.append(Owned(start, stop, rank))
             start = stop
-    # What rounding has left over.
+    # The rest, from rounding.
     if start < line.count:
         _append(found, Owned(start, line.count, found[-1].owner if found else 0))
     for run in found:

@@ -1,7 +1,7 @@
 """Some rows of a tensor whose other rows are on other ranks, as `torch.distributed.checkpoint` saves and loads them.
 
-The ranks need not divide a tensor evenly, nor in order, so it is no DTensor: this has the three methods that torch's
-planners ask any object for. A checkpoint holds the whole tensor, in pieces; any ranks can load any rows of it.
+The ranks need not divide a tensor evenly, nor in order, so it is not a DTensor: this class has the three methods that
+torch's planners call on any object. A checkpoint holds the whole tensor, in pieces; any ranks can load any rows of it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch.distributed.checkpoint.planner import WriteItem
 
 BLOCKS = "blocks."
-"""Beginning of the names under which the state of a part says which blocks it is of."""
+"""Prefix of the names under which the state of a part says which blocks it covers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class RowRuns:
 class BlockRows(Tensor):
     """The rows of a tensor that this rank has: in shape, dtype and device the whole tensor, to be saved and loaded.
 
-    A tensor, because the planners look for rows in nothing else.
+    It is a tensor, because the planners look for rows only in tensors.
     """
 
     local: Tensor
@@ -59,7 +59,7 @@ class BlockRows(Tensor):
         """Copies for a checkpoint that is written in the background; nothing is computed.
 
         Raises:
-            NotImplementedError: anything else is asked for.
+            NotImplementedError: any other operation.
         """
         tensor = args[0]
         if func in (torch.ops.aten.new_empty.default, torch.ops.aten.empty_like.default):

@@ -1,7 +1,7 @@
-"""The parts of parameters that ranks own, and where they lie in each shard: pairs of views to copy between.
+"""The parts of parameters that ranks own, and their places in each shard: pairs of views to copy between.
 
-A rank owns all of a parameter, or runs of consecutive blocks of its regions. What it owns of some regions is stepped in
-a flat tensor that holds those blocks one after the other, by region.
+A rank owns all of a parameter, or runs of consecutive blocks of its regions. Runs of blocks are stepped in a flat
+tensor that holds these blocks one after the other, by region.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Runs = tuple[tuple[Run, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Elements of an owner that lie in one shard, as strided views of both."""
+    """Elements of an owner that are in one shard, as strided views of both."""
 
     shape: tuple[int, ...]
     owner_strides: tuple[int, ...]
@@ -37,7 +37,7 @@ class Box:
         return math.prod(self.shape)
 
     def of_owner(self, tensor: Tensor) -> Tensor:
-        """The view of what the owner steps, a contiguous tensor."""
+        """The view of the contiguous tensor that the owner steps."""
         return tensor.as_strided(self.shape, self.owner_strides, tensor.storage_offset() + self.owner_offset)
 
     def of_shard(self, tensor: Tensor) -> Tensor:
@@ -80,11 +80,11 @@ def num_owned(regions: Sequence[Region], runs: Runs) -> int:
 
 
 def boxes(regions: Sequence[Region], runs: Runs | None, span: tuple[int, int]) -> list[Box]:
-    """All that an owner and a shard have in common.
+    """The elements that an owner and a shard have in common.
 
     Args:
         regions: the regions of the whole parameter.
-        runs: what is owned of them; None: the whole parameter, stepped in its own shape.
+        runs: the owned blocks of them; None: the whole parameter, stepped in its own shape.
         span: first element of the shard and last element + 1; whole rows of the parameter.
     """
     first, last = span
@@ -126,7 +126,7 @@ def _sub_grids(region: Region, axis: int, offset: int, start: int, stop: int) ->
 
 
 def _cut(region: Region, at: int, span: tuple[int, int]) -> Iterator[Box]:
-    """The part of a region within a shard, given where its blocks begin with the owner."""
+    """The part of a region within a shard, given the position of its first block in the owner's tensor."""
     shape = region.grid + region.block
     inner = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
     if not region.block:

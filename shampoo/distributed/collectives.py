@@ -1,6 +1,6 @@
-"""Collectives of flat buffers that run while other work is done, and that say what failed where.
+"""Collectives of flat buffers, which run during other work, and whose errors name the rank and the purpose.
 
-Tensors of any shapes and dtypes lie in one flat buffer of bytes, so that one collective moves them all.
+Tensors of any shapes and dtypes share one flat buffer of bytes, so one collective moves them all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class UnderWay:
     """Buffers that must live until it is done."""
 
     def wait(self) -> None:
-        """Returns when its results can be read, on a GPU by what is queued from now on.
+        """Returns when its results can be read; on a GPU, by operations that are queued from now on.
 
         Raises:
             RuntimeError: it failed; the message names the rank and the purpose.
@@ -59,14 +59,14 @@ def all_to_all(
 
 def all_gather(purpose: str, gathered: Tensor, own: Tensor, group: dist.ProcessGroup) -> UnderWay:
     """Starts to gather equal buffers, one after the other."""
-    # Newer releases of torch warn of the older name.
+    # Newer releases of torch warn about the older name.
     gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
     work = named(purpose, lambda: gather(gathered, own, group=group, async_op=True))
     return UnderWay(work, purpose, (gathered, own))
 
 
 def reduce_scatter(purpose: str, own: Tensor, everything: Tensor, group: dist.ProcessGroup) -> UnderWay:
-    """Starts to sum buffers over ranks, of which each gets one of as many equal parts."""
+    """Starts to sum buffers over ranks; each rank gets one of the equal parts of the sum."""
     scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
     work = named(purpose, lambda: scatter(own, everything, group=group, async_op=True))
     return UnderWay(work, purpose, (own, everything))

@@ -1,17 +1,17 @@
-"""The exchange: parameters and gradients are brought to the ranks that own them, and new weights back to all ranks.
+"""The exchange: it brings parameters and gradients to the ranks that own them, and new weights back to all ranks.
 
-The ranks of an array that differ only in the dimension that cuts the parameters hold one copy of the model between
-them: a replica. What is owned of a parameter is owned by one rank of one replica. A step takes these collectives, of
-flat buffers for all parameters of the exchange:
+Ranks of an array that differ only in the dimension that cuts the parameters hold one copy of the model together: a
+replica. Each part of a parameter is owned by one rank of one replica. A step runs these collectives, with flat buffers
+for all parameters of the exchange:
 
     collect      where parameters are cut, an all-to-all within each replica: every rank sends its rows of weights
                  and gradients to the owners
     hand back    where parameters are cut, an all-to-all within each replica: owners send each rank its rows of the
                  new weights; then an all-gather over each dimension of replicas
 
-What is sent depends on shapes alone and never on which gradients there are, so no rank waits for one that has less to
-do. Weights travel with the gradients instead of being kept by the owner, because a copy would miss what is done to the
-parameters between steps (a checkpoint, averaged weights swapped in).
+The data that is sent depends only on shapes, never on which gradients there are, so no rank waits for one with less to
+do. Weights are sent with the gradients instead of being kept by the owner, because a copy would miss changes to the
+parameters between steps (a loaded checkpoint, averaged weights swapped in).
 
 Whether a gradient is finite is decided for the whole parameter, of which an owner may see only some blocks. So every
 rank sends the norms of its shards; where there are no shards, it computes the norm of the whole gradient.
@@ -37,14 +37,14 @@ from shampoo.state.buckets import state_dtype
 from shampoo.torch_internals import foreach_norm
 
 _NO_GRADIENT = -1.0
-"""A number in the place of a norm, which is never negative: there is no gradient."""
+"""A number in place of a norm, which is never negative: it means that there is no gradient."""
 
 
 class Exchange:
-    """Parts of parameters that lie alike on the same ranks; what it starts and finishes is collective.
+    """Parts of parameters with the same layout on the same ranks; starting and finishing an exchange is collective.
 
     Raises:
-        RuntimeError: a collective fails; the message holds the rank and what it was for.
+        RuntimeError: a collective fails; the message holds the rank and the purpose.
     """
 
     def __init__(self, topology: Topology, communication_dtype: torch.dtype, *, reduces: bool) -> None:
@@ -65,13 +65,13 @@ class Exchange:
         """Norms of the whole gradients, by the placeholders of this rank that have one; in the state's precision."""
 
     def add(self, part: OwnedPart) -> None:
-        """Takes in a part of a parameter."""
+        """Adds a part of a parameter."""
         self.device = own_shard(part.param).device
         self._owned.setdefault((part.owner_replica, part.owner_shard), []).append(part)
         self._layouts.clear()
 
     def start_collecting(self) -> None:
-        """Starts to send to the owners what they step."""
+        """Starts to send weights and gradients to their owners."""
         if self._reduction is not None:
             self._reduction.start(self._by_owner(), self.device)
         if not self._array.is_cut:
@@ -90,9 +90,9 @@ class Exchange:
     def finish_collecting(self, *, will_hand_back: bool) -> None:
         """Gives the placeholders of this rank their weights and gradients.
 
-        One of a parameter without a gradient on any rank gets none; where only some ranks lack it, their rows count as
-        zero. Where the host cannot read what the other ranks have without waiting for the device, it goes by its own,
-        except of gradients that are reduced: for those it waits.
+        A placeholder gets no gradient if no rank has one for its parameter; if only some ranks lack it, their rows
+        count as zero. If the host would have to wait for the device to learn which gradients the other ranks have, it
+        goes by its own ones; but for gradients that are reduced it waits.
         """
         self.norms = {}
         own = self._parts(self._replica, self._shard)
@@ -131,7 +131,7 @@ class Exchange:
         self._handing = self._all_to_all("the return of weights", incoming, outgoing, layouts_in, layouts_out), incoming
 
     def finish_handing_back(self) -> Tensor:
-        """Writes the new weights of all parameters into what this rank holds of them.
+        """Writes the new weights of all parameters into the parts that this rank holds.
 
         Returns:
             The reports of all ranks, (number of ranks,), int64.
@@ -154,7 +154,7 @@ class Exchange:
         return self._read_new_weights(self._by_replica(dims, buffer))
 
     def abandon(self) -> None:
-        """Lets go of what is under way, after an error."""
+        """Drops the collectives that are running, after an error."""
         self._collecting = self._handing = None
         if self._reduction is not None:
             self._reduction.abandon()
@@ -163,15 +163,15 @@ class Exchange:
         return [self._parts(*self._array.replica_and_shard(number)) for number in range(self._array.num_ranks)]
 
     def _parts(self, replica: Replica, shard: int) -> list[OwnedPart]:
-        """The parts that the rank owns which holds a shard of a replica."""
+        """The parts that are owned by the rank with this shard of a replica."""
         return self._owned.get((replica, shard), [])
 
     def _replica_dims(self) -> list[int]:
         return [dim for dim in self._array.replica_dims if self._array.sizes[dim] > 1]
 
     def _collected_by(self, owner: int, shard: int) -> FlatLayout:
-        """Layout of what an owner, by the number of its own shard, gets from a shard of this replica: weights,
-        gradients, and norms."""
+        """Layout of the data that an owner, given by the number of its own shard, gets from a shard of this replica:
+        weights, gradients, and norms."""
         parts = self._parts(self._replica, owner)
 
         def build() -> FlatLayout:
@@ -181,18 +181,18 @@ class Exchange:
         return self._cached(("collected", owner, shard), build)
 
     def _handed_back_by(self, replica: Replica, owner: int, shard: int) -> FlatLayout:
-        """Layout of what an owner, by the number of its own shard, sends to a shard of its replica: weights or their
-        changes, and its report."""
+        """Layout of the data that an owner, given by the number of its own shard, sends to a shard of its replica:
+        weights or their changes, and its report."""
         parts = self._parts(replica, owner)
         key = "handed back", replica, owner, shard
         return self._cached(key, lambda: FlatLayout(self._return_path.specs(parts, shard)))
 
     def _handed_back_to(self, replica: Replica, shard: int) -> list[FlatLayout]:
-        """Layouts of what a shard of a replica gets from each owner of that replica."""
+        """Layouts of the data that a shard of a replica gets from each owner of that replica."""
         return [self._handed_back_by(replica, owner, shard) for owner in range(self._array.num_shards)]
 
     def _longest(self) -> int:
-        """Bytes of the longest buffer that a replica has for a shard like this rank's."""
+        """Bytes of the longest buffer that any replica has for a shard with this rank's number."""
         of_each = (self._handed_back_to(replica, self._shard) for replica in self._replicas())
         return max(sum(layout.num_bytes for layout in layouts) for layouts in of_each)
 
@@ -259,7 +259,7 @@ class Exchange:
         copy_all(targets, sources)
 
     def _fill_from_own(self, parts: Sequence[OwnedPart]) -> None:
-        """Fills placeholders where every rank holds all of the parameters and their gradients."""
+        """Fills placeholders if every rank holds all of the parameters and their gradients."""
         targets: list[Tensor] = []
         sources: list[Tensor] = []
         reduced = None if self._reduction is None else self._reduction.finish(self._by_owner(), self._topology.number)
@@ -334,10 +334,10 @@ class Exchange:
                 reports.append(views[-1])
                 parts = self._parts(replica, owner)
                 for number, part in enumerate(parts):
-                    # A whole one, where there is no cut, has been stepped where it lies.
+                    # A whole parameter that is not cut has been stepped in place.
                     is_own = not self._array.is_cut and replica == self._replica
                     if is_own and part.is_whole and not self._return_path.is_change(part):
-                        # Its placeholder has a version of its own, by which autograd would not know.
+                        # Its placeholder has a version counter of its own, so autograd would not notice the change.
                         torch.autograd.graph.increment_version(part.param)
                         continue
                     everything.append((part, views, number))
@@ -364,7 +364,7 @@ class Exchange:
 
 
 def norms_of(gradients: dict[Tensor, Tensor | None]) -> dict[Tensor, Tensor]:
-    """Norms of tensors, computed in the precision of the state, float64 scalars; None has none."""
+    """Norms of tensors, computed in the precision of the state, float64 scalars; none for None."""
     by_dtype: dict[torch.dtype, list[Tensor]] = {}
     present = {param: gradient for param, gradient in gradients.items() if gradient is not None}
     for param in present:

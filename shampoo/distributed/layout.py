@@ -1,10 +1,10 @@
-"""The layout of a parameter on the ranks, as far as the optimizer supports it.
+"""The layout of a parameter on the ranks, if the optimizer supports it.
 
 Supported: plain tensors, of which every rank holds all; and DTensors that are cut along their first dimension over at
 most one dimension of the mesh, and replicated over the others. That is FSDP2 (`fully_shard`), HSDP on a two-dimensional
 mesh, and SimpleFSDP's parameters.
 
-DTensor takes half a second to import, so nothing here imports it: without it there is no DTensor.
+Importing DTensor takes half a second, so nothing here imports it: if nobody has, no tensor is a DTensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_dtensor(tensor: object) -> TypeGuard[DTensor]:
-    """True for a DTensor, asked without importing it."""
+    """True for a DTensor; checked without importing its class."""
     module = sys.modules.get("torch.distributed.tensor")
     return module is not None and isinstance(tensor, module.DTensor)
 
@@ -83,7 +83,7 @@ def layout_of(param: DTensor, *, index: int) -> ShardLayout:
 
     mesh, placements = param.device_mesh, param.placements
     where = f"parameter {index} of shape {tuple(param.shape)} has placements {placements} on {mesh}"
-    # By type: a strided shard (FSDP over tensor parallelism) is cut into other rows.
+    # Checked by type: a strided shard (FSDP over tensor parallelism) has other rows.
     unsupported = [p for p in placements if type(p) is not Replicate and not (type(p) is Shard and p.dim == 0)]
     if unsupported:
         raise ValueError(

@@ -1,9 +1,9 @@
 """The owners of an optimizer's parameters: from shapes, hyperparameters and layouts, the same on every rank.
 
 Blocks with a preconditioner are assigned by their cost (`assignment`), and so are the elements of other parameters that
-every rank holds. Elements of those that are cut into shards belong to the ranks that hold them, where the mesh has
-replicas to each its part: they need not travel to be stepped. Parameters below float32 whose rounding depends on all of
-a parameter have one owner.
+every rank holds. Elements of parameters that are cut into shards belong to the ranks that hold them, so they need not
+be sent; if the mesh has replicas, each owns a part. Parameters below float32 whose rounding depends on the whole
+parameter have one owner.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from shampoo.state.blocking import Region, regions
 Shape = tuple[int, ...]
 
 _LEAST_SLICE = 256
-"""Elements of a shard that are worth dividing among its replicas, to each so many: by judgement, 1 KiB in float32."""
+"""The fewest elements for each replica with which dividing a shard is worth it: 1 KiB in float32, by judgement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A parameter that is to have owners."""
+    """A parameter that needs owners."""
 
     group: int
     shape: Shape
@@ -58,7 +58,7 @@ class _Stretch:
     member: int
     """Its number."""
     region: int | None
-    """The number of the region; None: the one item is all of the member."""
+    """The number of the region; None: the only item is the whole member."""
     count: int
 
 
@@ -109,13 +109,13 @@ def owners_of(members: Sequence[Member], loads: Loads) -> list[Owners]:
         if by_owner:
             found[number] = _runs(members[number], by_owner)
         elif not found[number]:
-            # Nothing in it: some rank has to count its steps.
+            # It is empty, but some rank has to count its steps.
             found[number] = {0: None}
     return found
 
 
 def add_loads(members: Sequence[Member], owners: Sequence[Owners], loads: Loads) -> None:
-    """Adds what owners have of parameters to `loads`."""
+    """Adds the parts of parameters that owners have to `loads`."""
     for member, by_owner in zip(members, owners, strict=True):
         found = [(region, _items(member, region)) for region in _regions(member)]
         for owner, runs in by_owner.items():
@@ -143,7 +143,7 @@ def _items(member: Member, region: Region) -> Items:
     """A line for blocks like those of a region, with none in it yet."""
     operations, state_bytes = cost_of_block(region.block, member.h, dtype=member.dtype, device=member.device)
     numel = math.prod(region.block)
-    # What has no state still has to be moved.
+    # Items without state still have to be moved.
     return Items(0, operations, state_bytes or member.dtype.itemsize * numel, numel)
 
 
@@ -168,7 +168,8 @@ def _by_stretch(stretches: Sequence[_Stretch], runs: Sequence[Owned]) -> Iterato
 
 
 def _where_they_lie(member: Member, number: int) -> Iterable[tuple[Run, int]]:
-    """Elements of a sharded parameter with their owners: of each shard every replica has a part, or one all of it."""
+    """Elements of a sharded parameter with their owners: every replica owns a part of each shard, or one replica owns
+    all of it."""
     row = math.prod(member.shape[1:])
     ranks = member.ranks
     for shard in range(ranks.num_shards):
@@ -184,15 +185,15 @@ def _where_they_lie(member: Member, number: int) -> Iterable[tuple[Run, int]]:
 
 
 _TOLERANCE = 1.1
-"""A smaller group of ranks will do if nobody in it has more than this times what the busiest has among all: a tenth,
-by judgement, against sending to more ranks."""
+"""A smaller group of ranks is enough if none of them has more than this times the load of the busiest among all ranks:
+a tenth more, by judgement, against sending to more ranks."""
 
 
 def choose_group_size(members: Sequence[Member], world_size: int) -> int:
-    """The number of ranks that are to share parameters that every rank holds, a divisor of the world size.
+    """The number of ranks that should share parameters that every rank holds, a divisor of the world size.
 
-    Beyond some number of ranks the largest blocks set the pace, and more ranks only have to be sent to. So it is the
-    least number with which no rank has more than a tenth more to do or to hold than with all of them.
+    Beyond some number of ranks the largest blocks determine the time of a step, and more ranks only mean more to send.
+    So it is the least number with which no rank has over a tenth more work or state than with all of them.
     """
 
     def most(num_ranks: int) -> tuple[float, float]:
@@ -208,7 +209,7 @@ def choose_group_size(members: Sequence[Member], world_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LargestUnit:
-    """The unit with most of the state or of the work, among all that one rank owns as a whole."""
+    """The unit with the largest share of the state or of the work; a unit is owned by one rank."""
 
     block: Shape
     parameter: Shape
@@ -259,8 +260,8 @@ def estimate_per_rank(
     **config: Any,
 ) -> list[Cost]:
     """The cost to each rank of `Shampoo(params, **config)`, distributed="lossless", with parameters of these shapes in
-    one group, whether they are replicated or sharded, if so many ranks share them; see `shampoo.cost.estimate`.
-    Replicated parameters take fewer ranks where that makes no share a tenth larger, unless `num_ranks_per_group` says
+    one group, whether they are replicated or sharded, if this many ranks share them; see `shampoo.cost.estimate`.
+    Replicated parameters use fewer ranks if that makes no share a tenth larger, unless `num_ranks_per_group` says
     otherwise.
 
     Raises:
@@ -277,7 +278,7 @@ def estimate_per_rank(
 
 
 def costs_per_rank(members: Sequence[Member], owners: Sequence[Owners], num_ranks: int) -> list[Cost]:
-    """The cost to each rank of what it owns of parameters of one group.
+    """The cost of the parts that each rank owns of the parameters of one group.
 
     Raises:
         ValueError: there are no parameters.

@@ -1,7 +1,8 @@
 """The placement of parameters that ranks share: who owns which blocks, and the round in which they are stepped.
 
-Decided from shapes, hyperparameters and layouts, so the same on every rank. In turn: which parameters are shared, how
-many ranks share the plain ones, how each lies on its ranks, who owns what, and the round of each.
+It depends only on shapes, hyperparameters and layouts, so it is the same on every rank. The decisions, in order: which
+parameters are shared, how many ranks share the plain ones, the layout of each on its ranks, the owners, and the round
+of each.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from shampoo.state.blocking import Region, regions
 Groups = Sequence[tuple[Sequence[Tensor], Hyperparameters]]
 
 ROUND_BYTES = 64 << 20
-"""Weights that a rank owns on average in one round of exchanges. A step holds those of two rounds at a time, with their
-gradients and buffers: 0.5 GiB beside the state."""
+"""Weights that a rank owns on average in one round of exchanges. A step holds the weights of two rounds at a time, with
+their gradients and buffers: 0.5 GiB in addition to the state."""
 _GATHERED = 8
-"""Multiple of `ROUND_BYTES` that is gathered over replicas in a round, at most: 512 MiB, so 1.5 GiB beside the
+"""At most this multiple of `ROUND_BYTES` is gathered over replicas in a round: 512 MiB, so 1.5 GiB in addition to the
 state."""
 LOCAL = -1
-"""The round of what no other rank takes part in."""
+"""The round of parameters that no other rank takes part in."""
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -54,7 +55,7 @@ class Placement:
     placeholder: Tensor | None
     """The tensor that this rank steps in the parameter's place; None: it steps nothing."""
     runs: Runs | None
-    """The blocks of the regions that it holds; None: all."""
+    """The blocks of the regions that the placeholder holds; None: all."""
     round: int
     communication_dtype: torch.dtype
     reduces: bool
@@ -65,14 +66,14 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Placements:
-    """The placements that parameters would have once they are added."""
+    """The placements that parameters will have when they are added."""
 
     of_param: Mapping[Tensor, Placement]
     loads: Mapping[Hashable, Loads]
     num_rounds: int
-    """Rounds of exchanges, with those there have been before."""
+    """Rounds of exchanges, including earlier ones."""
     group_size: int | None
-    """Ranks that share the work of plain parameters, where it has been chosen."""
+    """Ranks that share the work of plain parameters, if their number has been chosen."""
 
     def costs(self, params: Sequence[Tensor], h: Hyperparameters) -> Iterator[tuple[Tensor, Cost]]:
         """The cost of each of these parameters to this rank, as far as it steps it."""
@@ -83,7 +84,7 @@ class Placements:
             if here is None:
                 continue
             runs = None if placement is None else placement.runs
-            # A part's shape is of no use for its cost.
+            # The shape of a part does not determine its cost.
             shape = tuple(here.shape if runs is None else param.shape)
             key = shape, param.dtype, runs
             if key not in known:
@@ -91,8 +92,8 @@ class Placements:
             yield param, known[key]
 
     def working_bytes(self) -> int:
-        """Bytes that a step needs beside the state: the weights and gradients that this rank steps in two rounds, as
-        much again for buffers, and all that is gathered over replicas."""
+        """Bytes that a step needs in addition to the state: the weights and gradients that this rank steps in two
+        rounds, as much again for buffers, and everything that is gathered over replicas."""
         by_round: dict[int, int] = {}
         for placement in self.of_param.values():
             if placement.owners is not None:
@@ -125,7 +126,7 @@ class _Shared:
     """The parameter's place in its group."""
 
     def on(self, array: RankArray) -> Member:
-        """The parameter as one that is to have owners among these ranks."""
+        """The parameter as one that needs owners among these ranks."""
         param = self.param
         return Member(self.group, tuple(param.shape), param.dtype, self.h, array, param.device.type)
 
@@ -138,12 +139,12 @@ def place(
     group_size: int | None,
     settled: Settled | None = None,
 ) -> Placements:
-    """Decides where the parameters of groups are to be stepped.
+    """Decides where the parameters of groups are stepped.
 
     Args:
-        loads: what the ranks own already, by the ranks.
+        loads: the loads that ranks have already, by array of ranks.
         num_rounds: rounds of exchanges that there are already; these parameters begin new ones.
-        group_size: ranks that share plain parameters, where it has been chosen before; 1 is chosen anew.
+        group_size: ranks that share plain parameters, if it was chosen before; 1 is chosen again.
         settled: instead of choosing owners.
 
     Raises:
@@ -152,7 +153,7 @@ def place(
     shared = _shared_by_ranks(groups)
     if settled is not None:
         shared, group_size = [one for one in shared if one.param in settled.owners], settled.group_size
-    elif group_size in (None, 1):  # 1: those before share nothing, which binds no others
+    elif group_size in (None, 1):  # 1: earlier ones share nothing, which does not bind later ones
         group_size = _group_size(shared)
     layouts = _layouts(shared, group_size)
     owned = [one for one in shared if one.param in layouts and one.h.distributed != "local"]
@@ -181,20 +182,20 @@ def _shared_by_ranks(groups: Groups) -> list[_Shared]:
 
 
 def _group_size(shared: Sequence[_Shared]) -> int | None:
-    """Ranks that are to share plain parameters; None where no parameter needs it to be chosen."""
+    """The number of ranks that should share plain parameters; None if no parameter needs a choice."""
     members = _without_a_number(shared)
     return choose_group_size(members, world_size()) if members else None
 
 
 def _without_a_number(shared: Sequence[_Shared]) -> list[Member]:
-    """The plain parameters that nobody has told how many ranks share them, as each of them has them alone."""
+    """The plain parameters for which no number of ranks was given, as members of a single rank."""
     plain = [one for one in shared if not is_dtensor(one.param)]
     chosen = [one for one in plain if one.h.num_ranks_per_group is None and not one.h.reduce_gradients]
     return [one.on(RankArray((1,), None)) for one in chosen]
 
 
 def _layouts(shared: Sequence[_Shared], group_size: int | None) -> dict[Tensor, ShardLayout]:
-    """The layout of each parameter, without those that every rank steps alone."""
+    """The layout of each parameter, except those that every rank steps by itself."""
     found: dict[Tensor, ShardLayout] = {}
     for one in shared:
         if is_dtensor(one.param):
@@ -256,8 +257,8 @@ def _placement(one: _Shared, layout: ShardLayout, owners: Owners | None, number:
 
 
 def reason_for_sharing_nothing(groups: Groups) -> str:
-    """The reason why no rank would have less to do or to hold if ranks shared the plain parameters of groups, without
-    those for which the number of ranks has been given."""
+    """The reason why sharing the plain parameters of groups would give no rank less work or state; without those for
+    which the number of ranks was given."""
     return str(largest_unit(_without_a_number(_shared_by_ranks(groups))))
 
 
@@ -267,10 +268,10 @@ def is_shared(param: Tensor, h: Hyperparameters) -> bool:
 
 
 def gathered_bytes(num_bytes: int, array: RankArray) -> int:
-    """Bytes that each rank gets in a gather over replicas, of a parameter of so many."""
+    """Bytes that each rank gets in a gather over replicas, for a parameter of `num_bytes`."""
     return num_bytes // array.num_shards if array.num_replicas > 1 else 0
 
 
 def bytes_in_round(num_bytes: int, array: RankArray) -> float:
-    """Bytes that a parameter of so many counts against `ROUND_BYTES`."""
+    """Bytes that a parameter of `num_bytes` counts against `ROUND_BYTES`."""
     return max(num_bytes / array.num_ranks, gathered_bytes(num_bytes, array) / _GATHERED)

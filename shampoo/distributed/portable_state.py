@@ -1,7 +1,7 @@
 """A `state_dict` as `torch.distributed.checkpoint` takes it: keys are strings, and counts are tensors.
 
-Its loader writes tensors in place, but puts anything else under the string of its key, and unpickles it. What a rank
-has of a tensor of which other ranks have the rest is a `BlockRows`.
+Its loader writes tensors in place, but unpickles anything else, and stores it under its key as a string. If a rank has
+only some rows of a tensor, they are a `BlockRows`.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from shampoo.distributed.block_rows import BLOCKS, BlockRows, RowRuns
 def to_portable(state_dict: Mapping[str, Any], rows: Mapping[int, Mapping[str, RowRuns]]) -> dict[str, Any]:
     """The portable form of an optimizer's `state_dict()`; tensors are shared.
 
-    `rows`, by parameter and name of a tensor: which of its rows this rank has, where it has not all.
+    `rows`, by parameter and name of a tensor: the rows that this rank has, if it does not have all.
 
     Raises:
-        ValueError: it holds what is of no parameter.
+        ValueError: it holds entries that belong to no parameter.
     """
     state: dict[str, Any] = {}
     keys = {key for group in state_dict["param_groups"] for key in group["params"]}
@@ -32,7 +32,7 @@ def to_portable(state_dict: Mapping[str, Any], rows: Mapping[int, Mapping[str, R
         )
     for key, held in state_dict["state"].items():
         if not held:
-            continue  # of a parameter that others own
+            continue  # other ranks own the parameter
         name = _name_of_part(held)
         plain = held if name is None else {x: held[name][x] for x in held[name] if not x.startswith(BLOCKS)}
         state[str(key)] = _with_tensors(plain, rows.get(key, {}))
@@ -42,7 +42,7 @@ def to_portable(state_dict: Mapping[str, Any], rows: Mapping[int, Mapping[str, R
 def from_portable(portable: Mapping[str, Any], like: Mapping[str, Any]) -> dict[str, Any]:
     """The `state_dict()` of a portable form; tensors are shared.
 
-    `like`: the `state_dict()` that it is for, which has names for what ranks have of a parameter.
+    `like`: the `state_dict()` that it is for, which has the names of the parts that ranks have of a parameter.
     """
     state: dict[int, Any] = {}
     for text, held in portable["state"].items():
@@ -57,7 +57,7 @@ def from_portable(portable: Mapping[str, Any], like: Mapping[str, Any]) -> dict[
 
 
 def _name_of_part(state: Mapping[str, Any]) -> str | None:
-    """The name under which a parameter's state is that of some of its blocks; None where it is not."""
+    """The name of the part, if a parameter's state is that of some of its blocks; else None."""
     for name, held in state.items():
         if isinstance(held, Mapping) and any(x.startswith(BLOCKS) for x in held):
             return name

@@ -1,7 +1,7 @@
-"""Averaging the gradients of replicas on the way to the owners: a reduce-scatter in place of an all-reduce.
+"""Averaging the gradients of replicas while they are sent to the owners: a reduce-scatter instead of an all-reduce.
 
-A ring sends (N − 1)/N of the gradients' bytes for it, half of an all-reduce's; with the gather of new weights a step of
-N replicas then sends two thirds of what it does after an all-reduce.
+In a ring it sends (N − 1)/N of the gradients' bytes, half as much as an all-reduce. With the gather of new weights, a
+step of N replicas then sends two thirds of the bytes that it sends with an all-reduce.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Reduced:
     """Averaged gradients of the parts that a rank owns."""
 
     gradients: Mapping[Tensor, Tensor]
-    """The averaged gradient for each placeholder, in its shape; none where no rank has a gradient."""
+    """The averaged gradient for each placeholder, in its shape; no entry if no rank has a gradient."""
     norms: Mapping[Tensor, Tensor]
     """Norms of the whole parameters' gradients, scalars in the precision of the state, by placeholder."""
 
 
 class Reduction:
-    """The way of the replicas' own gradients to the owners of their parts; `start` and `finish` are collective."""
+    """Sends the replicas' own gradients to the owners of their parts; `start` and `finish` are collective."""
 
     def __init__(self, topology: Topology) -> None:
         self._topology = topology
@@ -62,7 +62,7 @@ class Reduction:
         self._under_way = reduce_scatter(purpose, own, everything.view(-1), self._topology.groups[0]), own, present
 
     def abandon(self) -> None:
-        """Lets go of what is under way, after an error."""
+        """Drops the collectives that are running, after an error."""
         self._under_way = None
 
     def finish(self, by_owner: Sequence[Sequence[OwnedPart]], own_number: int) -> Reduced:
@@ -85,7 +85,7 @@ class Reduction:
             squares[number_of[part.param]] += norm.square().double()
         counts = torch.stack([squares, present])
         all_reduce(f"the norms of gradients over {self._topology.name}", counts, self._topology.groups[0]).wait()
-        # What a rank has itself says nothing of the others: the host has to wait for the answer.
+        # A rank's own gradients say nothing about those of others: the host has to wait for the answer.
         has_gradient = (counts[1] > 0).tolist()
         parts = [part for part in by_owner[own_number] if has_gradient[number_of[part.param]]]
         norms = {

@@ -1,6 +1,6 @@
-"""The return path: owners send back new weights, or, in a lower precision than theirs, their change.
+"""The return path: owners send back new weights, or, in a lower precision than that of the weights, their change.
 
-A change is sent in units of its largest element, so that even float16 holds all of it; every rank, the owner too, adds
+A change is sent in units of its largest element, so it fits even into float16. Every rank, including the owner, adds
 what was sent, so replicas stay equal bit for bit.
 """
 
@@ -28,18 +28,19 @@ class ReturnPath:
 
     def is_change(self, part: OwnedPart) -> bool:
         """True if the weights' change is sent."""
-        # float32 is what is sent unless something lower is asked for, and float64 then is sent as it is.
+        # By default weights are sent in float32, and float64 weights are then sent unchanged.
         return self._dtype.itemsize < min(torch.float32.itemsize, part.param.dtype.itemsize)
 
     def specs(self, parts: Sequence[OwnedPart], shard: int) -> list[Spec]:
-        """Specification of what an owner sends to a shard: elements, the unit of each part's change, and a report."""
+        """Specification of the data that an owner sends to a shard: elements, the unit of each part's change, and a
+        report."""
         elements: list[Spec] = [
             ((part.numel_of(shard),), self._dtype if self.is_change(part) else part.param.dtype) for part in parts
         ]
         return [*elements, ((len(parts) if self._has_changes(parts) else 0,), torch.float64), ((), torch.int64)]
 
     def remember(self, parts: Sequence[OwnedPart]) -> None:
-        """Keeps the weights from before the step, as far as their change is sent."""
+        """Keeps the weights from before the step, if their change is sent."""
         self._before = {
             part.placeholder: part.placeholder.detach().clone()
             for part in parts
@@ -64,7 +65,7 @@ class ReturnPath:
         views: Sequence[Tensor],
         changes: dict[Tensor, tuple[Tensor, Tensor]],
     ) -> None:
-        """Writes what goes to a shard into the views of its buffer."""
+        """Writes the data for a shard into the views of its buffer."""
         targets: list[Tensor] = []
         sources: list[Tensor] = []
         units: list[Tensor] = []
@@ -81,8 +82,8 @@ class ReturnPath:
             torch.stack(units, out=views[-2])
 
     def read(self, sent: Sequence[tuple[OwnedPart, Sequence[Tensor], int]], shard: int) -> None:
-        """Brings what was sent into this rank's shards: parts, the views of their owner's buffer, and their number in
-        it."""
+        """Writes the received data into this rank's shards. `sent` has the parts, the views of their owner's buffer,
+        and their number in it."""
         targets: list[Tensor] = []
         sources: list[Tensor] = []
         copies: dict[Tensor, tuple[Tensor, Tensor]] = {}

@@ -1,6 +1,6 @@
 """The rounds of a step: parameters that ranks share are collected, stepped and handed back some at a time.
 
-The next round is on its way while one is stepped, and so are the weights of the one before.
+While one round is stepped, the next one is collected and the weights of the previous one are handed back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Rounds:
         self._placements: list[Placement] = []
         self._exchanges: list[dict[tuple[Topology, torch.dtype, bool, torch.device], Exchange]] = []
         self.largest_report: Tensor | None = None
-        """The largest report of all ranks, int64 scalar, from the last step; None where a step is not collective."""
+        """The largest report of all ranks, int64 scalar, from the last step; None if a step is not collective."""
 
     def __len__(self) -> int:
         return len(self._exchanges)
@@ -42,7 +42,7 @@ class Rounds:
         return next((exchange.device for exchange in self.exchanges), None)
 
     def add(self, placements: Sequence[Placement], *, num_rounds: int) -> None:
-        """Adds parameters; `num_rounds` is the number of rounds with theirs."""
+        """Adds parameters; `num_rounds` is the number of rounds including theirs."""
         self._placements.extend(placements)
         self._exchanges.extend({} for _ in range(num_rounds - len(self._exchanges)))
         for placement in placements:
@@ -60,8 +60,9 @@ class Rounds:
         """Iterates over rounds, during each of which its placeholders hold weights and gradients; collective.
 
         Args:
-            report: where placeholders are stepped: what the owners have stepped is brought into the parameters of all
-                ranks, with what this gives, an int64 scalar on their device, asked at the end of each round.
+            report: given if placeholders are stepped. Then the weights that owners have stepped are written to the
+                parameters of all ranks, and sent with the result of `report`, an int64 scalar on their device, called
+                at the end of each round.
         """
         walk = self._walk(report)
         try:

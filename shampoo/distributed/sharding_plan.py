@@ -1,8 +1,8 @@
 """The sharding plan: which blocks of each parameter this rank owns, and the tensors that it steps for them.
 
-A parameter that ranks share is stepped in a placeholder, which has memory only for the time of its round: all of the
-parameter or some blocks of it, for their owner; or this rank's shard, where every rank steps its own. Any other
-parameter is stepped itself.
+A parameter that ranks share is stepped in a placeholder, which has memory only during its round. On an owner it holds
+the whole parameter or some blocks of it; if every rank steps its own shard, it holds this shard. Any other parameter is
+stepped directly.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class ShardingPlan:
 
     @property
     def settled(self) -> Settled:
-        """The choices that make the same plan again."""
+        """The choices that lead to the same plan again."""
         owners = {param: placement.owners for param, placement in self._placements.items()}
         return Settled(owners, self._group_size)
 
     def propose(self, groups: Groups, settled: Settled | None = None) -> Placements:
-        """Placements of the parameters of groups, beside those of the plan; the same on every rank. Collective where
-        plain parameters are to be shared, unless it is settled how.
+        """Placements of the parameters of groups, in addition to those of the plan; the same on every rank. Collective
+        if plain parameters are shared, unless `settled` says how.
 
         Raises:
-            ValueError: a layout is not supported, or ranks want to share other plain parameters.
+            ValueError: a layout is not supported, or the ranks' plain parameters differ.
         """
         if settled is None:
             require_agreement(groups)
@@ -68,7 +68,8 @@ class ShardingPlan:
         return param if placement is None else placement.placeholder
 
     def by_round(self, params: Sequence[Tensor]) -> dict[int, list[Stepped]]:
-        """The tensors that this rank steps for parameters, by round; each round has all of them, for their order."""
+        """The tensors that this rank steps for parameters, by round; each round lists all parameters, to keep their
+        order."""
         number_of = {param: self._round(param) for param in params}
         found: dict[int, list[Stepped]] = {}
         for number in sorted({number_of[param] for param in params if self.of(param) is not None}):
@@ -76,7 +77,8 @@ class ShardingPlan:
         return found
 
     def part_name(self, param: Tensor) -> str | None:
-        """The name of the part of a parameter that this rank steps: its shard, or some blocks; None of all of it."""
+        """The name of the part of a parameter that this rank steps: its shard, or some blocks; None if it steps all of
+        it."""
         placement = self._placements.get(param)
         if placement is None:
             return None
@@ -114,9 +116,9 @@ class ShardingPlan:
             gradient_shard(placement.param)
 
     def of_all_ranks(self, found: Mapping[Tensor, T]) -> list[list[T]]:
-        """All that the ranks have found for the tensors that they step, given what this one has; collective.
+        """The results of all ranks for the tensors that they step, given those of this rank; collective.
 
-        A list for each parameter, of what its owners have found, or, where every rank steps its shard, for each shard.
+        A list for each parameter: the results of its owners, or of each shard if every rank steps its own.
         """
         placements = self._placements.values()
         placeholders = {placement.placeholder for placement in placements if placement.placeholder is not None}
@@ -129,7 +131,7 @@ class ShardingPlan:
                     own.append((number, shard, topology.number, found[placement.placeholder]))
             by_part: dict[tuple[int, int | None], dict[int, T]] = {}
             for number, shard, rank, x in _over_ranks(topology, own):
-                # Of a shard every replica has found the same.
+                # Every replica has found the same for a shard.
                 by_part.setdefault((number, shard), {})[rank if shard is None else 0] = x
             everything.extend(list(of_part.values()) for of_part in by_part.values())
         return everything

@@ -24,7 +24,7 @@ def gradient_shard(param: Tensor) -> Tensor | None:
     """This rank's rows of the gradient, if there is one.
 
     Raises:
-        RuntimeError: the gradient lies otherwise on the mesh than its parameter, or has another dtype.
+        RuntimeError: the gradient has another layout on the mesh than its parameter, or another dtype.
     """
     gradient = param.grad
     if gradient is None or not is_dtensor(param):
@@ -40,7 +40,7 @@ def gradient_shard(param: Tensor) -> Tensor | None:
 
 
 def placeholder(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """A tensor to be filled for the time of a step; its memory until then is one element."""
+    """A tensor to be filled during a step; otherwise its memory is one element."""
     return torch.empty((), dtype=like.dtype, device=like.device).expand(shape)
 
 
@@ -52,5 +52,5 @@ def fill(held: Tensor, weights: Tensor, gradient: Tensor | None) -> None:
 
 
 def empty(held: Tensor) -> None:
-    """Takes a placeholder its memory."""
+    """Frees the memory of a placeholder."""
     fill(held, placeholder(tuple(held.shape), held), None)

@@ -13,15 +13,14 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
 Replica = tuple[int, ...]
-"""One copy of the model, by the coordinates that its ranks have in common: all but that of the dimension that cuts the
-parameters."""
+"""One copy of the model, given by the coordinates that its ranks have in common: all except that of the dimension that
+cuts the parameters."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankArray:
     """Ranks in an array of one or more dimensions, one of which may cut the parameters; over the others they are
-    replicated. The ranks that differ only in the dimension that cuts hold one copy of the model between them, a
-    replica.
+    replicated. Ranks that differ only in the dimension that cuts hold one copy of the model together, a replica.
 
     Ranks are numbered in row-major order of the array, and so are replicas.
     """
@@ -84,8 +83,8 @@ class Topology:
     number: int
     """The number of this rank."""
     groups: tuple[dist.ProcessGroup, ...] = field(compare=False)
-    """The group of each dimension: the ranks that differ from this one in nothing else. Equal meshes have groups of
-    their own, and tensors on one may come to name the other: torch caches layouts by equality."""
+    """The group of each dimension: the ranks that differ from this one only in it. Equal meshes have separate groups,
+    and a tensor on one mesh may name the other, because torch caches layouts by equality."""
     name: str
 
     @property
@@ -109,7 +108,7 @@ def of_mesh(mesh: DeviceMesh, shard_dim: int | None) -> Topology:
 
 _subgroups: dict[tuple[dist.ProcessGroup, int], dist.ProcessGroup] = {}
 """The part of each process group to which this rank belongs, by the group and the number of ranks in a part. Never
-given back."""
+freed."""
 
 
 def world_size() -> int:
@@ -123,11 +122,11 @@ def world_rank() -> int:
 
 
 def of_replicas(num_ranks: int) -> Topology:
-    """Consecutive ranks of the default process group, of which each holds all parameters; every rank of it calls this
-    alike.
+    """Consecutive ranks of the default process group, each of which holds all parameters; every rank of it makes the
+    same call.
 
     Raises:
-        ValueError: the process group can't be divided into groups of so many.
+        ValueError: the process group can't be divided into groups of this size.
     """
     world = dist.group.WORLD
     assert world is not None
@@ -137,7 +136,7 @@ def of_replicas(num_ranks: int) -> Topology:
     group = world
     if num_ranks != size:
         for other, number in list(_subgroups):
-            if other is not world:  # of a process group that has been destroyed
+            if other is not world:  # it belongs to a process group that has been destroyed
                 del _subgroups[other, number]
         if (world, num_ranks) not in _subgroups:
             found, _ = dist.new_subgroups(group_size=num_ranks)  # type: ignore[no-untyped-call, unused-ignore]

@@ -11,17 +11,17 @@ alike, each with the other one as it was before the step. For X, with G its grad
     M ← β1 M Pᵀ + (1 − β1) S
     X ← (1 − lr·λ) X − lr·M R⁻ᵀ             M divided by the sum of its weights
 
-ρ is the escaped mass: what V lost because the old basis does not lie within the new one. Source: LoRA-RITE (Yen et
-al., arXiv:2410.20625), Algorithm 1; averages in place of its sums, and the mean over rows, as in the authors' code. If
-(X, Y) is replaced by (X T, Y T⁻ᵀ), U and with it all states turn by an orthogonal matrix, and W takes the same path.
+ρ is the escaped mass: what V lost because the old basis is not within the new one. Source: LoRA-RITE (Yen et al.,
+arXiv:2410.20625), Algorithm 1, with averages instead of its sums, and with the mean over rows, as in the authors' code.
+If (X, Y) is replaced by (X T, Y T⁻ᵀ), U and all states are rotated by an orthogonal matrix, and W takes the same path.
 
-Departures, of which the path of W sees rounding alone:
+Departures, which change the path of W only by rounding:
 
 - U and R⁻¹ come from the eigendecomposition YᵀY = Q D Qᵀ in float64, as U = Y Q D^-½, R⁻¹ = Q D^-½: one product and one
-  decomposition of r×r for all pairs of a shape, where a QR decomposition would be one call for each.
-- A direction in which Y is null, as all are at B = 0, has no basis vector: its columns of U and R⁻¹ are 0, so that it
-  neither steps nor enters a moment. While all of Y is 0 the averages of X have not begun.
-- Eigenvalues of V below the rounding of its largest are taken to be as large as that.
+  decomposition of r×r for all pairs of a shape, while QR decompositions would be one call for each.
+- A direction in which Y is 0, as all are at B = 0, has no basis vector: its columns of U and R⁻¹ are 0, so it neither
+  steps nor enters a moment. While all of Y is 0, the averages of X have not begun.
+- Eigenvalues of V below the rounding of its largest one are taken to be as large as this rounding.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def precondition(
     betas: tuple[float, float],
     eps: float,
 ) -> tuple[Tensor, ...]:
-    """The moments after a step, and what the factors move along.
+    """The moments after a step, and the direction along which the factors move.
 
     Args:
         unmagnified: Ḡ (K, n, r), clipped.

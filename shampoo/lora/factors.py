@@ -1,4 +1,5 @@
-"""The factors of pairs: what of a pair a factor is, its state, and the step of all factors of one shape at once."""
+"""The factors of pairs: the role of a factor in its pair, its state, and the step of all factors of one shape at
+once."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from shampoo.step.weights import per_row
 from shampoo.torch_internals import foreach_add_, foreach_copy_
 
 MOMENTS = ("momentum", "second_moment", "escaped_mass", "weights")
-"""The state of a factor beside the basis, in the order of `precondition`."""
+"""The state of a factor without the basis, in the order of `precondition`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Factor:
 
     @property
     def gradient(self) -> Tensor:
-        """(n, r), likewise. Only of a factor that has one."""
+        """(n, r), likewise. Only for a factor that has a gradient."""
         assert self.param.grad is not None
         return _matrix(self.param.grad, self.is_first)
 
@@ -70,7 +71,7 @@ def _matrix(tensor: Tensor, is_first: bool) -> Tensor:
 
 
 def factors_of(params: Sequence[Tensor]) -> list[Factor]:
-    """The factors of a list that has A and B of each pair in turns, in its order."""
+    """The factors of a list in which A and B of each pair alternate, in its order."""
     pairs = zip(params[::2], params[1::2], strict=True)
     return [factor for A, B in pairs for factor in (Factor(A, B, is_first=True), Factor(B, A, is_first=False))]
 
@@ -107,7 +108,7 @@ class FactorStack:
 
         Args:
             state: by parameter.
-            clip: what the unmagnified gradients are multiplied by, a scalar; None: nothing.
+            clip: a scalar by which the unmagnified gradients are multiplied; None: they are not.
         """
         if clip is not None:
             self._unmagnified.mul_(clip.to(self._unmagnified))

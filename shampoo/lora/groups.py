@@ -18,7 +18,7 @@ FACTOR_NAMES: Mapping[str, str] = {
     "lora_embedding_A": "lora_embedding_B",
     "lora_a": "lora_b",
 }
-"""The part of a first factor's name that says what it is, and that of the second one's: peft's, and torchtune's."""
+"""The part of a name that marks a first factor, and the one that marks a second factor: peft's, and torchtune's."""
 
 _KNOWN_KEYS = frozenset(NAMES) | {"params", "param_names", "name"} | KEYS_OF_SCHEDULES | KEYS_OF_WRAPPERS
 
@@ -26,8 +26,8 @@ _KNOWN_KEYS = frozenset(NAMES) | {"params", "param_names", "name"} | KEYS_OF_SCH
 def lora_param_groups(model: nn.Module) -> list[dict[str, Any]]:
     """Parameter groups for `LoraRite(lora_param_groups(model), ...)`, each trained parameter once.
 
-    - "pairs": factors of low-rank adapters, A and B in turns; a pair with one frozen factor is a pair;
-    - "plain matrices": all else with two and more sides, such as a head, by plain AdamW;
+    - "pairs": factors of low-rank adapters, A and B alternating; a pair with one frozen factor is also a pair;
+    - "plain matrices": everything else with two or more sides, such as a head, by plain AdamW;
     - "vectors": biases, norms and scalars, by plain AdamW without weight decay.
 
     Groups without a parameter are left out.
@@ -36,9 +36,9 @@ def lora_param_groups(model: nn.Module) -> list[dict[str, Any]]:
         model: its modules name factors as peft does, `lora_A` and `lora_B`, or as torchtune, `lora_a` and `lora_b`.
 
     Raises:
-        ValueError: it has no pair of which a factor is trained.
+        ValueError: it has no pair with a factor that is trained.
     """
-    named = dict(model.named_parameters())  # shared ones come once
+    named = dict(model.named_parameters())  # shared ones appear once
     pairs = [(first, second) for first, second in _pairs_of(named) if first.requires_grad or second.requires_grad]
     if not pairs:
         raise ValueError(
@@ -67,7 +67,7 @@ def _pairs_of(named: Mapping[str, nn.Parameter]) -> list[tuple[nn.Parameter, nn.
         for index, part in enumerate(parts):
             if part in FACTOR_NAMES:
                 second = named.get(".".join([*parts[:index], FACTOR_NAMES[part], *parts[index + 1 :]]))
-                if second is not None and parameter.ndim > 1 and second.ndim > 1:  # a factor's bias is no factor
+                if second is not None and parameter.ndim > 1 and second.ndim > 1:  # a factor's bias is not a factor
                     found.append((parameter, second))
     return found
 
@@ -76,7 +76,7 @@ def require_known_keys(group: Mapping[str, Any], *, is_live: bool = False) -> No
     """Checks the keys of a group; those of a live one as `shampoo.group_rules.require_known_keys` does.
 
     Raises:
-        ValueError: one is no hyperparameter; the message has the nearest that is one.
+        ValueError: one is not a hyperparameter; the message has the nearest one.
     """
     for name, value in group.items():
         if name not in _KNOWN_KEYS and not (is_live and _nearest(name) is None):
@@ -87,7 +87,7 @@ def refuse_arguments(unknown: Mapping[str, object]) -> None:
     """Refuses keyword arguments that the optimizer does not have.
 
     Raises:
-        TypeError: there is one; the message has the nearest that it has.
+        TypeError: there is one; the message has the nearest argument that exists.
     """
     for name, value in unknown.items():
         raise TypeError(f"LoraRite got an unexpected keyword argument {name!r} = {value!r}{_hint(name)}")
@@ -98,7 +98,7 @@ def _hint(name: object) -> str:
     return f" (known: {', '.join(NAMES)})" if nearest is None else f", did you mean {nearest!r}?"
 
 
-@functools.cache  # a step asks for each key of a wrapper
+@functools.cache  # each step checks every key of a wrapper
 def _nearest(name: object) -> str | None:
     return next(iter(difflib.get_close_matches(str(name), NAMES, n=1)), None)
 
@@ -107,8 +107,8 @@ def require_params(params: Sequence[object], *, paired: bool) -> None:
     """Checks the parameters of a group.
 
     Raises:
-        ValueError: one is no real floating-point tensor, is spread over ranks, or appears twice; or they are to be
-            pairs and are none.
+        ValueError: one is not a real floating-point tensor, is spread over ranks, or appears twice; or they should be
+            pairs and are not.
     """
     tensors = checked_tensors(params)
     for index, param in enumerate(tensors):

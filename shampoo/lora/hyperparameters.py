@@ -26,12 +26,12 @@ class LoraRiteHyperparameters:
     """
 
     lr: Annotated[float, NOT_NEGATIVE, IN_FLIGHT] = 1e-3
-    """Learning rate, >= 0. Steps of a pair have the length of Adam's in the coordinates of the product, so the best is
-    another than AdamW's on the same factors."""
+    """Learning rate, >= 0. Steps of a pair have the length of Adam's in the coordinates of the product, so the best
+    value differs from AdamW's on the same factors."""
 
     betas: Annotated[tuple[float, float], AVERAGE, AVERAGE, IN_FLIGHT] = (0.9, 0.999)
-    """(β1, β2), each in [0, 1): β1 averages the preconditioned gradient, β2 the second moment and the escaped mass;
-    both as Adam's for parameters that are no factors."""
+    """(β1, β2), each in [0, 1): β1 averages the preconditioned gradient, β2 the second moment and the escaped mass; for
+    parameters that are not factors, both are Adam's."""
 
     eps: Annotated[float, POSITIVE, IN_FLIGHT] = 1e-6
     """Added to the root of the second moment's eigenvalues, > 0, and of Adam's squares."""
@@ -44,7 +44,7 @@ class LoraRiteHyperparameters:
     of the factors' own gradients it does not depend on how a pair is scaled."""
 
     paired: bool = True
-    """True: `params` are pairs in turns, A and B of one adapter after those of another. False: plain AdamW steps."""
+    """True: `params` are pairs, A and B of one adapter after A and B of another. False: plain AdamW steps."""
 
     def __post_init__(self) -> None:
         for declaration in DECLARATIONS.values():

@@ -29,26 +29,26 @@ Loss = TypeVar("Loss")
 
 
 class LoraRite(Optimizer):
-    """LoRA-RITE for the two factors of each low-rank adapter, W₀ + scale·B A, and AdamW for all else.
+    """LoRA-RITE for the two factors of each low-rank adapter, W₀ + scale·B A, and AdamW for everything else.
 
         optimizer = LoraRite(lora_param_groups(model), lr=2e-3)
 
-    The path of the product B A is the same however a pair is scaled or turned, as (T A, B T⁻¹) for any invertible T.
+    The path of the product B A is the same however a pair is scaled or rotated: (T A, B T⁻¹) for any invertible T.
 
-    A group's `params` are pairs in turns, A (r, in) and B (out, r), as peft stores those of linear layers; further
-    sides, as of a convolution, count as one. A group with `"paired": False` takes plain AdamW steps. The arguments
-    after `params` are hyperparameters of a group and may be overridden there; a changed value counts from the next
-    step.
+    In a group's `params` each A (r, in) is followed by its B (out, r), as peft stores those of linear layers; further
+    sides, such as those of a convolution, count as one. A group with `"paired": False` takes plain AdamW steps. The
+    arguments after `params` are hyperparameters of a group and may be overridden there; a changed value counts from the
+    next step.
 
     State is at least float32, and allocated here, so the model must be on its device already. A frozen parameter has
-    none until its first step. A factor without a gradient is left alone, and its partner steps. One whose gradient's
-    norm is not finite, or whose partner is not, does not move, nor do its averages; it is counted in
-    `state[param]["num_skipped"]`. B = 0, where adapters begin, is fine: A begins to move when B has.
+    none until its first step. A factor without a gradient is left alone, but its partner steps. If the norm of a
+    factor's gradient is not finite, or its partner is not, neither the factor nor its averages move; it is counted in
+    `state[param]["num_skipped"]`. B = 0, where adapters begin, is fine: A begins to move once B has moved.
 
     Under DDP every rank takes the same step. DTensors (FSDP2, HSDP, SimpleFSDP) are refused.
 
     Raises:
-        ValueError: an argument is illegal, or parameters are no pairs; the message holds the values.
+        ValueError: an argument is illegal, or parameters are not pairs; the message holds the values.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class LoraRite(Optimizer):
 
         Raises:
             TypeError: the parameters are a set, which has no order.
-            ValueError: a hyperparameter is illegal or unknown, or the parameters are no pairs, or share memory.
+            ValueError: a hyperparameter is illegal or unknown, or the parameters are not pairs, or share memory.
         """
         # Everything is checked on a copy: a group that is refused leaves nothing behind.
         require_known_keys(param_group)
@@ -134,7 +134,7 @@ class LoraRite(Optimizer):
             require_known_keys(group, is_live=True)
             members = [(param, factor) for param, factor in _members(group) if param.grad is not None]
             for param, factor in members:
-                if not self.state[param]:  # thawed
+                if not self.state[param]:  # unfrozen
                     self.state[param] = _new_state(param, factor)
                 _require_fit(param, factor, self.state[param], paired=h.paired)
             factors = [factor for _, factor in members if factor is not None]
@@ -170,12 +170,12 @@ class LoraRite(Optimizer):
         to the parameters' dtype.
 
         Raises:
-            ValueError: it is no optimizer's, or another's; or groups, names, shapes or dtypes do not fit these
-                parameters, or a hyperparameter is illegal or unknown.
+            ValueError: it is not from an optimizer, or from another one; or groups, names, shapes or dtypes do not fit
+                these parameters, or a hyperparameter is illegal or unknown.
         """
         state_dict = torch_internals.before_loading(self, state_dict)
         require_state_of_an_optimizer(state_dict)
-        # Copies, as lists may stand under keys of the user's own.
+        # Copies, because the user's own keys may hold lists.
         saved_groups: list[dict[str, Any]] = deepcopy(state_dict["param_groups"])
         require_saved_groups(saved_groups, self.param_groups)
         found: dict[Tensor, dict[str, Any]] = {}
@@ -199,13 +199,13 @@ class LoraRite(Optimizer):
 
 
 def _members(group: Mapping[str, Any]) -> list[tuple[Tensor, Factor | None]]:
-    """The parameters of a group, each as the factor that it is, if any."""
+    """The parameters of a group, each with its factor, if it is one."""
     if not group["paired"]:
         return [(param, None) for param in group["params"]]
     return [(factor.param, factor) for factor in factors_of(group["params"])]
 
 
-@torch.inference_mode(False)  # what is made in that mode can never be written to outside of it
+@torch.inference_mode(False)  # tensors made in that mode can never be written to outside of it
 def _new_state(param: Tensor, factor: Factor | None) -> dict[str, Any]:
     return new_plain_state(param) if factor is None else factor.new_state()
 
@@ -214,7 +214,7 @@ def _require_fit(param: Tensor, factor: Factor | None, state: Mapping[str, Any],
     """Checks a parameter that has a gradient against its state.
 
     Raises:
-        ValueError: the state is of the other kind.
+        ValueError: the state is of the other kind (factor or plain).
         RuntimeError: the gradient is sparse, or the parameter has moved to another device or precision, or it or its
             partner has another shape.
     """

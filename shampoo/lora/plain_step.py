@@ -1,4 +1,4 @@
-"""The AdamW step of parameters that are no factors: a head, biases, norms."""
+"""The AdamW step of parameters that are not factors: a head, biases, norms."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def plain_step(param: Tensor, state: dict[str, Any], h: LoraRiteHyperparameters)
     G = param.grad.to(state["exp_avg"].dtype)
     is_finite = torch.linalg.vector_norm(G).isfinite()
     G = G.where(is_finite, 0.0)
-    # Where the gradient is not finite, all weights of what is new are 0, and the past is kept.
+    # If the gradient is not finite, all weights of new values are 0, and the old values are kept.
     kept = [torch.where(is_finite, G.new_full((), beta), 1.0) for beta in h.betas]
     weights = state["weights"]
     state["exp_avg"].mul_(kept[0]).add_(G, alpha=1 - h.betas[0])

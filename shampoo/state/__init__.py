@@ -1,2 +1,2 @@
-"""The state that the optimizer keeps of each parameter: blocks, factors, quantisation, buckets, times of refresh,
-saving. Never the arithmetic of a step."""
+"""The state that the optimizer keeps for each parameter: blocks, factors, quantisation, buckets, refresh times, saving.
+Never the arithmetic of a step."""

@@ -1,6 +1,6 @@
-"""The state of stacked blocks: which tensors there are, and of which shape, and the tensors themselves.
+"""The state of stacked blocks: the names and shapes of its tensors, and the tensors themselves.
 
-`state_layout` is the one place that says what the state holds; allocation and `shampoo.cost` both follow it.
+Only `state_layout` defines what the state holds; allocation and `shampoo.cost` both follow it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from shampoo.state.quantization import Structure
 from shampoo.state.stored_matrices import StoredMatrices, TensorSpec
 
 HOST = ("refreshed", "begun")
-"""The only tensors that lie in the memory of the host wherever the others are: the host decides by them."""
+"""The only tensors that are always in host memory, on any device: the host makes decisions by them."""
 
 
 Due = tuple[tuple[int, int, int], ...]
@@ -32,7 +32,7 @@ class Side:
     kind: SideKind
     size: int
     factor: Tensor | None
-    """A, (K, d, d), of which only the lower triangle is meant, or (K, d) for a diagonal one. None in low precision."""
+    """A, (K, d, d), of which only the lower triangle is valid, or (K, d) for a diagonal one. None in low precision."""
     root: StoredMatrices | Tensor | None
     """A^(−e): matrices, or (K, d); the identity before the first refresh."""
     basis: StoredMatrices | None
@@ -47,7 +47,8 @@ class Side:
     condition: Tensor | None
     """Condition number of the factor, damped, at its last refresh, (K,) float32."""
     residual: Tensor | None
-    """Error that the last refresh left: off-diagonal share in the new basis, or the root's residual, (K,) float32."""
+    """Remaining error after the last refresh: off-diagonal share in the new basis, or the root's residual, (K,)
+    float32."""
 
     def mapped(self, of: Callable[[Tensor], Tensor]) -> Side:
         """The same with `of` each tensor in its place."""
@@ -96,7 +97,7 @@ class BlockState:
     momentum: Tensor | None
     """B; None without momentum."""
     begun: Tensor | None
-    """The parameter's step with whose gradient kl's statistics begin, 0 for none yet, (K,) int64 on the host."""
+    """The parameter's step at which kl's statistics began, 0 for none yet, (K,) int64 on the host."""
     leading: LeadingSubspace | None
     """The subspace of spectral with a rank; None for others."""
 
@@ -124,7 +125,7 @@ def _if_there(of: Callable[[Tensor], Tensor], x: Tensor | None) -> Tensor | None
 
 
 def is_refreshed(state: BlockState) -> bool:
-    """True once all factors of all blocks have been refreshed, which they are together for the first time."""
+    """True once all factors of all blocks have been refreshed; the first refresh is of all together."""
     return all(side.refreshed is None or bool((side.refreshed > 0).all()) for side in state.sides)
 
 
@@ -163,7 +164,7 @@ def _side_layout(kind: SideKind, d: int, h: Hyperparameters, working: torch.dtyp
         return {}
     layout: dict[str, TensorSpec] = {}
     if kind == "diagonal":
-        # kl's diagonal factor is its eigenvalues; low precision would save nothing.
+        # kl's diagonal factor consists of its eigenvalues; low precision would save nothing.
         layout["eigenvalues" if h.preconditioner == "kl" else "factor"] = ((d,), working)
         if h.preconditioner == "shampoo":
             layout["root"] = ((d,), working)
@@ -209,8 +210,8 @@ def allocate(num_blocks: int, block: Sequence[int], h: Hyperparameters, like: Te
 
 
 def _cosines(d: int, r: int) -> Tensor:
-    """The first r vectors of the discrete cosine transform, orthonormal columns (d, r) float64: no entry of a vector
-    is without weight, so whatever has a gradient is found from there."""
+    """The first r vectors of the discrete cosine transform, orthonormal columns (d, r) float64: every entry has
+    weight in them, so the iteration finds every direction that has a gradient."""
     positions, frequencies = (torch.arange(n, dtype=torch.float64, device="cpu") for n in (d, r))
     vectors = torch.cos(torch.outer(positions + 0.5, frequencies) * (math.pi / d))
     return torch.nn.functional.normalize(vectors, dim=0)

@@ -22,8 +22,8 @@ def merged_shape(shape: Sequence[int], max_dim: int) -> tuple[int, ...]:
 
     Dimensions of size 1 are dropped; a scalar is a vector of one element. Then, while more than two dimensions are
     left, the two neighbours of smallest product are merged if that product is at most `max_dim`, or if one of them is
-    so short (at most √max_dim: the kernel of a convolution) that its own factor is worth less than the higher root
-    and the permuted copies it would cost. A matrix never becomes a vector, so no matrix gets one factor over all its
+    short (at most √max_dim: the kernel of a convolution), because its own factor is then not worth the higher root and
+    the permuted copies that it costs. A matrix never becomes a vector, so no matrix gets a single factor over all its
     entries: Meta's implementation does that to a 90×90 matrix at 8192, for 250 MiB.
     """
     if 0 in shape:
@@ -75,7 +75,7 @@ class Region:
 
     @property
     def is_dense(self) -> bool:
-        """True if the region's elements lie one after the other, in the order of its blocks."""
+        """True if the region's elements are contiguous in memory, in the order of its blocks."""
         expected = 1
         for extent, stride in zip(reversed(self.grid + self.block), reversed(self.strides), strict=True):
             if extent > 1 and stride != expected:

@@ -1,8 +1,8 @@
-"""Optimizer state in stacked buckets: all equal-shaped blocks of a parameter group lie in one tensor per quantity.
+"""Optimizer state in stacked buckets: all equal-shaped blocks of a parameter group are in one tensor per quantity.
 
-So a step is a few batched operations whatever the number of layers. A parameter's regions are consecutive rows of
-one or more buckets; what a checkpoint holds are those rows, so the order of a bucket is no part of the format. The
-elements of parameters without a preconditioner are blocks of shape (): their bucket is one flat tensor.
+So a step is a few batched operations, whatever the number of layers. A parameter's regions are consecutive rows of one
+or more buckets. A checkpoint holds these rows, so the order of a bucket is not part of its format. The elements of
+parameters without a preconditioner are blocks of shape (): their bucket is one flat tensor.
 """
 
 from __future__ import annotations
@@ -25,27 +25,30 @@ from shampoo.state.stagger import Line, lines
 from shampoo.state.timing import StepScalars
 
 CHUNK_BYTES = {"cpu": 4 << 20}
-"""Gradient to work on at a time, by type of device. 4 MB on the CPU stay in the cache from the gather to the update."""
+"""Bytes of gradient to work on at a time, by type of device. On the CPU 4 MB stay in the cache from the gather to the
+update."""
 OTHER_CHUNK_BYTES = 384 << 20
-"""Gradient at a time elsewhere, where it only bounds the scratch memory: fewer chunks are fewer kernels, and GPT-2 is
-one."""
+"""Bytes of gradient at a time on other devices, where it only bounds the scratch memory: fewer chunks mean fewer
+kernels, and GPT-2 is one chunk."""
 _MIN_CHUNK_BLOCKS = 4
-"""A chunk has so many blocks however large they are, by judgement: products of fewer are hardly batched."""
+"""A chunk has at least this many blocks, however large they are; by judgement: products of fewer are hardly batched."""
 _MIN_GROUP_CHUNKS = 8
-"""Chunks into which a group is cut on the CPU even if that makes them smaller, for threads to share out."""
+"""On the CPU a group is cut into at least this many chunks, even if that makes them smaller, so that threads can share
+them."""
 _MIN_CHUNK_OPERATIONS = 150_000_000
-"""But not below these, about 6 ms of a thread: of smaller ones, threads wait for the interpreter (an MLP of 669,706
-parameters took 0.96 of the time in chunks of 180 to 270 million, and 1.1 in such of half the size)."""
+"""But a chunk is not cut below this number of operations, about 6 ms of a thread: with smaller chunks, threads wait for
+the interpreter (an MLP of 669,706 parameters took 0.96 of the time in chunks of 180 to 270 million, and 1.1 in chunks
+of half the size)."""
 READABLE_DEVICES = frozenset({"cpu"})
-"""Types of device of which the host reads a number without waiting for a queue of work."""
+"""Types of device from which the host reads a number without waiting for a queue of work."""
 LARGE_ELEMENTS = 1 << 20
-"""Elements of which a few passes take longer than launching the kernels that save them; by judgement. Parameters
-without a preconditioner of so many have buckets apart from others."""
+"""By judgement: from this many elements on, a few passes over them take longer than launching the kernels that save
+these passes. Parameters of this size without a preconditioner have separate buckets."""
 FEW_PIECES = 3
-"""So many pieces take no more kernels one by one than together, where they are also brought into one tensor and
-back."""
+"""Up to this many pieces need no more kernels one by one than together, because together they also have to be copied
+into one tensor and back."""
 _CACHE_LINE_ELEMENTS = 16
-"""Elements of float32 in a cache line; of float64 they fill two lines."""
+"""Elements of float32 in a cache line; as float64 they fill two lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,8 @@ class BucketPiece:
     index: int
     """Position of the region in `regions` of its parameter."""
     number: int
-    """Position of the region among its parameter's in the order of the group's buckets, by which the state is named."""
+    """Position of the region among those of its parameter, in the order of the group's buckets; the state is named by
+    it."""
     shape: tuple[int, ...]
     """Shape of the whole parameter, for messages."""
 
@@ -73,7 +77,7 @@ class BucketPiece:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive pieces of a bucket, small enough to be worked on together, and their state."""
+    """Consecutive pieces of a bucket, small enough to process together, and their state."""
 
     pieces: tuple[BucketPiece, ...]
     state: BlockState
@@ -86,8 +90,8 @@ class Chunk:
 
     @property
     def goes_by_piece(self) -> bool:
-        """True if it takes less time to work on each piece where it lies than on all of them brought together, on a
-        device whose kernels take time to launch."""
+        """True if it is faster to work on each piece in place than to gather all of them, on a device whose kernels
+        take time to launch."""
         elements = (self.stop - self.start) * math.prod(self.pieces[0].region.block)
         return elements >= (len(self.pieces) - FEW_PIECES) * LARGE_ELEMENTS
 
@@ -102,8 +106,9 @@ class Chunk:
         ]
 
     def aligned(self, X: Tensor, tensors: Mapping[Tensor, Tensor]) -> list[tuple[list[Tensor], list[Tensor]]]:
-        """X, (K, d_1, ..., d_k) over the chunk's rows, beside the pieces' regions of contiguous tensors, given by
-        parameter: lists of equal-shaped views. What is dense comes first and flat, for then one kernel does it all."""
+        """X, (K, d_1, ..., d_k) over the chunk's rows, paired with the pieces' regions of contiguous tensors, given by
+        parameter: lists of equal-shaped views. Dense regions come first and flat, so that one kernel handles them
+        all."""
         dense: tuple[list[Tensor], list[Tensor]] = [], []
         strided: tuple[list[Tensor], list[Tensor]] = [], []
         for rows, piece in zip(self._rows(X), self.pieces, strict=True):
@@ -117,8 +122,8 @@ class Chunk:
         return [lists for lists in (dense, strided) if lists[0]]
 
     def _rows(self, X: Tensor) -> Sequence[Tensor]:
-        """X, of the chunk's rows, by piece."""
-        # In one call: of a model of many small layers, slices take longer than what is done with them.
+        """X, over the chunk's rows, by piece."""
+        # In one call: in a model of many small layers, making slices takes longer than the work on them.
         return X.split_with_sizes(self.sizes)
 
 
@@ -145,7 +150,7 @@ class Bucket:
         self.tensors = allocate(self.num_blocks, block, h, self.like)
         self.state = assemble(self.tensors, block, h)
         self.all_refreshed = False
-        """True once every unit has been refreshed; `look_at_refreshes` brings it up to date."""
+        """True once every unit has been refreshed; `look_at_refreshes` updates it."""
         self._max_blocks = _chunk_blocks(block, self.like, group_elements)
         self._parts = [part for piece in self.pieces for part in _parts(piece, self._max_blocks)]
         self._whole: list[Chunk] = []
@@ -169,7 +174,7 @@ class Bucket:
         for part in self._parts:
             step = steps.get(part.param)
             if pending and (
-                step != steps[pending[0].param]  # also where a part sits this step out, so the rows stay consecutive
+                step != steps[pending[0].param]  # also if a part skips this step, so the rows stay consecutive
                 or part.stop - pending[0].start > self._max_blocks
             ):
                 yield steps[pending[0].param], self._chunk(pending)
@@ -204,22 +209,22 @@ class Bucket:
         return tuple(due)
 
     def look_at_refreshes(self) -> None:
-        """Brings `all_refreshed` up to date."""
+        """Updates `all_refreshed`."""
         self.all_refreshed = is_refreshed(self.state)
 
 
 @dataclass(frozen=True, slots=True)
 class Stepped:
-    """A parameter of a group, and what of it is stepped here."""
+    """A parameter of a group, and the part of it that is stepped here."""
 
     shape: tuple[int, ...]
-    """Shape of all that has a place in the group's order."""
+    """Shape of the whole parameter, which determines the group's order."""
     like: Tensor
     """Has its dtype and device."""
     tensor: Tensor | None
     """The tensor that is stepped: of this shape, or, with `runs`, flat; None: nothing."""
     runs: tuple[tuple[tuple[int, int], ...], ...] | None = None
-    """For each region, the blocks [first, last + 1) that lie one after the other in the tensor."""
+    """For each region, the blocks [first, last + 1) that are contiguous in the tensor."""
 
 
 def is_large(region: Region) -> bool:
@@ -230,7 +235,7 @@ def is_large(region: Region) -> bool:
 def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
     """Buckets with fresh state for what is stepped here of the parameters of one group, in order of first appearance.
 
-    What is stepped elsewhere has no place in them, and decides only at which step the rest is refreshed.
+    Parts that are stepped elsewhere are not in them, and only affect the steps at which the rest is refreshed.
     """
     buckets: list[Bucket] = []
     group_elements = sum(math.prod(param.shape) for param in params)
@@ -250,7 +255,7 @@ def make_buckets(params: Sequence[Stepped], h: Hyperparameters) -> list[Bucket]:
             if count > 0 and param.tensor is not None:
                 here = region
                 if param.runs is not None:
-                    # By region: those before this one in the parameter come first in the tensor.
+                    # By region: earlier regions of the parameter come first in the tensor.
                     here = _stacked(block, count, _elements_before(param, index, h))
                 pieces.append(BucketPiece(param.tensor, here, stop - count, here.is_dense, index, number, param.shape))
             all_stop += region.num_blocks
@@ -267,8 +272,8 @@ _Key: TypeAlias = tuple[tuple[int, ...], bool, torch.dtype, torch.device]
 def _placed(
     params: Sequence[Stepped], h: Hyperparameters
 ) -> list[tuple[_Key, list[tuple[Stepped, int, Region]], Line]]:
-    """The regions of parameters by what they have in common, each with its position among its parameter's, and the
-    lines of all of them."""
+    """The regions of parameters by their common properties, each with its position among the regions of its parameter,
+    and the lines of all of them."""
     members: dict[_Key, list[tuple[Stepped, int, Region]]] = {}
     for param in params:
         for index, region in enumerate(regions(param.shape, h)):
@@ -282,10 +287,11 @@ def _placed(
 
 
 def line_up(buckets: Sequence[Bucket], params: Sequence[Stepped], h: Hyperparameters) -> None:
-    """Gives the units of buckets that were made at several times the phases that they have in buckets of all.
+    """Gives units in buckets that were made at different times the phases that they would have if all had been made
+    together.
 
     Args:
-        params: all that the buckets are of, as `make_buckets` takes them.
+        params: all parameters of the buckets, as `make_buckets` takes them.
     """
     for _, placed, line in _placed(params, h):
         start_of: dict[tuple[Tensor, int], int] = {}
@@ -338,7 +344,7 @@ def state_by_param(buckets: Sequence[Bucket]) -> dict[Tensor, dict[str, Tensor]]
     return views
 
 
-@functools.cache  # each step asks for every parameter
+@functools.cache  # called for every parameter in each step
 def state_dtype(dtype: torch.dtype) -> torch.dtype:
     """Precision of the state for parameters of this dtype: at least float32, so that averages of bfloat16 gradients
     do not lose what each step adds."""
@@ -352,8 +358,8 @@ def max_chunk_blocks(block: Sequence[int], device_type: str, itemsize: int) -> i
 
 
 def block_operations(block: Sequence[int], sizes: Iterable[int]) -> int:
-    """About the operations of a step of `shampoo` without refresh on one block with matrices of these sizes; others
-    do up to twice as many."""
+    """The approximate number of operations of a step of `shampoo` without refresh, on one block with matrices of these
+    sizes; other members need up to twice as many."""
     return math.prod(block) * (1 + 2 * sum(sizes))
 
 
@@ -371,8 +377,8 @@ def _chunk_blocks(block: Sequence[int], like: Tensor, group_elements: int) -> in
 
 
 def scratch_elements(num_elements: int) -> int:
-    """The elements that one of the tensors of a chunk takes up in scratch memory: each begins where a cache line does,
-    because kernels round otherwise where memory lies otherwise, and which thread has which is chance."""
+    """The elements that one of the tensors of a chunk occupies in scratch memory. Each tensor begins at a cache line,
+    because kernels round differently with another alignment, and it is random which thread gets which memory."""
     return -(-num_elements // _CACHE_LINE_ELEMENTS) * _CACHE_LINE_ELEMENTS
 
 

@@ -21,8 +21,8 @@ block would carry 1,000×1,000 numbers.
 def side_kinds(block: Sequence[int], h: Hyperparameters) -> tuple[SideKind, ...]:
     """The kind of factor of each side of a block of this shape; () if the block steps plainly.
 
-    full: d×d; diagonal: d numbers; identity: none. Members that work in an eigenbasis (soap) have no use for a diagonal
-    factor, whose eigenbasis is the identity, and spectral has no factors.
+    full: d×d; diagonal: d numbers; identity: none. Members that work in an eigenbasis (soap) do not use a diagonal
+    factor, because its eigenbasis is the identity; spectral has no factors.
     """
     if len(block) < 2 or h.preconditioner in ("spectral", "none"):
         return ()

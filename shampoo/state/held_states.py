@@ -1,4 +1,4 @@
-"""The states of parameters as they were made: the memory that steps compute with, whatever others put in its place."""
+"""The original states of parameters: the memory that steps compute with, whatever other code puts in its place."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from shampoo.state.transfer import require_same_layout
 States: TypeAlias = MutableMapping[Tensor, dict[str, Any]]
 """The state of an optimizer, by parameter."""
 Copy: TypeAlias = tuple[Mapping[str, Any], dict[str, Any]]
-"""The values of a state, and the state that is to have them."""
+"""The values of a state, and the state to write them to."""
 
 
 def beside_parameters(state: Mapping[Any, Any]) -> dict[Any, Any]:
-    """The entries that others keep under keys which are no parameters, as torch's optimizers let them."""
+    """The entries that others keep under keys that are not parameters, which torch's optimizers allow."""
     return {key: held for key, held in state.items() if not isinstance(key, Tensor)}
 
 
 def require_no_positions(beside: Mapping[Any, Any], *, num_params: int) -> None:
-    """Checks the keys of what is kept beside the states of parameters, before these are saved by position.
+    """Checks the keys of other entries than the states of parameters, before these states are saved by position.
 
     Raises:
-        ValueError: one is the position of a parameter, and one of the two would be lost.
+        ValueError: one is the position of a parameter, so one of the two would be lost.
     """
     taken = [key for key in beside if key in range(num_params)]
     if taken:
@@ -38,13 +38,13 @@ def require_no_positions(beside: Mapping[Any, Any], *, num_params: int) -> None:
 
 
 def forget_parameters(state: MutableMapping[Any, Any]) -> None:
-    """Removes the states of all parameters, and nothing beside them."""
+    """Removes the states of all parameters, and nothing else."""
     for param in [key for key in state if isinstance(key, Tensor)]:
         del state[param]
 
 
 def replace_beside(state: MutableMapping[Any, Any], found: Mapping[Any, Any]) -> None:
-    """Puts `found` in place of what is kept beside the states of parameters."""
+    """Replaces the entries other than the states of parameters by `found`."""
     for key in beside_parameters(state):
         del state[key]
     state.update(found)
@@ -58,14 +58,14 @@ class _Held:
     made: dict[str, Any]
     """The same, with the tensors that were made."""
     memory: dict[str, Tensor]
-    """Theirs, as tensors that nobody else has."""
+    """Their memory, as tensors that no other code has."""
 
     def has_memory_of(self, name: str, x: Any) -> bool:
-        """True if x, in place of the tensor of this name, lies where that does: there is nothing to copy."""
+        """True if x, which replaced the tensor of this name, has the same memory: there is nothing to copy."""
         return name in self.memory and x.data_ptr() == self.memory[name].data_ptr()
 
     def restore(self) -> dict[str, Any]:
-        """Gives the tensors the memory that was made for them, and the state that was made back."""
+        """Gives the tensors their original memory again, and returns the original state."""
         for name, memory in self.memory.items():
             if self.made[name].data_ptr() != memory.data_ptr():
                 self.made[name].data = memory
@@ -83,8 +83,8 @@ class _Memory:
         self._addresses = [x.data_ptr() for one in held for x in one.memory.values()]
 
     def is_of(self, state: States) -> bool:
-        """True if `state` holds these states, and each of them first what it was made with, in that order."""
-        # Each step asks: no loop of Python's, and no hash of a tensor.
+        """True if `state` holds these states, and each begins with its original entries, in their order."""
+        # Called in each step: no Python loop, and no hash of a tensor.
         if not all(map(operator.is_, state.values(), self._states)):
             return False
         of_each = map(itertools.islice, map(dict.values, self._states), self._lengths)
@@ -94,39 +94,39 @@ class _Memory:
         counts = itertools.compress(values, self._are_counts)
         tensors = itertools.compress(values, self._are_tensors)
         try:
-            # The memory is held, so its addresses are those of nothing else.
+            # The memory is held here, so nothing else can have its addresses.
             return {*map(type, counts)} <= {int} and [*map(Tensor.data_ptr, tensors)] == self._addresses
-        except TypeError:  # there is something else in place of a tensor
+        except TypeError:  # something other than a tensor is there
             return False
 
 
 class HeldStates:
-    """The states that an optimizer's steps read and write, of which its users have the tensors, too."""
+    """The states that an optimizer's steps read and write, and whose tensors users can access, too."""
 
     def __init__(self) -> None:
         self._held: dict[Tensor, _Held] = {}
         self._memory: _Memory | None = None
-        """None: to be found anew."""
+        """None: to be collected again."""
 
     def hold(self, param: Tensor, state: dict[str, Any]) -> None:
-        """Takes down the state of a parameter, as it has just been made."""
+        """Records the state of a parameter that has just been made."""
         made = dict(state)
-        # Whoever gives one of its tensors other memory gives none to these.
+        # If other code gives one of its tensors new memory, these keep theirs.
         memory = {name: x.detach() for name, x in made.items() if isinstance(x, Tensor)}
         self._held[param] = _Held(state, made, memory)
         self._memory = None
 
     def take_back(self, state: States, positions: Mapping[Tensor, int]) -> list[Copy]:
-        """Puts back the states, tensors and memory that others have put something else in place of.
+        """Puts back the states, tensors and memory that other code has replaced.
 
-        Others do so when they move the state of an optimizer to a device and back, and as steps compute with the memory
-        that was made for them, they would neither see those values nor change them.
+        Other code does so when it moves the state of an optimizer to a device and back. Steps compute with the original
+        memory, so they would neither see the new values nor change them.
 
         Args:
             positions: of the parameters, for messages.
 
         Returns:
-            Their values, to be written to what has been put back; none if all is as it was made.
+            The values to write to what has been put back; none if nothing was replaced.
 
         Raises:
             ValueError: one does not have the names, shapes and dtypes that the state was made with; nothing is put back
@@ -142,7 +142,7 @@ class HeldStates:
         ]
         for (param, held), theirs in zip(self._held.items(), found, strict=True):
             require_same_layout(theirs, held.made | held.memory, parameter=positions[param])
-        for key in beside_parameters(state):  # behind the parameters, where nothing looks for the state of one
+        for key in beside_parameters(state):  # behind the parameters, where nobody looks for a parameter's state
             state[key] = state.pop(key)
         copies: list[Copy] = []
         for (param, held), theirs in zip(self._held.items(), found, strict=True):

@@ -1,4 +1,4 @@
-"""Stacks of n × n matrices kept in bfloat16, 8 bit or 4 bit, as low-precision optimizer state needs them.
+"""Stacks of n × n matrices stored in bfloat16, 8 bit or 4 bit, for low-precision optimizer state.
 
 8 and 4 bit (4-bit Shampoo, arXiv 2405.18144): the n² values of a matrix, row after row, are cut into blocks of 64; a
 block is its largest absolute value s, the *scale*, and one code of b bits per value, the nearest entry of the
@@ -10,13 +10,13 @@ Departures from the paper:
 - Scales are bfloat16. Codes are chosen for the scale as stored, so its rounding costs nothing measurable (0.108
   either way on orthogonal matrices), and n = 64 stays below 1/6.5 of float32's bytes, which float32 scales miss.
 - Code j is written as j XOR (m − 1)/2, so that bytes of zeros are the zero matrix.
-- Orthogonal matrices, and symmetric ones whose diagonal is kept elsewhere, have only n(n − 1)/2 degrees of freedom:
-  the bytes of 4 bits per entry hold 8 bits for each of these. So "int4" stores, where the caller names that
-  `Structure`, the Householder vectors of the QR decomposition (what is read back is orthogonal to rounding), or the
-  lower triangle. On random matrices of condition number 1e6, A^(-1/4) from such eigenvectors, those of large
-  eigenvalues first, is off by 0.3 to 1.7% (4-bit entries: 15 to 16%, rectified 4 to 9%), the stored root itself by 0.2
-  to 0.6% (3 to 9%), by the spectrum: `tests/shampoo/state/test_packed_eigenvectors.py` has them, and holds this to
-  them. Price: reading eigenvectors costs a triangular solve, reading roots about twice the time.
+- Orthogonal matrices, and symmetric ones whose diagonal is kept elsewhere, have only n(n − 1)/2 degrees of freedom: the
+  bytes of 4 bits per entry hold 8 bits for each of these. So if the caller names such a `Structure`, "int4" stores the
+  Householder vectors of the QR decomposition (what is read back is orthogonal to rounding), or the lower triangle. On
+  random matrices of condition number 1e6, A^(-1/4) from such eigenvectors, those of large eigenvalues first, is off by
+  0.3 to 1.7% (4-bit entries: 15 to 16%, rectified 4 to 9%), the stored root itself by 0.2 to 0.6% (3 to 9%), by the
+  spectrum: `tests/shampoo/state/test_packed_eigenvectors.py` checks these figures. The price: reading eigenvectors
+  costs a triangular solve, and reading roots takes about twice the time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from torch.nn.functional import pad
 from shampoo.hyperparameters import StateDtype
 
 Structure: TypeAlias = Literal["general", "orthogonal", "symmetric"]
-"""Knowledge of the matrices; "symmetric" ones have a diagonal of zeros. Changes how "int4" stores them, only."""
+"""The structure of the matrices; "symmetric" ones have a diagonal of zeros. It only changes how "int4" stores them."""
 
 BLOCK_VALUES = 64
 """Values that share a scale, as in the paper."""
@@ -43,9 +43,9 @@ _BITS: dict[str, int] = {"int8": 8, "int4": 4}
 _TINY = torch.finfo(torch.float32).tiny
 _LARGEST_SCALE = torch.finfo(torch.bfloat16).max
 _CHUNK_CODES_CPU = 1 << 16
-"""Codes worked on together on the CPU, where what they unfold to, indices and values, stays in the cache: 0.5 MiB."""
+"""Codes decoded together on the CPU: their indices and values, 0.5 MiB, stay in the cache."""
 _CHUNK_CODES = 1 << 24
-"""Codes worked on together elsewhere: what they unfold to is bounded to some 128 MiB."""
+"""Codes decoded together on other devices: their indices and values are limited to some 128 MiB."""
 
 
 def packed_layout(
@@ -74,13 +74,13 @@ def packed_layout(
 def pack(X: Tensor, into: Mapping[str, Tensor], dtype: StateDtype, *, structure: Structure = "general") -> None:
     """Writes X, (K, n, n) float32, into the tensors of its layout, each (K, ...), in place; others are left alone.
 
-    Each matrix is stored by itself: row k of every tensor depends on X[k] alone. What `unpack` gives is stored
-    again as the same bits, except for "int4" of "orthogonal" matrices. The structure is not checked: "int4" reads the
+    Each matrix is stored separately: row k of every tensor depends only on X[k]. Packing the result of `unpack` gives
+    the same bits again, except for "int4" of "orthogonal" matrices. The structure is not checked: "int4" reads the
     lower triangle of symmetric matrices without the diagonal, and gives the nearby Q of the QR decomposition for
     orthogonal ones (zeros for zeros).
 
-    A block that holds a NaN or an infinity becomes NaN, and in an orthogonal matrix at least the column; one whose
-    values are all below float32's smallest normal number, 1.2e-38, becomes zeros.
+    A block that holds a NaN or an infinity becomes NaN; in an orthogonal matrix, at least the column does. A block
+    whose values are all below float32's smallest normal number, 1.2e-38, becomes zeros.
 
     Raises:
         ValueError: X or a tensor of `into` has another shape or dtype than the layout asks for.
@@ -139,10 +139,10 @@ def unpack(
     return out
 
 
-@functools.cache  # each read asks
+@functools.cache  # called by each read
 def decode_table(dtype: StateDtype, device: torch.device, *, structure: Structure = "general") -> Tensor:
-    """The values that each byte of codes stands for, in units of the scale, (256, values per byte) float32; not to
-    be written to.
+    """The values that each byte of codes means, in units of the scale, (256, values per byte) float32; not to be
+    written to.
 
     Raises:
         ValueError: the dtype has no codes, or the structure is unknown.
@@ -164,14 +164,15 @@ def is_product_of_reflections(dtype: StateDtype, structure: Structure) -> bool:
 def rectify(V: Tensor) -> Tensor:
     """1.5·V − 0.5·V Vᵀ V: a step of Newton and Schulz towards the nearest orthogonal matrix.
 
-    V: (K, n, n), singular values below √3. One at a small distance d from 1 comes to 1.5·d² from it. The "orthogonality
-    rectification" of arXiv 2405.18144, which does it once before an update of A and four times before its root.
+    V: (K, n, n), singular values below √3. A singular value at a small distance d from 1 ends at a distance of 1.5·d².
+    The "orthogonality rectification" of arXiv 2405.18144, which does it once before an update of A and four times
+    before its root.
     """
     return torch.baddbmm(V, V, torch.bmm(V.mT, V), beta=1.5, alpha=-0.5)
 
 
 def _codebook(bits: int, device: torch.device) -> Tensor:
-    """R_0 < ... < R_m, float32. One rounding each, whatever the device: what is divided are integers."""
+    """R_0 < ... < R_m, float32. Each is rounded once, on any device, because integers are divided."""
     largest = (1 << bits) - 1
     odd = torch.arange(-largest, largest + 1, 2, device=device)
     return torch.where(odd == -1, 0, odd * odd.abs()).to(torch.float32) / largest**2
@@ -180,7 +181,7 @@ def _codebook(bits: int, device: torch.device) -> Tensor:
 def _encode(values: Tensor, codes: Tensor, scales: Tensor, *, bits: int) -> None:
     """Writes the nearest codes of (K, values per matrix) float32, and their scales."""
     for rows in _chunks(codes):
-        # The values that fill up the last block, and the last byte, are zeros.
+        # The last block and the last byte are padded with zeros.
         padded = pad(values[rows], (0, -values.shape[1] % BLOCK_VALUES))
         blocks = padded.view(*scales[rows].shape, BLOCK_VALUES)
         scales[rows] = scale = _scales(blocks)
@@ -195,9 +196,10 @@ def _encode(values: Tensor, codes: Tensor, scales: Tensor, *, bits: int) -> None
 def _nearest_entries(x: Tensor, bits: int) -> Tensor:
     """The j whose R_j is nearest, uint8, for |x| hardly above 1; that of 0 for NaN. Overwrites x.
 
-    In units of 1/m² the entries are the squares of the odd numbers k, signed. Halfway between k² and (k + 2)² lies
-    (k + 1)² + 1, so p = ⌊√(|x| − 1)/2⌋ steps lead from 1 to the nearest. That has no entry at −1 but one at 0, which
-    is parted from 1 at 0.5 and from −9 at −4.5. A search among the midpoints gives the same and takes longer.
+    In units of 1/m² the entries are the squares of the odd numbers k, signed. Halfway between k² and (k + 2)² lies (k +
+    1)² + 1, so p = ⌊√(|x| − 1)/2⌋ steps lead from 1 to the nearest. There is no entry at −1, but one at 0; the boundary
+    between it and 1 is 0.5, and that between it and −9 is −4.5. A search among the midpoints gives the same and takes
+    longer.
     """
     last = (1 << bits) - 1
     x = x.mul_(last**2)
@@ -214,7 +216,7 @@ def _scales(blocks: Tensor) -> Tensor:
     """
     largest = blocks.abs().amax(dim=-1)
     largest = torch.where(largest.isfinite(), largest, torch.nan)
-    # A subnormal scale has too few bits to be found again. bfloat16 would round the largest float32 to infinity.
+    # A subnormal scale has too few bits to be recovered exactly. bfloat16 would round the largest float32 to infinity.
     return torch.where(largest < _TINY, 0, largest.clamp(max=_LARGEST_SCALE)).to(torch.bfloat16)
 
 
@@ -223,7 +225,8 @@ def _decode(codes: Tensor, scales: Tensor, table: Tensor, *, out: Tensor) -> Non
     num_whole = out.shape[1] // BLOCK_VALUES
     whole = num_whole * BLOCK_VALUES
     if table.shape[1] == 2:
-        # A pair as one element of 8 bytes: twice as fast on one thread as rows of two, and faster than arithmetic.
+        # A pair is read as one element of 8 bytes: on one thread this is twice as fast as rows of two, and faster than
+        # arithmetic.
         table = table.view(torch.float64)
     table = table.view(-1)
     for rows in _chunks(codes):
@@ -240,7 +243,7 @@ def _decode(codes: Tensor, scales: Tensor, table: Tensor, *, out: Tensor) -> Non
 
 
 def _chunks(codes: Tensor) -> Iterator[slice]:
-    """Consecutive rows of (K, bytes) codes, few enough to be worked on together."""
+    """Consecutive rows of (K, bytes) codes, few enough to decode together."""
     most = _CHUNK_CODES_CPU if codes.device.type == "cpu" else _CHUNK_CODES
     rows = max(1, most // max(1, codes.shape[1]))
     return (slice(start, start + rows) for start in range(0, len(codes), rows))
@@ -252,7 +255,7 @@ def _symmetric(triangles: Tensor, *, out: Tensor) -> None:
     if n > 1:
         i = torch.arange(n, device=out.device, dtype=torch.int32)
         row, column = torch.maximum(i.unsqueeze(1), i), torch.minimum(i.unsqueeze(1), i)
-        # On the diagonal this is the next row's first entry; the last one's would lie outside.
+        # On the diagonal this is the next row's first entry; for the last row it would be out of bounds.
         position = (row * (row - 1) // 2 + column).clamp_(max=triangles.shape[1] - 1)
         torch.index_select(triangles, 1, position.view(-1), out=out.view(len(out), n * n))
     out.diagonal(dim1=-2, dim2=-1).zero_()
@@ -267,8 +270,8 @@ def _householder_vectors(V: Tensor) -> tuple[Tensor, Tensor]:
     factored, tau = torch.geqrf(V)
     n = V.shape[-1]
     columns, rows = torch.triu_indices(n, n, 1, device=V.device)
-    # R is a diagonal of ±1 to rounding, of zeros for zeros, of NaN for NaN. LAPACK's H_j is the identity where nothing
-    # has to be reflected; ours, with w_j = 0, changes the sign.
+    # R is diagonal: ±1 to rounding, zeros for zeros, NaN for NaN. LAPACK's H_j is the identity if nothing has to be
+    # reflected; ours, with w_j = 0, changes the sign.
     signs = factored.diagonal(dim1=-2, dim2=-1).round() * torch.where(tau == 0, -1, 1)
     return factored[:, rows, columns], signs
 
@@ -277,7 +280,7 @@ def _product_of_reflections(vectors: Tensor, signs: Tensor, *, out: Tensor) -> N
     """Writes V, (K, n, n), from (K, n(n − 1)/2) vectors and (K, n) signs.
 
     By the compact WY form, H_1 ⋯ H_n = I − W S⁻¹ Wᵀ with S the upper triangle of WᵀW, its diagonal halved: matrix
-    products and one triangular solve for the whole stack, where LAPACK goes matrix by matrix.
+    products and one triangular solve for the whole stack, while LAPACK goes matrix by matrix.
     """
     n = signs.shape[-1]
     columns, rows = torch.triu_indices(n, n, 1, device=signs.device)
@@ -321,7 +324,7 @@ def _check_stack(X: Tensor) -> None:
 def _check_stored(
     stored: Mapping[str, Tensor], size: int, dtype: StateDtype, structure: Structure
 ) -> tuple[int, torch.device]:
-    """Number of matrices in the stack, and where it lies. Tensors under other names are left alone."""
+    """Number of matrices in the stack, and its device. Tensors under other names are left alone."""
     layout = packed_layout(size, dtype, structure=structure)
     actual = {name: (tuple(stored[name].shape), stored[name].dtype) for name in layout if name in stored}
     num = stored["codes" if dtype in _BITS else "values"].shape[:1].numel() if len(actual) == len(layout) else 0

@@ -1,12 +1,14 @@
-"""The steps of the period at which factors are refreshed, so that no step does much more of the work than others.
+"""The step of the period at which each factor is refreshed: the work is spread so that no step has much more than
+others.
 
 Units (one factor of one block) are laid out in storage order, each with its cost d³, and the line is cut into n ≤ f
 equal stretches, whose refreshes are spread evenly over the period: a unit whose middle lies in the stretch i = 0, ...,
 n − 1 has the phase φ = ⌊i f / n⌋. So the units of a phase are consecutive rows of a bucket, which one batched call
 refreshes.
 
-A large model has n = f. In a small one the units of a step would be few, and odd numbers of them leave a core idle: a
-stretch there has as much as an even number of the largest units, `LEAST_TOGETHER` or more, and some steps have none.
+A large model has n = f. In a small one each step would have few units, and an odd number of them leaves a core idle. So
+a stretch there costs as much as an even number of the largest units, at least `LEAST_TOGETHER`, and some steps refresh
+nothing.
 """
 
 from __future__ import annotations
@@ -17,13 +19,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 LEAST_TOGETHER = 2
-"""Units of a step, and what their number is a multiple of: two cores take as long for two as for one, and a step that
-refreshes is the longer the more it has. The same on every machine, as the refreshes of a training are its numbers."""
+"""The least number of units of a step, which is a multiple of it: two cores take as long for two units as for one, and
+a step takes longer the more units it refreshes. It is the same on every machine, because the times of refreshes change
+the results of a training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The stretch of the line that one bucket's units take up, or what one rank holds of it; costs are integers."""
+    """The stretch of the line that one bucket's units occupy, or the part of it that one rank holds; costs are
+    integers."""
 
     num_blocks: int
     side_costs: tuple[int, ...]
@@ -35,10 +39,10 @@ class Line:
     largest: int
     """Cost of the group's largest unit."""
     runs: tuple[tuple[int, int], ...] = ((0, 0),)
-    """Runs of consecutive blocks here, if other ranks hold some of the bucket's: of each run the first block, as (block
-    here, block of the whole bucket). So every unit has the phase that it has in a single process."""
+    """Runs of consecutive blocks here, if other ranks hold some blocks of the bucket: the first block of each run, as
+    (block here, block of the whole bucket). So every unit has the same phase as in a single process."""
     _phases: dict[tuple[int, int], list[int]] = field(default_factory=dict, init=False, repr=False, compare=False)
-    """φ of all units of a side, in the order of the blocks, by side and period: each step asks."""
+    """φ of all units of a side, in the order of the blocks, by side and period: a cache, because each step needs it."""
 
     def part(self, runs: Sequence[tuple[int, int]], num_blocks: int) -> Line:
         """The line of some of the blocks, given as `runs`."""
@@ -56,13 +60,13 @@ class Line:
         return stretch * period // num_stretches
 
     def num_stretches(self, period: int) -> int:
-        """Steps of a period that refresh something, at most; `total` must not be 0."""
+        """The largest number of steps of a period that refresh something; `total` must not be 0."""
         num_units = (2 * self.total + self.largest) // (2 * self.largest)  # large ones, to the nearest
         together = LEAST_TOGETHER * -(-num_units // (LEAST_TOGETHER * period))
         return min(period, -(-num_units // together))
 
     def rows(self, side: int, phase: int, period: int) -> tuple[int, int]:
-        """The blocks whose unit on this side has the phase: from the first number up to, without, the second."""
+        """The blocks whose unit on this side has the phase, as (first, last + 1)."""
         phases = self._phases.get((side, period))
         if phases is None:
             phases = [self.phase(block, side, period) for block in range(self.num_blocks)]

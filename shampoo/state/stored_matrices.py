@@ -1,4 +1,4 @@
-"""Stacks of square matrices as the state holds them: as they are, or packed in a lower precision."""
+"""Stacks of square matrices as the state holds them: unpacked, or packed in a lower precision."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class StoredMatrices:
     size: int
     dtype: StateDtype
     structure: Structure
-    """Knowledge of the matrices; 4 bit makes use of it."""
+    """The structure of the matrices; 4 bit uses it."""
     tensors: Mapping[str, Tensor]
-    """"values" alone: the matrices as they are, in the working precision. "diagonal", in float32, is apart from what is
-    packed: symmetric ones are roots, whose diagonal dominates."""
+    """Only "values": the unpacked matrices, in the working precision. "diagonal", in float32, is not packed: symmetric
+    matrices are roots, whose diagonal dominates."""
     working: torch.dtype
     """Dtype of what is read."""
 
@@ -51,7 +51,7 @@ class StoredMatrices:
         return StoredMatrices(self.size, self.dtype, self.structure, tensors, self.working)
 
     def read(self) -> Tensor:
-        """(K, d, d); the memory itself where nothing is packed."""
+        """(K, d, d); the stored memory itself if it is not packed."""
         if self.dtype == "float32":
             return self.tensors["values"]
         X = unpack(self._packed, self.size, self.dtype, structure=self.structure)
@@ -60,7 +60,7 @@ class StoredMatrices:
         return X.to(self.working)
 
     def write(self, X: Tensor) -> None:
-        """Takes over X (K, d, d)."""
+        """Stores X (K, d, d)."""
         if self.dtype == "float32":
             self.tensors["values"].copy_(X)
             return
@@ -73,7 +73,7 @@ class StoredMatrices:
 
     def set_to_identity(self) -> None:
         first = next(iter(self.tensors.values()))
-        if first.is_meta:  # there is nothing to write, and torch knows no shapes of what packing computes
+        if first.is_meta:  # there is nothing to write, and torch cannot infer the shapes that packing computes
             return
         dtype = first.dtype if self.dtype == "float32" else torch.float32
         self.write(torch.eye(self.size, dtype=dtype, device=first.device).expand(first.shape[0], -1, -1))

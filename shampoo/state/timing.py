@@ -1,4 +1,4 @@
-"""The schedule of a parameter's steps t = 1, 2, ...: statistics and refreshes that are due, and the step's scalars.
+"""The schedule of a parameter's steps t = 1, 2, ...: which statistics and refreshes are due, and the step's scalars.
 
 With f the refresh period, s the first refresh and k the statistics period:
 
@@ -7,8 +7,8 @@ With f the refresh period, s the first refresh and k the statistics period:
     refresh      of every unit at t = s, and then of a unit with phase φ in [0, f) when (t − s) mod f = φ
 
 A unit is one factor of one block. With `stagger_refresh` the phases spread the units of a group evenly over the period,
-otherwise all are 0. The first time they come together: with roots that came one after the other, f = 50 left a deep
-autoencoder's loss a quarter higher. Until s steps are plain.
+otherwise all are 0. The first refresh is of all units together: when roots came one after the other, f = 50 left a deep
+autoencoder's loss a quarter higher. Before step s, steps are plain.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from shampoo.hyperparameters import Hyperparameters
 
 @dataclass(frozen=True, slots=True)
 class StepScalars:
-    """The scalars of a step, which depend on hyperparameters and a parameter's step count alone."""
+    """The scalars of a step, which depend only on hyperparameters and a parameter's step count."""
 
     update_statistics: bool
     has_started: bool
-    """t has reached the first refresh; after that, units that have been refreshed stay in use whatever changes."""
+    """t has reached the first refresh; from then on, refreshed units stay in use whatever changes."""
     phase: int
     """The phase φ whose units are due."""
     factor_decay: float
@@ -32,7 +32,7 @@ class StepScalars:
     factor_weight: float
     """Weight of G Gᵀ in it."""
     factor_correction: float
-    """Sum of the weights in the factor; 1 for sums, without bias correction and where the first one counts fully."""
+    """Sum of the weights in the factor; 1 for sums, without bias correction, and if the first sample counts fully."""
     sample_decay: float
     """Weight of the old factor at a refresh in low precision."""
     sample_weight: float
@@ -57,7 +57,7 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | 
     is_kl = h.preconditioner == "kl"
     beta, low_precision, correct = h.factor_beta, h.low_precision_state, h.use_bias_correction
     decay = beta**k
-    # These averages feed back into themselves, so their bias is kept out instead of being divided out.
+    # These averages feed back into themselves, so their bias is avoided instead of being divided out.
     b = s if begun is None else begun
     old, new = _weights(h, k, num_updates=t - b + 1) if is_kl else (decay, _complement(decay))
     sample_old, sample_new = _weights(h, f, num_updates=(t - b + f - 1) // f + 1)
@@ -79,8 +79,8 @@ def step_scalars(h: Hyperparameters, t: int, *, has_factors: bool, begun: int | 
 
 
 def _weights(h: Hyperparameters, period: int, *, num_updates: int) -> tuple[float, float]:
-    """Weights of the old average and the n-th sample: the first counts fully, and with bias correction the n-th as
-    much as in an average of n of them."""
+    """Weights of the old average and the n-th sample: the first sample counts fully, and with bias correction the n-th
+    counts as in a bias-corrected average of n samples."""
     decay = h.factor_beta**period
     if not h.use_bias_correction or h.factor_beta == 1 or num_updates < 1:
         return decay, _complement(decay)

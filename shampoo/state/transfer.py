@@ -14,7 +14,7 @@ def own_memory(state: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def copy_state(source: Mapping[str, Any], target: dict[str, Any]) -> None:
-    """Writes a parameter's state into the views that are its place in the buckets; what others keep beside is added."""
+    """Writes a parameter's state into its views of the buckets; other entries are added."""
     for name, value in source.items():
         here = target.get(name)
         if isinstance(here, Tensor):
@@ -24,7 +24,7 @@ def copy_state(source: Mapping[str, Any], target: dict[str, Any]) -> None:
 
 
 def require_same_layout(source: Mapping[str, Any], target: Mapping[str, Any], *, parameter: object) -> None:
-    """Checks that a saved state fits where it is to go.
+    """Checks that a saved state fits its target.
 
     Raises:
         ValueError: a name, shape, dtype or count differs; the message says which.
@@ -49,10 +49,10 @@ def require_same_layout(source: Mapping[str, Any], target: Mapping[str, Any], *,
 
 
 def take_blocks(source: Mapping[str, Any], blocks: Mapping[str, Tensor], *, parameter: object) -> dict[str, Any]:
-    """The state of a part without what says which blocks it is of.
+    """The state of a part, without the entries that say which blocks it covers.
 
     Raises:
-        ValueError: it is of others than `blocks`.
+        ValueError: it covers other blocks than `blocks`.
     """
     for name, expected in blocks.items():
         found = source.get(name)
@@ -64,8 +64,8 @@ def take_blocks(source: Mapping[str, Any], blocks: Mapping[str, Tensor], *, para
 
 
 def _as_count(value: Any) -> int | None:
-    """A count as an integer, also one that is a tensor, as torch's own optimizers have their counts of steps; None for
-    what is none."""
+    """A count as an integer, also if it is a tensor, like the step counts of torch's own optimizers; None if it is not
+    a count."""
     number = value.item() if isinstance(value, Tensor) and value.numel() == 1 else value
     is_whole = isinstance(number, int | float) and not isinstance(number, bool) and number >= 0 and number % 1 == 0
     return int(number) if is_whole else None
