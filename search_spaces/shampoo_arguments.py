@@ -85,8 +85,8 @@ HIGHER_IN_SHORT_RUNS = frozenset({"kl", "spectral"})
 
 
 def starting_lr(num_steps: int, *, preconditioner: str | None = None) -> float:
-    """The peak of the learning rate for a training of so many steps, >= 1, with steps of Adam's length; the longer, the
-    smaller, without a least one. `preconditioner`: the member of the family; None: another optimizer."""
+    """The peak learning rate for a training of `num_steps` >= 1, with steps of Adam's length: the longer the training,
+    the smaller, without a lower limit. `preconditioner`: the member of the family; None: another optimizer."""
     lr = min(LARGEST_LR, LR_OF_ONE_STEP / num_steps**0.5)
     if preconditioner in HIGHER_IN_SHORT_RUNS:
         lr = max(lr, min(LARGEST_SHORT_LR, SHORT_LR_OF_ONE_STEP / num_steps**1.5))

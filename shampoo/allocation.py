@@ -1,7 +1,7 @@
-"""The state of an optimizer's parameters, allocated as far as this rank steps them.
+"""The state of an optimizer's parameters, allocated for the parts that this rank steps.
 
-Parameters are known by three names: the one that the user has, the tensor that is stepped in its place (itself, or a
-placeholder of the sharding plan), and the rows of buckets in which the state of that tensor lies.
+A parameter appears in three forms: the user's tensor, the tensor that is stepped in its place (itself, or a placeholder
+of the sharding plan), and the rows of buckets that hold the state of that tensor.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _FOR_ANY_RANKS = "; that of distributed_state_dict(), saved on all ranks, is for
 
 @dataclass(frozen=True, slots=True)
 class GroupMembers:
-    """Parameters of one group, all that it has or some."""
+    """Parameters of one group: all of them, or some."""
 
     group: int
     """Its number."""
@@ -68,7 +68,7 @@ class Allocation:
         self._held = HeldStates()
 
     def shares(self, number: int) -> Sequence[RankShare]:
-        """All that this rank steps in the round of this number."""
+        """Everything that this rank steps in the round of this number."""
         return self._shares.get(number, ())
 
     def buckets(self) -> Iterator[Bucket]:
@@ -78,7 +78,7 @@ class Allocation:
                 yield from share.buckets
 
     def register(self, params: Sequence[Tensor], state: States) -> None:
-        """Takes in the parameters of a group, in the order of the optimizer."""
+        """Registers the parameters of a group, in the order of the optimizer."""
         self._group_sizes.append(len(params))
         for param in params:
             self._positions_of_all[param] = len(self._positions_of_all)
@@ -87,9 +87,9 @@ class Allocation:
             self._held.hold(param, state[param])
 
     def is_of(self, groups: Sequence[Mapping[str, Any]], state: States) -> bool:
-        """True if groups hold the registered parameters, each its own, and `state` has an entry for every one."""
+        """True if each group holds its registered parameters, and `state` has an entry for every one."""
         params = [param for group in groups for param in group["params"]]
-        # Each step asks, and to compare what is the same takes less than to hash tensors.
+        # Called in each step: comparing identical objects is faster than hashing tensors.
         return (
             [len(group["params"]) for group in groups] == self._group_sizes
             and all(map(operator.is_, params, self._positions_of_all))
@@ -97,8 +97,8 @@ class Allocation:
         )
 
     def take_back(self, state: States) -> None:
-        """Takes over the values of states, tensors or memory that were put in place of those made here, and puts these
-        back.
+        """If states, tensors or memory that were made here have been replaced, copies the new values and puts the
+        originals back.
 
         Raises:
             ValueError: one does not have the names, shapes and dtypes that the state was made with.
@@ -108,7 +108,7 @@ class Allocation:
             self._copy(copies)
 
     def require_as_made(self) -> None:
-        """Checks that parameters are what their state was made for.
+        """Checks that parameters still fit the state that was made for them.
 
         Raises:
             RuntimeError: one has been converted, moved or given another shape since.
@@ -130,10 +130,10 @@ class Allocation:
         """Makes the state of registered parameters.
 
         Args:
-            placements: theirs, if they have been checked against the memory that is left.
+            placements: those of the parameters, if they have been checked against the free memory.
 
         Raises:
-            MemoryError: the state does not fit into it.
+            MemoryError: the state does not fit into the free memory.
         """
         found = self.plan.propose([(one.params, one.h) for one in members]) if placements is None else placements
         self.plan.adopt(found)
@@ -161,18 +161,18 @@ class Allocation:
         state: States,
         also: Set[Tensor] = frozenset(),
     ) -> None:
-        """Makes the state of parameters that are trained by now, and had none; the same on all ranks.
+        """Makes the state of parameters that were frozen without a state and are now trained; the same on all ranks.
 
-        The refreshes of their groups are spread anew.
+        The refreshes of their groups are spread again.
 
         Args:
             groups: all that the optimizer has.
             h_of: the hyperparameters of the group of a number.
-            also: frozen ones that are to have a state all the same.
+            also: frozen parameters that get a state all the same.
 
         Raises:
             ValueError: they can't be stepped with these hyperparameters, or share memory with others that are trained.
-            MemoryError: the state does not fit into what is left of the device's memory.
+            MemoryError: the state does not fit into the device's free memory.
         """
         found = [(number, param) for param, number in self.frozen.items() if is_trained(param) or param in also]
         if not found:
@@ -184,7 +184,8 @@ class Allocation:
         require_own_memory(groups)
         placements = self.plan.propose([(one.params, one.h) for one in members])
         for one in members:
-            # Of the whole group: what has no effect on these may have one on others, and all have their positions.
+            # Checked for the whole group: a value without effect on these may have one on others, and messages need the
+            # positions.
             require_params(groups[one.group]["params"], one.h)
             require_memory(list(placements.costs(one.params, one.h)), one.h, working_bytes=placements.working_bytes())
         self.add(members, state, placements)
@@ -194,16 +195,17 @@ class Allocation:
             self._line_up([param for param in groups[one.group]["params"] if param not in self.frozen], one)
 
     def snapshot(self, groups: Sequence[Mapping[str, Any]], state: States) -> dict[str, Any]:
-        """The groups, a copy of the state of parameters that are not frozen, and what is kept beside it as it is, as a
-        `state_dict()` has them: with the positions of parameters in place of these.
+        """The contents of a `state_dict()`: the groups, a copy of the state of parameters that are not frozen, and
+        other entries unchanged. It has the positions of parameters instead of the parameters.
 
         Raises:
-            ValueError: something is kept under the position of a parameter, and one of the two would be lost.
+            ValueError: another entry is kept under the position of a parameter, so one of the two would be lost.
         """
         found: dict[Any, dict[str, Any]] = beside_parameters(state)
         require_no_positions(found, num_params=len(self._positions_of_all))
         for param, position in self._positions_of_all.items():
-            # Nothing of what others own has an entry, too, without which torch's `set_state_dict` refuses the state.
+            # Parameters of other owners also have an (empty) entry, without which torch's `set_state_dict` refuses the
+            # state.
             if param not in self.frozen:
                 of_param = state[param]
                 name = self.plan.part_name(param) if of_param else None
@@ -221,8 +223,8 @@ class Allocation:
         h_of: Callable[[int], Hyperparameters],
         state: States,
     ) -> None:
-        """Takes over the states in a checkpoint, by the keys of parameters, and what was kept beside them; all are
-        checked before one is written.
+        """Loads the states of a checkpoint, by the keys of parameters, and its other entries; all are checked before
+        one is written.
 
         Raises:
             ValueError: as `_thaw_saved` and `_pairs_to_copy`.
@@ -245,7 +247,7 @@ class Allocation:
             saved_as: the keys of parameters there.
 
         Raises:
-            ValueError: one is frozen here, and shared: only some ranks would find a state in theirs.
+            ValueError: one is frozen here, and shared: only some ranks would find a state for it in their checkpoint.
         """
         also = {param for param in self.frozen if param in saved_as and not is_trained(param)}
         for param in also:
@@ -257,8 +259,8 @@ class Allocation:
         self.thaw(groups, h_of, state, also)
 
     def rows(self, state: States) -> dict[int, dict[str, RowRuns]]:
-        """The rows that this rank has of what it shares with others, by position of the parameter and name of the
-        tensor in its state."""
+        """The rows that this rank has of shared tensors, by position of the parameter and name of the tensor in its
+        state."""
         pieces: dict[Tensor, list[BucketPiece]] = {}
         for bucket in self.buckets():
             for piece in bucket.pieces:
@@ -276,14 +278,14 @@ class Allocation:
     def _pairs_to_copy(
         self, keys: Mapping[Tensor, Any], saved: Mapping[Any, Mapping[str, Any]], state: States
     ) -> list[tuple[Mapping[str, Any], dict[str, Any]]]:
-        """The state in a checkpoint and here of each parameter that this rank has a state of.
+        """The state in a checkpoint and the state here, for each parameter that has a state on this rank.
 
         Args:
             keys: the keys of all parameters in the checkpoint.
             saved: the state there, by those keys.
 
         Raises:
-            ValueError: the checkpoint lacks one, or has one of another layout.
+            ValueError: the checkpoint lacks a state, or has one of another layout.
         """
         pairs: list[tuple[Mapping[str, Any], dict[str, Any]]] = []
         for param, key in keys.items():
@@ -323,7 +325,7 @@ class Allocation:
         for bucket in self.buckets():
             bucket.look_at_refreshes()
 
-    @torch.inference_mode(False)  # what is made in that mode can never be written to outside of it
+    @torch.inference_mode(False)  # tensors made in that mode can never be written to outside of it
     def _add_group(self, members: GroupMembers, state: States) -> None:
         for number, stepped in self.plan.by_round(members.params).items():
             buckets = make_buckets(stepped, members.h)
@@ -346,8 +348,8 @@ class Allocation:
             self._held.hold(param, state[param])
 
     def _line_up(self, params: Sequence[Tensor], members: GroupMembers) -> None:
-        """Spreads the refreshes of a group with a state of these parameters as if all had been made at once, as they
-        are where a checkpoint is loaded."""
+        """Spreads the refreshes of a group, which has a state of these parameters, as if all states had been made
+        together, as they are when a checkpoint is loaded."""
         for number, stepped in self.plan.by_round(params).items():
             buckets = [x for share in self.shares(number) if share.group == members.group for x in share.buckets]
             line_up(buckets, stepped, members.h)
@@ -361,7 +363,7 @@ class Allocation:
 
 
 def share_of_state(groups: Sequence[GroupMembers], state: States) -> float:
-    """Bytes of state that this rank holds, over those that one process would."""
+    """Bytes of state that this rank holds, as a share of those that a single process would hold."""
     whole = sum(
         cost_of_runs(tuple(param.shape), None, one.h, dtype=param.dtype, device=param.device.type).state_bytes
         for one in groups

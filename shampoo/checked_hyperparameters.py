@@ -1,4 +1,4 @@
-"""The hyperparameters of an optimizer's groups, checked at each step as far as they have changed since the last one."""
+"""The hyperparameters of an optimizer's groups; at each step those are checked that have changed since the last one."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class _Checked:
 
 
 class CheckedHyperparameters:
-    """The hyperparameters that groups hold, checked anew when one of them is another object than it was.
+    """The hyperparameters that groups hold; they are checked again when one of them is another object than before.
 
-    Where the learning rate alone is another one, as after each step of a schedule, it alone is checked: no other
-    hyperparameter has a rule with it.
+    If only the learning rate is another object, as after each step of a schedule, only it is checked: no rule involves
+    it and another hyperparameter.
     """
 
     def __init__(self) -> None:
@@ -57,12 +57,12 @@ class CheckedHyperparameters:
         return self._checked(number, group).h
 
     def fitting(self, number: int, group: Mapping[str, Any], built: Mapping[str, object]) -> Hyperparameters:
-        """The hyperparameters of a group before a step, with the state that was allocated for hyperparameters of the
-        structure `built`.
+        """The hyperparameters of a group before a step, checked against `built`, the structure that its state was
+        allocated for.
 
         Raises:
-            ValueError: as `of`, or a key resembles a hyperparameter and is none, a value has no effect on these
-                parameters or does not fit the state, or independent weight decay lacks its reference.
+            ValueError: as `of`, or an unknown key resembles a hyperparameter, a value has no effect on these parameters
+                or does not fit the state, or independent weight decay lacks its reference.
         """
         checked = self._checked(number, group)
         h = checked.h
@@ -79,7 +79,7 @@ class CheckedHyperparameters:
         known = self._known.get(number)
         if known is None or lr is _ABSENT or not all(map(operator.is_, others, known.others)):
             found = _Checked(lr, others, Hyperparameters.of_group(group))
-        # A tensor could change and be the same object.
+        # A tensor can change and still be the same object.
         elif lr is known.lr and not isinstance(lr, Tensor):
             return known
         else:
@@ -88,7 +88,7 @@ class CheckedHyperparameters:
         return found
 
     def _keep(self, number: int, checked: _Checked) -> None:
-        """Keeps what was found, unless betas are a list, which could change, too, and be the same object."""
+        """Keeps the result, unless betas are a list, which can also change and still be the same object."""
         if isinstance(checked.others[_BETAS], tuple):
             self._known[number] = checked
         else:

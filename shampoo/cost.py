@@ -1,4 +1,5 @@
-"""The cost of a configuration, from parameter shapes alone: bytes of state, operations, kernels. Allocates nothing.
+"""The cost of a configuration, computed only from parameter shapes: bytes of state, operations, kernels. Allocates
+nothing.
 
 Operations count a multiplication and an addition as two, and matrix products only: with numel entries in a block of
 sides d_i a product along side i is 2·numel·d_i, and so is a Gram matrix. Elementwise work is linear in the parameters
@@ -22,21 +23,23 @@ from shampoo.state.factors import side_kinds
 from shampoo.step.grafting import is_adamw
 from shampoo.step.refresh import gives_change
 
-# What the refresh of one d×d factor takes, in d³: an eigendecomposition by LAPACK's divide and conquer 9 (4/3 for the
-# tridiagonal form, the rest for vectors) at well below the speed of products; a followed basis two products and a QR
-# decomposition with its Q (4/3 each), or two passes of a Gram matrix, a Cholesky decomposition and a triangular solve.
+# Operations of the refresh of one d×d factor, in d³. An eigendecomposition by LAPACK's divide and conquer takes 9 (4/3
+# for the tridiagonal form, the rest for vectors), well below the speed of products. A followed basis takes two products
+# and a QR decomposition with its Q (4/3 each), or two passes of a Gram matrix, a Cholesky decomposition and a
+# triangular solve.
 _REFRESH_CUBES: Mapping[str, float] = {"eigh": 9.0, "eigh64": 9.0, "qr": 4 + 8 / 3, "cholesky_qr": 4 + 2 * (2 + 4 / 3)}
 _NEWTON_ITERATIONS = 18
-"""Iterations of coupled Newton, which makes 10 to 26: the middle."""
+"""Iterations of coupled Newton: the middle of the 10 to 26 that it makes."""
 _NEWTON_SQUARINGS = 12
 """Squarings of `coupled_newton`: 8 for the largest eigenvalue of A and 4 for that of X."""
-# Eigenvectors of 4 bit: to read them two products and a triangular solve, to write them a QR decomposition. In every
-# step soap reads them once and kl twice.
+# Eigenvectors of 4 bit: reading them takes two products and a triangular solve, writing them a QR decomposition. In
+# every step soap reads them once and kl twice.
 _READ_PRODUCTS, _READ_CUBES, _WRITE_CUBES = 2, 5.0, 4 / 3
 _READS_OF_STEP: Mapping[str, int] = {"shampoo": 0, "soap": 1, "kl": 2}
 
-# Kernels that an accelerator launches, as counted with float32 state: in an ordinary step for a group, for a bucket
-# without a matrix, for one with (and for each side that has one); in a refresh for each such side.
+# Kernels that an accelerator launches, as counted with float32 state. In an ordinary step: for a group, for a bucket
+# without a matrix, for a bucket with one, and for each of its sides that has a matrix. In a refresh: for each such
+# side.
 _GROUP_KERNELS, _PLAIN_KERNELS = 12, 10
 _STEP_KERNELS: Mapping[str, tuple[int, int]] = {
     "shampoo": (16, 2),
@@ -47,7 +50,8 @@ _STEP_KERNELS: Mapping[str, tuple[int, int]] = {
 _ROWS_KERNELS, _STANDARDIZING_KERNELS, _LEADING_KERNELS = 11, 10, 70
 _REFRESH_KERNELS: Mapping[str, int] = {"eigh": 60, "eigh64": 60, "qr": 70, "cholesky_qr": 130, "coupled_newton": 415}
 _SCALE_KERNELS = 42
-"""Kernels with which kl's factors follow the gradient's scale, of a bucket with matrices, where a period begins."""
+"""Kernels with which kl's factors follow the gradient's scale, for a bucket with matrices, at the beginning of a
+period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +64,25 @@ class Cost:
     """The part of it that belongs to Kronecker factors (factors, roots, bases, eigenvalues and their counters), or to
     the leading eigenvectors of spectral with a rank."""
     scratch_bytes: int
-    """Upper bound of the working memory that a thread keeps between steps: three times the largest chunk. It is one
-    thread, but for large models on the CPU (`chunk_schedule`). On a GPU none for plain parameters of a million elements
-    or more. A refresh needs some matrices of the size of the factors at hand beside it."""
+    """Upper bound of the working memory that a thread keeps between steps: three times the largest chunk. A step uses
+    one thread, except for large models on the CPU (`chunk_schedule`). On a GPU, plain parameters of a million elements
+    or more need none. A refresh also needs some matrices of the size of the current factors."""
     num_blocks: int
     """Blocks that have a preconditioner."""
     step_operations: int
-    """Floating-point operations of the matrix products of a step, statistics included, refresh not."""
+    """Floating-point operations of the matrix products of a step, including statistics, without refreshes."""
     refresh_operations: int
-    """Operations of refreshing every unit once, decompositions included; coupled Newton with 18 iterations, of which it
+    """Operations of refreshing every unit once, decompositions included; coupled Newton with 18 iterations, although it
     may take 10 to 26."""
     operations_per_step: float
     """Mean over a refresh period: `step_operations` plus the period's share of `refresh_operations`."""
     num_matrix_products: int
-    """Batched matrix products of a step with statistics, each of them one kernel where chunks are whole buckets."""
+    """Batched matrix products of a step with statistics; each is one kernel if chunks are whole buckets."""
     step_kernels: int
-    """Kernels that a step without a refresh launches on an accelerator, where chunks are whole buckets: within 20% of
-    what is counted with float32 state and few parameters to a bucket. Of more, each adds three if they have a million
-    elements or more or are cut into blocks of columns, which are strided; and each plain parameter of a million
-    elements or more has one of its own."""
+    """Kernels that a step without a refresh launches on an accelerator, if chunks are whole buckets: within 20% of the
+    count with float32 state and few parameters in each bucket. Each further parameter of a bucket adds three if it has
+    a million elements or more, or is cut into blocks of columns, which are strided; each plain parameter of a million
+    elements or more has a kernel of its own."""
     refresh_kernels: int
     """Kernels that refreshing all units at once adds; coupled Newton with as many iterations as epsilon=1e-6 allows."""
 
@@ -90,7 +94,7 @@ def estimate(
 
     Frozen parameters have no state and no steps: leave their shapes out.
 
-    `device` is the type of the device, which decides how much is worked on at a time.
+    `device` is the type of the device, which decides how much is processed at a time.
 
     Raises:
         ValueError: an unknown or illegal hyperparameter, a negative size, a single shape in place of shapes, or a
@@ -104,7 +108,7 @@ def estimate(
     h = Hyperparameters(**{**DEFAULTS, **config})
     counts: dict[tuple[int, ...], int] = {}
     num_params = num_elements = num_whole = 0
-    # Stepped where they lie, as the state's precision is theirs.
+    # They are stepped in place, because the state has their precision.
     by_kernel = device not in READABLE_DEVICES and is_adamw(h, device) and dtype in (torch.float32, torch.float64)
     for shape in shapes:
         if isinstance(shape, int):
@@ -139,10 +143,10 @@ def estimate_blocks(
     num_master_elements: int,
     num_whole: int = 0,
 ) -> Cost:
-    """The cost of so many blocks of each shape, which belong to `num_params` parameters.
+    """The cost of a number of blocks of each shape, which belong to `num_params` parameters.
 
     Args:
-        num_whole: elements of parameters that take AdamW's step in a kernel of their own, in no scratch memory.
+        num_whole: elements of parameters that take AdamW's step in a kernel of their own, without scratch memory.
     """
     working = torch.promote_types(dtype, torch.float32)
     total_bytes = num_params * torch.int64.itemsize  # num_skipped
@@ -183,7 +187,7 @@ def estimate_blocks(
 
 
 def cost_of_block(block: tuple[int, ...], h: Hyperparameters, *, dtype: torch.dtype, device: str) -> tuple[float, int]:
-    """Operations of a mean step and bytes of state of one block, which for () is an element without preconditioner."""
+    """Operations of a mean step and bytes of state of one block; the block () is an element without preconditioner."""
     _, per_step, per_refresh = _operations(block, h, device)
     state_bytes = sum(_state_bytes(block, h, torch.promote_types(dtype, torch.float32)).values())
     return per_step + per_refresh / h.refresh_period, state_bytes
@@ -216,7 +220,8 @@ def _operations(block: Sequence[int], h: Hyperparameters, device: str) -> tuple[
         polynomials = 5 * (2 * short * short * long * 2 + 2 * short**3)
         if h.rank is None:
             return 15, polynomials, 0
-        # Into the subspace and out of it three times each, without an average of gradients once less; and with S.
+        # Three products into the subspace and three out of it, one fewer without an average of gradients; and those
+        # with S.
         r, num_large = min(h.rank, short), 6 if h.betas[0] > 0 else 5
         return 15 + num_large + 5, polynomials + 2 * r * (num_large * numel + (2 * short + long + 2 * r) * r), 0
     kinds = side_kinds(block, h)
@@ -254,7 +259,7 @@ def _refresh_operations(
         return 2.0 * (_NEWTON_ITERATIONS * (2 + power) + _NEWTON_SQUARINGS) * d**3
     cubes = _REFRESH_CUBES[solver]
     if not gives_change(h, solver):
-        cubes += 2  # QΛQᵀ, or QᵀQ', which otherwise takes the place of the product for the eigenvalues
+        cubes += 2  # QΛQᵀ, or QᵀQ', which otherwise replaces the product for the eigenvalues
     if h.refresh_tolerance > 0:
         cubes += 4  # QᵀAQ
     moments = 0

@@ -1,23 +1,23 @@
-"""The declaration of a hyperparameter: the annotation of a field, from which its check and its uses are read.
+"""The declaration of a hyperparameter: the annotation of a field, which defines its check and its uses.
 
     grafting_beta2: Annotated[float | None, AVERAGE, used_by("shampoo", "none"), IN_FLIGHT] = None
 
 The type says what kind of value it is: a word of a `Literal`, a flag, an integer, a number or a pair of numbers, and
-whether None is one. Numbers have a `Range`, a pair two. Without `used_by` every member of the family uses it, and
-without `IN_FLIGHT` it is not for a search to change it in the middle of a training run.
+whether None is legal. Numbers have a `Range`, a pair has two. Without `used_by` every member of the family uses it.
+Without `IN_FLIGHT` a search must not change it in the middle of a training run.
 
-To add a hyperparameter, whose default leaves all as it was without it, as checkpoints from before then take it:
+To add a hyperparameter (its default must leave everything as it was before, because older checkpoints get it):
 
-1. Declare it: a field of `shampoo.hyperparameters.Hyperparameters`, with its prose below. Rules beside other
-   hyperparameters go into the `_check_...` of their subject there, and if it decides which state there is, into
+1. Declare it: a field of `shampoo.hyperparameters.Hyperparameters`, with its prose below. Rules about combinations with
+   other hyperparameters go into the `_check_...` of their subject there; if it decides which state exists, it goes into
    `structure`.
 2. Use it, in `step/` or `state/`.
 3. Give it a range in the presets of `search_spaces/`, if it is worth searching.
 
-Then `python -m tests.support.shampoo.generate` writes what follows from the declarations: the keyword arguments of
-`Shampoo`, their help with all prose, the table of what a search may set, and that of the manual, with the first
-sentence. Tests compare all four, and `test_live_hyperparameters` wants a row with the effect of a change between two
-steps.
+Then `python -m tests.support.shampoo.generate` writes everything that follows from the declarations: the keyword
+arguments of `Shampoo`, their help with all prose, the table of values that a search may set, and the table of the
+manual, with the first sentence of each. Tests compare all four, and `test_live_hyperparameters` needs a row with the
+effect of a change between two steps.
 """
 
 from __future__ import annotations
@@ -81,16 +81,16 @@ def used_by(*members: str) -> UsedBy:
 class InFlight:
     """The mark of a number that a search may change between two steps of a training run.
 
-    What it weighs, scales or times stays of the same kind and shape. It may not begin or cease to be 0, nor may an
-    average begin or cease to be a sum (1): that adds state or takes it away. A number that counts only at the
+    The values that it weighs, scales or times keep their kind and shape. It may not change from or to 0, nor may an
+    average become a sum (1) or a sum an average: that would add or remove state. A number that counts only at the
     beginning, or changes no step, is not marked.
     """
 
 
 IN_FLIGHT = InFlight()
 LR_ROUNDING = 1e-12
-"""Largest rounding below 0 of a learning rate, as a share of the initial one: `LinearLR` down to 0 in up to 20,000
-steps misses 0 by no more than 5e-17 of it."""
+"""The largest distance below 0 that counts as rounding of a learning rate, as a share of the initial one: `LinearLR`
+down to 0 in up to 20,000 steps misses 0 by no more than 5e-17 of it."""
 
 
 _OTHER_WORDS: Mapping[tuple[str, str], str] = {
@@ -99,7 +99,7 @@ _OTHER_WORDS: Mapping[tuple[str, str], str] = {
     ("preconditioner", "kl-shampoo"): "kl",
     **dict.fromkeys((("preconditioner", name) for name in ("adam", "adamw", "sgd")), "none"),
 }
-"""The member of the family that others call by another word."""
+"""The member of the family for a word that others use for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ def values_of_group(group: Mapping[str, Any], names: Iterable[str]) -> dict[str,
     """The hyperparameters of these names that a parameter group holds now, as plain values.
 
     Raises:
-        ValueError: it lacks some; or the learning rate is a tensor that is no number on the CPU.
+        ValueError: it lacks some; or the learning rate is a tensor that is not a single number on the CPU.
     """
     missing = [name for name in names if name not in group]
     if missing:
@@ -180,11 +180,11 @@ def values_of_group(group: Mapping[str, Any], names: Iterable[str]) -> dict[str,
 
 
 def lr_of_group(group: Mapping[str, Any]) -> Any:
-    """The learning rate of a group as a plain value; 0 where a schedule has rounded it to less. `LinearLR` down to 0
-    does, which gets each rate from the one before.
+    """The learning rate of a group as a plain value; 0 if a schedule has rounded it to less. `LinearLR` down to 0 does
+    that, because it computes each rate from the previous one.
 
     Raises:
-        ValueError: it is a tensor that is no number on the CPU.
+        ValueError: it is a tensor that is not a single number on the CPU.
     """
     lr, initial = as_number(group["lr"]), as_number(group.get("initial_lr"))
     if _is_number(lr) and lr < 0 and _is_number(initial) and lr >= -LR_ROUNDING * initial:
@@ -193,10 +193,10 @@ def lr_of_group(group: Mapping[str, Any]) -> Any:
 
 
 def as_number(lr: Any) -> Any:
-    """A learning rate as the number that it is: torch's own optimizers take it as a tensor or one of numpy's, too.
+    """A learning rate as a plain number: torch's own optimizers also accept a tensor or a number of numpy's.
 
     Raises:
-        ValueError: it is a tensor of several numbers, or one on a device, which a step would have to wait for.
+        ValueError: it is a tensor of several numbers, or on a device that a step would have to wait for.
     """
     if not isinstance(lr, Tensor):
         return without_numpy(lr)
@@ -208,16 +208,16 @@ def as_number(lr: Any) -> Any:
 def without_numpy(value: Any) -> Any:
     """A value with plain numbers in place of numpy's, alone or in a tuple or list.
 
-    A sweep over `np.logspace` has numpy's, whose pickles `torch.load(..., weights_only=True)` refuses.
+    A sweep over `np.logspace` has numpy numbers, and `torch.load(..., weights_only=True)` refuses their pickles.
     """
-    if type(value) in (tuple, list):  # others, as with names, are not made of one iterable
+    if type(value) in (tuple, list):  # other kinds, such as named tuples, are not built from one iterable
         return type(value)(map(without_numpy, value))
     is_numpys = type(value).__module__ == "numpy" and getattr(value, "shape", None) == ()
     return value.item() if is_numpys else value
 
 
 def declarations_of(cls: type) -> Iterator[Declaration]:
-    """The declarations that the fields of a dataclass are."""
+    """The declarations in the fields of a dataclass."""
     hints = get_type_hints(cls, include_extras=True)
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
@@ -246,5 +246,5 @@ def _kind(hint: Any) -> Kind:
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
-    """True of a finite one that a float can be."""
+    """True for a finite number that fits into a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max

@@ -1,4 +1,4 @@
-"""The health of an optimizer, as it knows it itself, computed when asked for: `step` pays nothing for it."""
+"""The health of an optimizer, measured from its own state on request: `step` pays nothing for it."""
 
 from __future__ import annotations
 
@@ -20,29 +20,30 @@ from shampoo.step.block_step import block_direction
 
 @dataclass(frozen=True, slots=True)
 class Diagnostics:
-    """Plain numbers; None where there is nothing to measure."""
+    """Plain numbers; None if there is nothing to measure."""
 
     num_skipped: int
     """Gradients that were not finite, over all parameters and steps."""
     num_failed_refreshes: int
     """Refreshes that kept the previous root or basis, over all factors and steps."""
     share_preconditioned: float
-    """Share of the elements that are preconditioned by now, in [0, 1]."""
+    """Share of the elements that are now preconditioned, in [0, 1]."""
     condition_median: float | None
     """Condition number of the damped factors at their last refresh, over factors."""
     condition_max: float | None
     residual_max: float | None
-    """Largest residual of the last refreshes: what the solver left undone (0 for eigh)."""
+    """Largest residual of the last refreshes: the remaining error of the solver (0 for eigh)."""
     update_to_weight_median: float | None
-    """lr·‖P‖/‖W‖ of the next step if it took the present gradients, over parameters that have one: without weight
+    """lr·‖P‖/‖W‖ of the next step if it took the current gradients, over parameters that have one; without weight
     decay, statistics and refreshes."""
     update_to_weight_max: float | None
     grafting_ratio_median: float | None
-    """‖N(F)‖ over ‖F ×_i P_i‖ per block: by what grafting stretches the preconditioned step. None without grafting."""
+    """‖N(F)‖ / ‖F ×_i P_i‖ per block: the factor by which grafting stretches the preconditioned step. None without
+    grafting."""
     grafting_ratio_max: float | None
 
     def as_metrics(self) -> dict[str, float]:
-        """The numbers that there are, by name."""
+        """The numbers that are not None, by name."""
         return {name: float(value) for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
@@ -80,7 +81,7 @@ def measure(
 ) -> dict[Tensor, ParameterHealth]:
     """Measurements of the parameters of a group, with their buckets and the state by parameter; changes nothing.
 
-    `norms` are those of whole gradients, as far as the parameters are parts of others.
+    `norms` are those of whole gradients, for parameters that are parts of others.
     """
     found = {
         param: ParameterHealth(
@@ -105,7 +106,7 @@ def measure(
 def merged(parts: Sequence[ParameterHealth]) -> ParameterHealth:
     """The measurements of a parameter, from those of its parts."""
     return ParameterHealth(
-        num_skipped=parts[0].num_skipped,  # of the whole parameter, as every part counts it
+        num_skipped=parts[0].num_skipped,  # for the whole parameter: every part counts it
         num_failed_refreshes=sum(part.num_failed_refreshes for part in parts),
         numel=sum(part.numel for part in parts),
         num_preconditioned=sum(part.num_preconditioned for part in parts),
@@ -140,7 +141,7 @@ def summarise(measured: Collection[ParameterHealth]) -> Diagnostics:
 
 
 def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, ParameterHealth]) -> None:
-    """Adds what the state of a bucket says."""
+    """Adds the measurements in the state of a bucket."""
     numel = math.prod(bucket.block)
     preconditioned = _preconditioned(bucket, h)
     for piece in bucket.pieces:
@@ -164,7 +165,7 @@ def _measure_bucket(bucket: Bucket, h: Hyperparameters, found: Mapping[Tensor, P
 
 
 def _has_finite_gradient(param: Tensor, norms: Mapping[Tensor, Tensor]) -> bool:
-    """True if a step would take the gradient: by its norm, as `finite_gradients` has it."""
+    """True if a step would take the gradient: decided by its norm, as in `finite_gradients`."""
     if param.grad is None:
         return False
     norm = norms.get(param)
@@ -204,7 +205,7 @@ def _of_bucket(
 
 
 def _direction(bucket: Bucket, chunk: Chunk, h: Hyperparameters, step: int) -> Tensor:
-    """The direction along the present gradients, computed in copies."""
+    """The direction for the current gradients, computed in copies."""
     shape = (chunk.stop - chunk.start, *bucket.block)
     scratch = (bucket.like.new_empty(shape), bucket.like.new_empty(shape), bucket.like.new_empty(shape))
     for part, piece in zip(chunk.parts(scratch[0]), chunk.pieces, strict=True):
@@ -220,7 +221,7 @@ def _direction(bucket: Bucket, chunk: Chunk, h: Hyperparameters, step: int) -> T
 
 
 def _preconditioned(bucket: Bucket, h: Hyperparameters) -> Tensor:
-    """True for each block that is by now, (K,) bool."""
+    """True for each block that is now preconditioned, (K,) bool."""
     ready = torch.ones(bucket.num_blocks, dtype=torch.bool, device="cpu")
     if not bucket.state.sides:
         return ready if h.preconditioner == "spectral" and len(bucket.block) > 1 else ~ready

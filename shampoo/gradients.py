@@ -1,4 +1,4 @@
-"""The gradients that steps read: whether they can be, and whether there ever are any."""
+"""Checks of the gradients that steps read: that they can be read, and that there are any at all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from shampoo.group_rules import is_trained, parameter_name
 from shampoo.state.buckets import state_dtype
 
 NUM_TOLD_WITHOUT = 3
-"""First steps without any gradient after which it is told: the first ones of a training may have none by intention."""
+"""The number of first steps without any gradient after which a warning comes: a training may intentionally begin
+without."""
 
 
 def require_gradients(groups: Sequence[Mapping[str, Any]]) -> None:
@@ -39,15 +40,15 @@ def require_gradients(groups: Sequence[Mapping[str, Any]]) -> None:
 
 
 class Gradients:
-    """The gradients of an optimizer's steps: checked, and told if there never are any."""
+    """The gradients of an optimizer's steps: checks them, and warns if there are never any."""
 
     def __init__(self) -> None:
         self._num_without: int | None = 0
-        """Steps until now in which no parameter had one; None: one has had one."""
+        """Steps so far in which no parameter had a gradient; None: one has had one."""
 
     def require(self, groups: Sequence[Mapping[str, Any]]) -> None:
-        """Checks those of a step, and warns once if the first steps had none at all: the model then trains other
-        parameters than the optimizer has.
+        """Checks the gradients of a step, and warns once if the first steps had none at all: then the optimizer has
+        other parameters than the model that is trained.
 
         Raises:
             RuntimeError: as `require_gradients`.

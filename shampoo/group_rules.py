@@ -1,4 +1,4 @@
-"""The rules of a parameter group: its keys, its parameters, and what follows from its hyperparameters for them."""
+"""The rules of a parameter group: its keys, its parameters, and what its hyperparameters require of them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from shampoo.hyperparameters import DEFAULTS, NAMES, Hyperparameters, Preconditi
 from shampoo.overlaps import overlapping
 from shampoo.torch_internals import is_flattened
 
-# What a group may hold beside hyperparameters: torch's own keys, the reference of independent weight decay, and what
-# torch's schedules keep there.
+# Other keys that a group may hold: torch's own, the reference of independent weight decay, and those of torch's
+# schedules.
 _OTHER_KEYS = frozenset({"params", "param_names", "name", "peak_lr"})
 KEYS_OF_SCHEDULES = frozenset({"initial_lr", "max_lr", "min_lr", "swa_lr", "base_momentum", "max_momentum"})
 KEYS_OF_WRAPPERS = frozenset(
     {"lr_scale", "lr_mult", "wd_mult", "lr_multiplier", "wd_multiplier", "is_last_layer", "rho", "adaptive"}
 )
-"""Keys that others give a group for themselves before the optimizer is built: timm, Megatron and DINOv2 factors of
+"""Keys that other libraries put into a group before the optimizer is built: timm, Megatron and DINOv2 the factors of
 their schedules, SAM the radius of its ascent."""
 _OTHER_OPTIMIZERS: Mapping[str, str] = {
     "amsgrad": "torch.optim.AdamW or Adam",
@@ -55,7 +55,7 @@ _ADVICE: Mapping[str, str] = {
 }
 """Advice for the keyword arguments of torch's optimizers and of other Shampoos that ours does not have."""
 _OLDEST = frozenset({"lr", "preconditioner"})
-"""Hyperparameters that a state of any version has: one without is another optimizer's, or spoiled."""
+"""Hyperparameters that a state of any version has: a state without them is damaged or belongs to another optimizer."""
 _KNOWN_KEYS = frozenset(NAMES) | _OTHER_KEYS | KEYS_OF_SCHEDULES | KEYS_OF_WRAPPERS
 
 
@@ -63,11 +63,11 @@ def require_known_keys(group: Mapping[str, Any], *, is_live: bool = False) -> No
     """Checks the keys of a group.
 
     Args:
-        is_live: the optimizer holds it already, or a checkpoint. Then a key that resembles no hyperparameter is no
-            setting of ours with an error in it, but what a wrapper keeps there for itself.
+        is_live: the optimizer or a checkpoint already holds the group. Then a key that resembles no hyperparameter is
+            not a misspelt setting of ours, but an entry that a wrapper keeps there for itself.
 
     Raises:
-        ValueError: there are no parameters, or a key is no hyperparameter; the message has the nearest that is one.
+        ValueError: there are no parameters, or a key is not a hyperparameter; the message has the nearest one.
     """
     if "params" not in group:
         raise ValueError(f"a parameter group must have the key 'params', got {sorted(group)}")
@@ -82,7 +82,7 @@ def refuse_arguments(unknown: Mapping[str, object]) -> None:
     """Refuses keyword arguments that the optimizer does not have.
 
     Raises:
-        TypeError: there is one; the message has the nearest that it has.
+        TypeError: there is one; the message has the nearest argument that exists.
     """
     if unknown:
         name = next(iter(unknown))
@@ -93,7 +93,7 @@ def _hint(name: object) -> str:
     return _advice(name) or f" (known: {', '.join(NAMES)})"
 
 
-@functools.cache  # a step asks for each key of a wrapper
+@functools.cache  # each step checks every key of a wrapper
 def _advice(name: object) -> str | None:
     if name in _ADVICE:
         return f", {_ADVICE[str(name)]}"
@@ -102,15 +102,16 @@ def _advice(name: object) -> str | None:
 
 
 def is_trained(param: Tensor) -> bool:
-    """True if a parameter has a state: it requires a gradient, or has been given one all the same."""
+    """True if a parameter needs a state: it requires a gradient, or has been given one all the same."""
     return param.requires_grad or param.grad is not None
 
 
 def in_order(params: Tensor | Iterable[Any]) -> list[Any]:
-    """The parameters that a group is given: one tensor, or several, each alone or as (name, tensor).
+    """The parameters that a group is given, as a list: one tensor, or several, each alone or as (name, tensor).
 
     Raises:
-        TypeError: they are a set. Another run would have them in another order, and each with another's saved state.
+        TypeError: they are a set. Another run would have them in another order, and load each with the saved state of
+            another.
     """
     if isinstance(params, Tensor):
         return [params]
@@ -120,11 +121,11 @@ def in_order(params: Tensor | Iterable[Any]) -> list[Any]:
 
 
 def checked_tensors(params: Sequence[object]) -> list[Tensor]:
-    """The parameters of a group that are tensors: torch's own error says what anything else is.
+    """The parameters of a group that are tensors; torch itself raises an error for anything else.
 
     Raises:
-        ValueError: one is no dense, real, floating-point tensor with a shape and a place in memory for each element, or
-            appears twice; or one that is trained has fewer bits than can be stepped.
+        ValueError: one is not a dense, real, floating-point tensor with a shape and a separate place in memory for each
+            element, or appears twice; or one that is trained has too few bits to be stepped.
     """
     if len({id(param) for param in params}) != len(params):
         raise ValueError(f"a parameter appears twice in one group of {len(params)} parameters")
@@ -150,7 +151,8 @@ def checked_tensors(params: Sequence[object]) -> list[Tensor]:
 
 
 def parameter_name(group: Mapping[str, Any], index: int, number: int) -> str:
-    """The name of a parameter for messages: its position in the group of a number, and its own name if it has one."""
+    """The name of a parameter for messages: its position in the group with this number, and its own name if it has
+    one."""
     names = group.get("param_names")
     return f"parameter {index} of group {number}" + (f" ({names[index]!r})" if names else "")
 
@@ -159,8 +161,8 @@ def require_params(params: Sequence[object], h: Hyperparameters) -> None:
     """Checks that these parameters can be stepped with these hyperparameters.
 
     Raises:
-        ValueError: one is no real floating-point tensor of its own memory, appears twice or has a layout on its ranks
-            that is not supported; or a hyperparameter has no effect on any of them.
+        ValueError: one is not a real floating-point tensor with its own memory, appears twice, or has a layout on its
+            ranks that is not supported; or a hyperparameter has no effect on any of them.
     """
     tensors = checked_tensors(params)
     for index, param in enumerate(tensors):
@@ -186,7 +188,7 @@ def require_own_memory(groups: Sequence[Mapping[str, Any]]) -> None:
     Raises:
         ValueError: one does; the message has both names.
     """
-    # That a parameter is there twice is torch's to say.
+    # torch itself reports a parameter that appears twice.
     places = {
         param: (group, index, number)
         for number, group in enumerate(groups)
@@ -204,10 +206,10 @@ def require_own_memory(groups: Sequence[Mapping[str, Any]]) -> None:
 
 
 def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) -> None:
-    """Checks how ranks share the work against the parameters of a group.
+    """Checks that the hyperparameters of sharing among ranks have an effect on the parameters of a group.
 
     Raises:
-        ValueError: something is asked for that has no effect on any of them.
+        ValueError: one of them has no effect on any parameter.
     """
     num = len(params)
     has_dtensors = any(is_dtensor(param) for param in params)
@@ -224,10 +226,10 @@ def require_effect_of_distributed(params: Sequence[Tensor], h: Hyperparameters) 
 
 
 def require_no_steps(states: Iterable[Any]) -> None:
-    """Checks that no parameter has been stepped, before groups that are not what they were get a new state.
+    """Checks that no parameter has been stepped, before groups that have changed get a new state.
 
     Args:
-        states: those of parameters, and what is kept beside them.
+        states: those of parameters, and other entries.
 
     Raises:
         RuntimeError: one has.
@@ -242,7 +244,7 @@ def require_no_steps(states: Iterable[Any]) -> None:
 
 
 def require_structure(h: Hyperparameters, built: Mapping[str, object]) -> None:
-    """Checks that the state that was allocated for hyperparameters of the structure `built` fits others.
+    """Checks that a state that was allocated for the structure `built` fits these hyperparameters.
 
     Raises:
         ValueError: it does not; the message says what changed.
@@ -266,9 +268,9 @@ def require_peak_lr(h: Hyperparameters, peak_lr: float) -> None:
 
 
 def saved_values(group: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a group, without its parameters, as a checkpoint has them: plain numbers in place of numpy's and of
-    learning rates in tensors, also of those that schedules keep as they were given. What a user keeps there beside
-    stays what it is."""
+    """The values of a group, without its parameters, as a checkpoint has them: plain numbers instead of numpy's and
+    instead of learning rates in tensors, including the initial ones that schedules keep. Other entries of a user are
+    unchanged."""
     rates = {"lr", *KEYS_OF_SCHEDULES}
     return {
         name: as_number(value) if name in rates else without_numpy(value)
@@ -278,7 +280,7 @@ def saved_values(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def completed(group: Mapping[str, Any]) -> dict[str, Any]:
-    """A saved group with the defaults of the hyperparameters that it lacks: they are newer than it is."""
+    """A saved group, completed with the defaults of the hyperparameters that it lacks because they are newer."""
     return {**{name: value for name, value in DEFAULTS.items() if name not in _OLDEST}, **group}
 
 
@@ -286,7 +288,7 @@ def require_state_of_an_optimizer(state_dict: Mapping[str, Any]) -> None:
     """Checks the outermost keys of a `state_dict()`.
 
     Raises:
-        ValueError: it is no optimizer's, as where that stands in a checkpoint beside the model's.
+        ValueError: it is not from an optimizer, for instance a whole checkpoint with the states of model and optimizer.
     """
     if not {"state", "param_groups"} <= state_dict.keys():
         raise ValueError(f"an optimizer's state has the keys 'state' and 'param_groups', got {sorted(state_dict)[:10]}")
@@ -295,14 +297,15 @@ def require_state_of_an_optimizer(state_dict: Mapping[str, Any]) -> None:
 def saved_groups(
     state_dict: Mapping[str, Any], groups: Sequence[Mapping[str, Any]], structures: Sequence[Mapping[str, object]]
 ) -> list[dict[str, Any]]:
-    """Completed copies of a `state_dict()`'s groups for an optimizer's, of whose state `structures` says the shape.
+    """Completed copies of the groups of a `state_dict()`, for the groups of an optimizer whose state has these
+    `structures`.
 
-    They share no value with it, as a list under a key of the user's own would be, whoever changes it later.
+    They share no value with the `state_dict()`, such as a list under a user's own key, which might be changed later.
 
     Raises:
-        ValueError: it is no optimizer's, as where that stands in a checkpoint beside the model's, or another's; or its
-            groups have other numbers of parameters, an unknown or illegal hyperparameter, or one of another value that
-            shapes the state. Which ranks step a parameter may differ.
+        ValueError: it is not from an optimizer, or from another one; or its groups have other numbers of parameters, an
+            unknown or illegal hyperparameter, or another value of one that shapes the state. Which ranks step a
+            parameter may differ.
     """
     require_state_of_an_optimizer(state_dict)
     saved = [completed(group) for group in deepcopy(state_dict["param_groups"])]
@@ -324,7 +327,7 @@ def saved_groups(
 
 
 def inherited(defaults: Mapping[str, Any], preconditioner: Preconditioner) -> dict[str, Any]:
-    """The constructor's arguments as far as this member of the family has a use for them, else their defaults."""
+    """The constructor's arguments if this member of the family uses them, else their defaults."""
     if preconditioner == defaults["preconditioner"]:
         return dict(defaults)
     reset = set(unused(preconditioner))

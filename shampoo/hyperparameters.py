@@ -44,13 +44,13 @@ CommunicationDtype: TypeAlias = Literal["float32", "bfloat16", "float16"]
 
 KRONECKER = used_by("shampoo", "soap", "kl")
 """The members with Kronecker factors."""
-BOUNDED = used_by("shampoo", "soap")  # members whose steps are bounded whatever their factors have seen
+BOUNDED = used_by("shampoo", "soap")  # members whose steps are bounded, whatever gradients their factors have seen
 MATRICES = used_by("shampoo", "soap", "kl", "spectral")
-"""The members that treat matrices otherwise than vectors."""
+"""The members that treat matrices differently from vectors."""
 
 DEFAULT_REFRESH_PERIOD: Mapping[str, int] = {"shampoo": 50, "soap": 10, "kl": 10, "spectral": 1, "none": 1}
-"""Steps from one refresh to the next by member: for soap SOAP's own, and kl refreshes as it does; for shampoo as
-README's figures are measured; spectral and none refresh nothing."""
+"""Steps from one refresh to the next by member: for soap and kl the period of SOAP's authors, for shampoo the one that
+README's figures are measured with; spectral and none refresh nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Hyperparameters:
     """Checked hyperparameters of a parameter group; flat and JSON-able.
 
     Raises:
-        ValueError: a value is illegal, or would have no effect beside the others; the message holds the values.
+        ValueError: a value is illegal, or would have no effect with the others; the message holds the values.
     """
 
     lr: Annotated[float, NOT_NEGATIVE, IN_FLIGHT] = 1.5e-3
@@ -190,11 +190,11 @@ class Hyperparameters:
         if (self.preconditioner in ("soap", "kl") or self.rank is not None) and self.betas[1] == 1:
             what = f"preconditioner={self.preconditioner!r}" if self.rank is None else f"rank={self.rank}"
             raise ValueError(f"betas[1] must be below 1 for {what}, got {self.betas[1]!r}")
-        # The factors of one gradient have no inverse outside of its span, where momentum lies, and the other factor's.
+        # One gradient's factors have no inverse outside its span, where momentum is, and the other factor's span.
         is_outside = self.preconditioner == "kl" or (self.preconditioner in ("shampoo", "soap") and self.betas[0] > 0)
         if self.betas[1] == 0 and is_outside:
             raise ValueError(f"betas[1] must be > 0 for {self.preconditioner}, or steps explode: betas={self.betas}")
-        # The square of a gradient that is 0 bounds no step along momentum, as an average of squares does for β1 < √β2.
+        # The square of a zero gradient bounds no step along momentum, while an average of squares does for β1 < √β2.
         if self.second_moment_beta == 0 and self.betas[0] > 0 and self.plain_method in ("rmsprop", "adam"):
             name = "betas[1]" if self.grafting_beta2 is None else "grafting_beta2"
             raise ValueError(f"{name} must be > 0 with betas[0] > 0, or steps explode: betas={self.betas}")
@@ -215,7 +215,7 @@ class Hyperparameters:
             raise ValueError(f"rest_scale={self.rest_scale!r} needs a rank, got None")
         if self.rank is not None and self.standardize_rows:
             raise ValueError(f"standardize_rows=True orthogonalises whole matrices, got rank={self.rank}")
-        # Grafting makes up for the scale of a factor, unless ε is a number, or statistics are weighted one by one.
+        # Grafting compensates the scale of a factor, unless ε is absolute, or statistics are weighted one by one.
         in_factors = self.grafting_method == "none" or self.epsilon_type == "absolute" or self.low_precision_state
         in_factors = in_factors and self.preconditioner == "shampoo" and self.factor_beta < 1
         in_plain_steps = self.plain_method == "adam" and self.grafting_method == "none"
@@ -349,7 +349,7 @@ class Hyperparameters:
 
     @property
     def _root_order(self) -> int | None:
-        """The p of roots A^(−1/p), as far as `exponent_override` says; None if it is no integer."""
+        """The p of roots A^(−1/p), if `exponent_override` says it; None if it is not an integer."""
         order = round(1 / self.exponent_override) if self.exponent_override else 2
         is_root = self.exponent_override is None or abs(order * self.exponent_override - 1) < 1e-9
         return order if is_root and order > 0 else None
@@ -368,7 +368,7 @@ class Hyperparameters:
 
     @property
     def structure(self) -> dict[str, object]:
-        """All that decides which state tensors exist, and their shapes: fixed once the state is allocated."""
+        """The values that decide which state tensors exist, and their shapes: fixed once the state is allocated."""
         return {
             "preconditioner": self.preconditioner,
             "max_preconditioner_dim": self.max_preconditioner_dim,

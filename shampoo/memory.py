@@ -1,7 +1,7 @@
 """Refusing a configuration whose state does not fit, by name and number, before any of it is allocated.
 
-Without it the CPU hands out pages until the system ends a process, and a GPU says no more than how many bytes were
-asked for last.
+Without it the CPU provides pages until the system kills a process, and a GPU's error only has the size of the last
+request.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 def require_memory(costs: Sequence[tuple[Tensor, Cost]], h: Hyperparameters, *, working_bytes: int) -> None:
-    """Checks that the state of parameters fits into what is left of their devices' memory, where that is known.
+    """Checks that the state of parameters fits into the free memory of their devices, if that is known.
 
     Args:
-        costs: parameters, and what this rank pays for each of them.
-        working_bytes: what a step needs of it beside the state and its scratch memory.
+        costs: parameters, and the cost of each on this rank.
+        working_bytes: bytes that a step needs in addition to the state and its scratch memory.
 
     Raises:
-        MemoryError: it does not; the message says what takes most of it.
+        MemoryError: it does not; the message says what takes the most memory.
     """
     for device in {param.device for param, _ in costs}:
         free = free_bytes(device)
@@ -48,8 +48,8 @@ def require_memory(costs: Sequence[tuple[Tensor, Cost]], h: Hyperparameters, *, 
 
 
 def free_bytes(device: torch.device) -> int | None:
-    """Bytes that can still be allocated on the device, as far as it can be told: CUDA devices, and the CPU on Linux
-    (the machine's, or the control group's where that is less). None elsewhere."""
+    """Bytes that can still be allocated on the device. Known for CUDA devices, and for the CPU on Linux (of the
+    machine, or of the control group if that is less); None elsewhere."""
     if device.type == "cuda":
         reserved_unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + reserved_unused
@@ -69,8 +69,8 @@ def _machine_bytes() -> int | None:
 
 
 def _control_group_bytes() -> int | None:
-    """Bytes that the limits of a container leave, or of a batch system's job; page cache can be given back and does not
-    count."""
+    """Bytes that are left below the limits of a container, or of the job of a batch system; page cache can be freed and
+    does not count."""
     return min((left for group in _groups() if (left := _left_in(group)) is not None), default=None)
 
 

@@ -142,7 +142,7 @@ class Shampoo(Optimizer):
 
     @property
     def share_of_state(self) -> float:
-        """Bytes of state that this rank holds, over those that one process would: 1 where nothing is shared."""
+        """Bytes of state on this rank, as a share of those in a single process: 1 if nothing is shared."""
         return share_of_state(self._all_members(), self.state)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

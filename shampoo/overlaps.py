@@ -1,4 +1,4 @@
-"""Parameters that have elements in common, each of which would step them by a state of its own."""
+"""Parameters that have elements in common: each parameter would step these elements with its own state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shampoo.distributed.layout import is_dtensor
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """The addresses of a tensor's first byte and of that after its last."""
+    """The address of a tensor's first byte, and the one after its last byte."""
 
     index: int
     start: int
@@ -23,8 +23,8 @@ class _Extent:
 def overlapping(tensors: Sequence[Tensor]) -> tuple[int, int] | None:
     """The positions of two tensors that share an element; None if no two do.
 
-    Of DTensors it is the shards of this rank that count. Other tensors that are not plain ones, and those without
-    memory, as on the device "meta", are left out.
+    For DTensors the shards of this rank count. Other tensors that are not plain, and those without memory, such as on
+    the device "meta", are left out.
     """
     with torch.no_grad():
         tensors = [x.to_local() if is_dtensor(x) else x for x in tensors]
@@ -43,7 +43,7 @@ def overlapping(tensors: Sequence[Tensor]) -> tuple[int, int] | None:
 
 
 def _interlocked(extents: Sequence[_Extent]) -> list[list[_Extent]]:
-    """The extents of one storage, by runs in which each overlaps with an earlier one."""
+    """The extents of one storage, in runs in which each overlaps an earlier one."""
     runs: list[list[_Extent]] = []
     stop = 0
     for extent in sorted(extents, key=lambda extent: extent.start):
@@ -55,7 +55,7 @@ def _interlocked(extents: Sequence[_Extent]) -> list[list[_Extent]]:
 
 
 def _first_pair(run: Sequence[tuple[_Extent, Tensor]]) -> tuple[int, int] | None:
-    """The positions of two tensors of a run that share a byte: columns of one matrix are interlocked and do not."""
+    """The positions of two tensors of a run that share a byte; columns of one matrix interlock without sharing any."""
     if len(run) == 1:
         return None
     begin = run[0][0].start

@@ -11,8 +11,8 @@ from torch.nn.parameter import is_lazy
 from shampoo.torch_internals import is_flattened
 
 PLAIN_MODULES: tuple[type[nn.Module], ...] = (nn.Embedding, nn.EmbeddingBag)
-"""Modules whose matrices are tables: only some rows of their gradient are ever non-zero, so a factor over the rows
-learns nothing that Adam's squares do not know."""
+"""Modules whose matrices are tables: only some rows of each gradient are not zero, so a factor over the rows learns
+nothing more than Adam's squares."""
 
 
 def param_groups(
@@ -24,22 +24,22 @@ def param_groups(
 ) -> list[dict[str, Any]]:
     """Parameter groups for `Shampoo(param_groups(model), ...)`, each parameter once, frozen ones left out.
 
-    - "matrices": weights of two and more sides larger than 1, with the optimizer's own hyperparameters;
-    - "plain matrices": those of embeddings (and what is tied to them) and of the head, by plain AdamW;
+    - "matrices": weights with at least two sides larger than 1, with the optimizer's own hyperparameters;
+    - "plain matrices": those of embeddings (and weights tied to them) and of the head, by plain AdamW;
     - "vectors": biases, norms and scalars, by plain AdamW without weight decay.
 
     Groups without a parameter are left out. The head is the last `nn.Linear` in the order of `model.modules()`.
 
     Args:
-        precondition_head: put the head among the matrices; sensible where it is as small as other layers (an
-            autoencoder), not for a vocabulary.
+        precondition_head: put the head among the matrices; sensible if it is as small as other layers (an autoencoder),
+            not for a vocabulary.
         plain: hyperparameters of both plain groups, such as `{"lr": 3e-4, "betas": (0.9, 0.95)}`.
         plain_modules: modules whose matrices step plainly.
 
     Raises:
-        TypeError: it is no module.
+        TypeError: it is not a module.
         ValueError: no parameter requires a gradient, or one has no shape yet, or all are shards of
-            `FullyShardedDataParallel`, of which none is a matrix.
+            `FullyShardedDataParallel`, none of which is a matrix.
     """
     if not isinstance(model, nn.Module):
         raise TypeError(
@@ -53,7 +53,7 @@ def param_groups(
     if linears and not precondition_head:
         apart.add(id(linears[-1].weight))
     members: dict[str, list[nn.Parameter]] = {"matrices": [], "plain matrices": [], "vectors": []}
-    for parameter in model.parameters():  # shared ones come once
+    for parameter in model.parameters():  # shared ones appear once
         if parameter.requires_grad:
             if is_lazy(parameter):
                 raise ValueError(f"a {type(parameter).__name__} has no shape yet: run a batch through the model first")

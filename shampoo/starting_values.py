@@ -1,4 +1,4 @@
-"""Hyperparameters to begin with where nobody has tuned any, by the length of the training."""
+"""Hyperparameters to begin with if nobody has tuned any, by the length of the training."""
 
 from __future__ import annotations
 
@@ -8,32 +8,32 @@ from typing import Any
 from shampoo.hyperparameters import DECLARATIONS, DEFAULT_REFRESH_PERIOD, DEFAULTS, Preconditioner
 
 LR_OF_ONE_STEP = 0.125
-"""The learning rate of which lr is the share 1/√(number of steps), for all members: on the digits in 60 to 960 steps
-(`python -m tests.benchmarks.training.starting_values`) a factor for each, or another power, made little difference."""
+"""lr is this value divided by √(number of steps), for all members. A separate factor for each member, or another power,
+made little difference on the digits in 60 to 960 steps (`python -m tests.benchmarks.training.starting_values`)."""
 LARGEST_LR = 0.016
-"""Largest learning rate of that rule, its result for runs of 60 steps; AdamW wants no more in 30."""
+"""Largest learning rate of that rule, its result for runs of 60 steps; AdamW needs no higher one in 30."""
 SHORT_LR_OF_ONE_STEP = 15.0
-"""The learning rate of which lr is the share 1/(number of steps)^1.5 for `HIGHER_IN_SHORT_RUNS` where that is more, as
-it is below 120 steps (`python -m tests.benchmarks.search.first_rates`)."""
+"""For `HIGHER_IN_SHORT_RUNS` lr is this value divided by (number of steps)^1.5 if that is more, as it is below 120
+steps (`python -m tests.benchmarks.search.first_rates`)."""
 LARGEST_SHORT_LR = 0.064
 """Largest learning rate of that rule, in the shortest runs that were tried, of 30 steps."""
 HIGHER_IN_SHORT_RUNS = frozenset({"kl", "spectral"})
-"""The members that want a higher learning rate in short runs."""
+"""The members that need a higher learning rate in short runs."""
 AVERAGES: Mapping[Preconditioner, Mapping[str, Any]] = {
     "soap": {"betas": (0.95, 0.95)},
     "kl": {"betas": (0.9, 0.95)},
     "spectral": {"betas": (0.95, 0.999), "beta3": 0.9025},
 }
-"""The averages of members that want others than the default; 0.9025 = 0.95² is Muon's momentum of Nesterov."""
+"""The averages of members that need other values than the default; 0.9025 = 0.95² is Muon's Nesterov momentum."""
 REFRESHES_IN_A_RUN = 50
-"""Refreshes that shampoo's refresh period makes at most, between 10 steps and its default."""
+"""The largest number of refreshes in a run of shampoo, whose refresh period is between 10 steps and its default."""
 SHORTEST_PERIOD = 10
-"""Steps between refreshes of the shortest runs, by judgement."""
+"""Steps between refreshes in the shortest runs, by judgement."""
 
 
 def starting_lr(num_steps: int, *, preconditioner: str | None = None) -> float:
-    """The peak of the learning rate for a training of so many steps, >= 1, with steps of Adam's length; the longer, the
-    smaller, without a least one. `preconditioner`: the member of the family; None: another optimizer."""
+    """The peak learning rate for a training of `num_steps` >= 1, with steps of Adam's length: the longer the training,
+    the smaller, without a lower limit. `preconditioner`: the member of the family; None: another optimizer."""
     lr = min(LARGEST_LR, LR_OF_ONE_STEP / num_steps**0.5)
     if preconditioner in HIGHER_IN_SHORT_RUNS:
         lr = max(lr, min(LARGEST_SHORT_LR, SHORT_LR_OF_ONE_STEP / num_steps**1.5))

@@ -1,6 +1,6 @@
-"""All that leans on private parts of torch, as they are in torch 2.11 to 2.13, and the reason for each.
+"""All uses of private parts of torch, as they are in torch 2.11 to 2.13, and the reason for each.
 
-A new release of torch is checked here first. Not here, because torch asks the object for them by name: the methods
+Check here first for a new release of torch. Not here, because torch calls them on the object by name: the methods
 `__create_write_items__`, `__create_chunk_list__` and `__get_tensor_shard__` of `BlockRows`, which are the protocol
 `torch.distributed._checkpointable._Checkpointable`.
 """
@@ -16,8 +16,8 @@ from torch.optim import Optimizer
 
 T = TypeVar("T", bound=Tensor)
 
-# Operations on lists of tensors, in which torch.optim is written: one kernel, or one call into C++, for all of them.
-# Releases after 2.13 are to have them as the public `torch.foreach`.
+# Operations on lists of tensors, which torch.optim uses: one kernel, or one call into C++, for a whole list. Releases
+# after 2.13 should have them as the public `torch.foreach`.
 foreach_add_ = torch._foreach_add_
 foreach_copy_ = torch._foreach_copy_
 foreach_lerp = torch._foreach_lerp
@@ -27,27 +27,28 @@ foreach_norm = torch._foreach_norm
 foreach_sub = torch._foreach_sub
 foreach_sub_ = torch._foreach_sub_
 
-# The kernels of `torch.optim.Adam(fused=True)` and AdamW: one pass over gradient and moments, where operations take
-# many.
+# The kernels of `torch.optim.Adam(fused=True)` and AdamW: one pass over gradient and moments, instead of many
+# operations.
 fused_adam_ = torch._fused_adam_
 fused_adamw_ = torch._fused_adamw_
 FUSED_ADAM_DEVICES = frozenset({"cpu", "cuda", "meta"})
 """Types of device that have them, in all of these releases."""
 
-# The file of the extension module. It is linked to the libraries that PyTorch computes with, whose functions are found
-# by it: those have other names and places in every distribution.
+# The file of the extension module. It is linked to the libraries that PyTorch computes with, so their functions are
+# found through it: the libraries' names and places differ in every distribution.
 EXTENSION_FILE: str = torch._C.__file__
 
-# What `Tensor.to` is where a subclass meets it.
+# `Tensor.to`, as a subclass receives it.
 to_copy = torch.ops.aten._to_copy.default
 
 
 def waited_for(tensor: Tensor) -> Tensor:
-    """The tensor itself, where a collective of autograd gave one that waits for its values when it is first used.
+    """The tensor itself, if this is the wrapper of an autograd collective that waits for its values when it is first
+    used.
 
-    `DTensor.to_local()` gives those.
+    `DTensor.to_local()` returns such wrappers.
     """
-    # Not at the top: it imports torch.distributed, half a second.
+    # Not at the top: it imports torch.distributed, which takes half a second.
     from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
     return tensor.wait() if isinstance(tensor, AsyncCollectiveTensor) else tensor
@@ -55,24 +56,24 @@ def waited_for(tensor: Tensor) -> Tensor:
 
 def is_flattened(param: Tensor) -> bool:
     """True for a part of the vector that `FullyShardedDataParallel` makes of all parameters: the matrices are gone."""
-    # What `torch.distributed.fsdp` marks it with, and itself reads so.
+    # The mark of `torch.distributed.fsdp`, read in the same way there.
     return getattr(param, "_fsdp_flattened", False) and param.dim() < 2
 
 
 def without_storage(cls: type[T], shape: torch.Size, like: Tensor) -> T:
     """A tensor of a subclass that has a shape, and dtype and device of `like`, and no memory.
 
-    The one way to such a tensor: `torch.Tensor.__new__` allocates.
+    This is the only way to get one: `torch.Tensor.__new__` allocates.
     """
     return torch.Tensor._make_wrapper_subclass(cls, shape, dtype=like.dtype, device=like.device)
 
 
-# `Optimizer` registers hooks, and calls them in its own `state_dict` and `load_state_dict` alone: who writes those anew
-# has to call them.
+# `Optimizer` registers hooks, and calls them only in its own `state_dict` and `load_state_dict`: a class that overrides
+# these has to call the hooks.
 
 
 def before_saving(optimizer: Optimizer) -> None:
-    """Calls what `register_state_dict_pre_hook` was given."""
+    """Calls the hooks of `register_state_dict_pre_hook`."""
     for hook in optimizer._optimizer_state_dict_pre_hooks.values():
         hook(optimizer)
 
@@ -89,7 +90,7 @@ def before_loading(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str
     """The state as `register_load_state_dict_pre_hook`'s hooks leave it; they write to a shallow copy.
 
     Raises:
-        TypeError: it is none, but a file's path, for example.
+        TypeError: it is not a state but, for example, a file's path.
     """
     if not isinstance(state_dict, Mapping):
         raise TypeError(f"an optimizer's state is a dictionary, as torch.load(FILE) reads it, got {state_dict!r:.100}")
@@ -101,6 +102,6 @@ def before_loading(optimizer: Optimizer, state_dict: dict[str, Any]) -> dict[str
 
 
 def after_loading(optimizer: Optimizer) -> None:
-    """Calls what `register_load_state_dict_post_hook` was given."""
+    """Calls the hooks of `register_load_state_dict_post_hook`."""
     for hook in optimizer._optimizer_load_state_dict_post_hooks.values():
         hook(optimizer)
