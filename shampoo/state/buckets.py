@@ -42,11 +42,11 @@ of half the size)."""
 READABLE_DEVICES = frozenset({"cpu"})
 """Types of device from which the host reads a number without waiting for a queue of work."""
 LARGE_ELEMENTS = 1 << 20
-"""By judgement: from this many elements on, a few passes over them take longer than launching the kernels that save
-these passes. Parameters of this size without a preconditioner have separate buckets."""
+"""Elements from which on a few passes over them take longer than launching the kernels that save these passes; by
+judgement. Parameters of this size without a preconditioner have separate buckets."""
 FEW_PIECES = 3
-"""Up to this many pieces need no more kernels one by one than together, because together they also have to be copied
-into one tensor and back."""
+"""Pieces that need no more kernels one by one than together, because together they also have to be copied into one
+tensor and back."""
 _CACHE_LINE_ELEMENTS = 16
 """Elements of float32 in a cache line; as float64 they fill two lines."""
 
