@@ -1,5 +1,5 @@
-"""The training loop: one trial on one rank, from its first step to its last. Never how a model is spread over ranks,
-nor what a checkpoint looks like."""
+"""The training loop: one trial on one rank, from its first step to its last. Never here: how a model is spread over
+ranks, and the format of a checkpoint."""
 
 from trainers.loop.training import train
 

@@ -19,7 +19,7 @@ def evaluate(workload: Workload, trial: RunningTrial, context: RankContext) -> M
     """This rank's share of the validation metrics.
 
     Raises:
-        ValueError: the workload does not give such.
+        ValueError: the workload does not return such metrics.
     """
     model = trial.parallel.model
     synchronise_buffers(model, context)
@@ -40,10 +40,10 @@ def over_ranks(
     counts: Mapping[str, int],
     context: RankContext,
 ) -> tuple[list[float], dict[str, float], dict[str, float]]:
-    """Means of the numbers, metrics and summed counts, by one collective.
+    """Means of the numbers, means of the metrics, and summed counts, by one collective.
 
     Raises:
-        ValueError: a metric has a name that none can have, or no weight, or a count has the name of a metric.
+        ValueError: a metric has an illegal name, or no weight, or a count has the name of a metric.
     """
     if doubled := counts.keys() & {*shares, *LOOP_METRICS}:
         raise ValueError(f"counts must not have the names of metrics, got {', '.join(sorted(doubled))}")
@@ -84,6 +84,6 @@ def speed(workload: Workload, config: TrialConfig, *, num_steps: int, seconds: f
 
 
 def memory(trial: RunningTrial, context: RankContext) -> dict[str, float]:
-    """Bytes of the rank that needs most."""
+    """Memory in bytes, of the rank that needs the most."""
     peak, state = max_over_ranks([peak_bytes(context.device), state_bytes(trial.optimizer)], context)
     return {"peak_memory_bytes": peak, "optimizer_state_bytes": state}

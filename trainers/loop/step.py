@@ -1,4 +1,4 @@
-"""One step of a trial: batches, losses and backward passes, what ranks tell each other, and the optimizer's step."""
+"""One step of a trial: batches, losses and backward passes, signals between ranks, and the optimizer's step."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def train_step(
             with precision.autocast():
                 loss = training_loss(workload, parallel.forward, batch)
             losses.append(loss.detach())
-            if is_last:  # before the backward pass, so that the host learns of it while the device still computes
+            if is_last:  # before the backward pass, so that the host learns the result while the device still computes
                 reduction = start_sum_over_ranks(_signals(losses, stopwatch, config, context), context)
             precision.backward(loss if config.accumulation_steps == 1 else loss / config.accumulation_steps)
     total, num_alarms, *told = reduction.wait()
@@ -68,7 +68,7 @@ def train_step(
 def _next_batch(batches: Iterator[object], step: int, config: TrialConfig) -> object:
     try:
         return next(batches)
-    except StopIteration:  # which would end the generator of measurements without a word of whose batches they are
+    except StopIteration:  # which would end the generator of measurements without an error that names the workload
         raise BatchesEnded(
             f"the batches of {config.workload} end before step {step} of {config.num_steps}: they must be endless, "
             "with the next epoch after each"
@@ -80,7 +80,8 @@ def _signals(
 ) -> Tensor | list[float]:
     """Numbers that ranks tell each other in each step: the loss and an alarm.
 
-    And, where one of them can be so: whether rank 0's clock says to measure, and whether the consumer has given up.
+    If they are possible in this trial, there are two more: whether rank 0's clock says to measure, and whether the
+    consumer has given up.
     """
     signals = alarm(losses, config.max_loss)
     seconds, consumer = config.evaluate_every_seconds, context.consumer
@@ -95,7 +96,7 @@ def _signals(
 
 
 def _to_device(tensor: Tensor, device: str) -> Tensor:
-    # From memory that may be paged out, the host would wait for the copy and all that the device does before.
+    # With pageable memory, the host would wait for the copy and for everything that the device does before it.
     if device.startswith("cuda") and tensor.device.type == "cpu" and not tensor.is_pinned():
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)

@@ -36,40 +36,41 @@ from trainers.workloads.registry import describe, load
 def train(config: TrialConfig, context: RankContext) -> Generator[Measurement, None, None]:
     """Trains one trial; each `next()` trains up to the next measurement and gives it.
 
-    All ranks run it in step, inside a process group that they have joined before and that it leaves as it is: many
-    trials can follow each other in one group. Pausing is not calling `next()`; stopping is closing the generator, on
-    all ranks after the same measurement. Both leave no collective under way. Measurements are equal on all ranks.
+    All ranks run it in step, inside a process group that they have joined before. It does not change the group, so many
+    trials can follow each other in one group. To pause, do not call `next()`; to stop, close the generator on all ranks
+    after the same measurement. Neither leaves a collective running. Measurements are equal on all ranks.
 
     With a checkpoint directory, a checkpoint is taken at each measurement (or every `config.checkpoint_every` steps)
     and written while training goes on: it is on disk before the next one is taken, before the last measurement is
-    given, and before a generator that is closed returns. A trial found in the directory goes on exactly where its
-    newest checkpoint was: on the CPU, at equal world size, bit for bit (`seconds` is a clock and goes on counting). At
-    another world size the random generators (dropout) are seeded anew. **The measurement of the checkpoint is given
-    again first**, because the trial may have died before anyone heard of it; a consumer that already has that step
+    given, and before a generator that is closed returns. A trial found in the directory continues exactly from its
+    newest checkpoint: on the CPU, at equal world size, bit for bit (`seconds` is a clock and keeps counting). At
+    another world size the random generators (dropout) are seeded again. **The measurement of the checkpoint is given
+    again first**, because the trial may have died before the consumer got it; a consumer that already has that step
     ignores it. A trial that was complete gives its last measurement again and ends.
 
-    A trial that is going to be left at `context.pause_step` is measured and checkpointed there, wherever that lies, and
-    measured before it where it would not be often enough (`stopwatch.extra_measurements`). This changes nothing that
-    comes after: neither weights nor batches nor random numbers. Nor does it change the measurements at the steps that
-    are measured anyhow: these are of all steps since the one before, and their `best_` and `mean_of_last_` metrics and
-    target leave out those in between.
+    A trial that will be paused at `context.pause_step` is measured and checkpointed there, at any step, and measured
+    before it if regular measurements would be too rare (`stopwatch.extra_measurements`). These extra measurements
+    change nothing that comes after: neither weights nor batches nor random numbers. They do not change the regular
+    measurements either: a regular one covers all steps since the previous regular one, and its `best_` and
+    `mean_of_last_` metrics and target leave out the extra ones.
 
-    With `context.consumer`, the next measurement can be asked for before the last one has been dealt with. What is
-    trained ahead of the consumer leaves no trace: before a checkpoint is taken, `consumer.wait()`.
+    With `context.consumer`, the next measurement can be requested before the last one has been processed. Steps that
+    are trained ahead of the consumer leave no trace, because `consumer.wait()` is called before a checkpoint is taken.
 
     Random numbers are drawn from the global generators of torch, NumPy and Python, which this function seeds; between
-    measurements it keeps its own state of them, so other trials may run in the process meanwhile.
+    measurements it keeps its own copy of their state, so other trials may run in the process meanwhile.
 
     Raises:
         InvalidConfig: the config does not fit the workload, the optimizer or the world size.
         Diverged: on all ranks and before the optimizer's step, if in some step the loss of any rank is not finite or
             above `config.max_loss`; or if a metric is not finite or above `MAX_METRIC`. The group stays usable.
-        BatchesEnded: the workload's batches do, which must be endless; the message names it and the step.
+        BatchesEnded: the workload's batches ended, although they must be endless; the message names the workload and
+            the step.
         CheckpointMismatch: the checkpoint directory belongs to another trial.
         CheckpointMissing: on all ranks; a trial that begins from another one's checkpoint does not find it.
         CheckpointNotWritten: on all ranks; e.g. the disk is full.
-        GivenUp: on all ranks, in the same step or before a checkpoint: the consumer has given the trial up. The group
-            stays usable.
+        GivenUp: on all ranks, in the same step or before a checkpoint, because the consumer has given up the trial. The
+            group stays usable.
     """
     _check_shares(config, context)
     training = _Training(config, context)
@@ -90,20 +91,20 @@ class _Trained:
     """The steps up to a measurement, as this rank has seen them."""
 
     interval: StepInterval
-    """All since the last measurement of the config's own, with the time of those before these."""
+    """All steps since the last regular measurement, with the time of the earlier steps."""
     seconds: float
     optimizer_seconds: float
     is_regular: bool
-    """The measurement is the config's own: an extra one changes nothing that comes after."""
+    """The measurement is a regular one, from the config: an extra one changes nothing that comes after."""
     randomness: dict[str, Any] | None
     """The random generators before an extra measurement."""
 
 
 class _Training:
-    """A trial in training, and how far it has come: what a checkpoint holds beside the trial's own state."""
+    """A trial in training, and its progress, which a checkpoint holds in addition to the trial's own state."""
 
     def __init__(self, config: TrialConfig, context: RankContext) -> None:
-        """Builds the trial. Raises what `train` says of the config."""
+        """Builds the trial. Raises the errors about the config that `train` lists."""
         self._config, self._context = config, context
         self._workload = load(config.workload, config.workload_options, data_roots=context.data_roots)
         check_has_examples(self._workload)
@@ -121,13 +122,13 @@ class _Training:
             )
         self.step, self._seconds = 0, 0.0
         self._interval: StepInterval | None = None
-        """The steps since the last measurement of the config's own; None: that is the last measurement."""
+        """The steps since the last regular measurement; None: the last measurement is a regular one."""
         self._remarks: tuple[str, ...] = ()
         self._randomness: dict[str, Any] | None = None
         """The random generators after the last measurement."""
 
     def restore(self) -> Measurement | None:
-        """Takes over the newest checkpoint, and gives its measurement; None: there is none."""
+        """Loads the newest checkpoint, and returns its measurement; None: there is none."""
         restored = None if self._checkpoints is None else self._checkpoints.load(self._trial.template())
         if restored is None:
             return None
@@ -141,7 +142,7 @@ class _Training:
         return restored.measurement
 
     def begin(self) -> None:
-        """Opens the batches, and seeds the random generators where no checkpoint had them.
+        """Opens the batches, and seeds the random generators if no checkpoint had their state.
 
         Raises:
             CheckpointMissing: the trial begins from another one's checkpoint, which has not been found.
@@ -169,7 +170,7 @@ class _Training:
 
     @contextmanager
     def ended_together(self) -> Iterator[None]:
-        """Ends what works beside the loop: readers of data always, writers of checkpoints when all ranks stop
+        """Ends the background work of the loop: readers of data always, writers of checkpoints if all ranks stop
         together."""
         try:
             yield
@@ -179,7 +180,7 @@ class _Training:
             raise
         except GivenUp:
             if self._checkpoints is not None:
-                with suppress(CheckpointNotWritten):  # whoever gave the trial up may have removed its directory
+                with suppress(CheckpointNotWritten):  # the one who gave up the trial may have removed its directory
                     self._checkpoints.wait()
             raise
         finally:
@@ -247,11 +248,11 @@ class _Training:
         return Measurement(step=self.step, epoch=epoch, seconds=self._seconds, metrics=metrics, remarks=self._remarks)
 
     def save(self, measurement: Measurement, *, first_step: int) -> None:
-        """Takes the checkpoint of a measurement, which is of the steps after `first_step`, if it has one.
+        """Takes the checkpoint of a measurement of the steps after `first_step`, if it comes with one.
 
         Raises:
             GivenUp: the consumer has given the trial up.
-            CheckpointNotWritten: it, or the one before, can't be.
+            CheckpointNotWritten: it, or the previous one, can't be written.
         """
         step, pause_step, consumer = self.step, self._context.pause_step, self._context.consumer
         if self._checkpoints is None:
@@ -270,10 +271,10 @@ class _Training:
             },
         )
         if step == self._config.num_steps or (pause_step is not None and step >= pause_step):
-            self._checkpoints.wait()  # whoever hears of the end, or of the pause, finds it on disk
+            self._checkpoints.wait()  # so it is on disk before the end, or the pause, is reported
 
     def hand_over(self) -> None:
-        """Shows the trained model to whom the context names."""
+        """Passes the trained model to the receiver that the context names."""
         if self._context.on_trained is not None:
             with self._trial.evaluated_weights():
                 self._context.on_trained(self._trial.parallel.model)
@@ -295,5 +296,5 @@ def _is_checkpointed(previous: int, step: int, config: TrialConfig) -> bool:
 
 
 def _rank_seed(seed: int, *, rank: int, step: int) -> int:
-    """A seed of its own for each rank, so that ranks do not drop the same units, and none the one of the parameters."""
+    """A separate seed for each rank, so that ranks do not drop the same units; none is the seed of the parameters."""
     return (seed + (rank + 1) * 0x9E3779B97F4A7C15 + step * 0xD1B54A32D192ED03) % 2**63
