@@ -1,4 +1,4 @@
-"""The remains of workers that were killed on this machine: their runs, and the directories of those."""
+"""Cleaning up after workers that were killed on this machine: their runs, and the directories of these runs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from service.scheduler.run_process import DIRECTORY_PREFIX, RUN_MODULE, STOP_SEC
 
 
 def end_abandoned_runs() -> None:
-    """Ends what workers on this machine that were killed have left running.
+    """Ends the processes that killed workers on this machine have left running.
 
-    A run that sees its worker gone ends by itself; it gets the time to give its job back, so that nobody has to wait
-    for the end of the lease. To be called before this worker starts any.
+    A run that notices the end of its worker ends by itself. It gets time to give its job back, so that nobody has to
+    wait for the end of the lease. Call it before this worker starts any run.
     """
 
     def abandoned() -> set[psutil.Process]:
@@ -34,7 +34,7 @@ def end_abandoned_runs() -> None:
 
 def _is_run(process: psutil.Process) -> bool:
     try:
-        command = " ".join(process.cmdline())  # one that was forked shows it as one argument
+        command = " ".join(process.cmdline())  # a forked process shows it as one argument
         return any(module in command for module in (RUN_MODULE, external_runs.MODULE))
     except psutil.Error:
         return False
@@ -43,7 +43,7 @@ def _is_run(process: psutil.Process) -> bool:
 def remove_abandoned_directories() -> None:
     """Removes the temporary files of workers on this machine that were killed together with their run.
 
-    To be called before this worker makes any: a container gives each worker in turn the same process id.
+    Call it before this worker makes any: in a container, each worker in turn has the same process id.
     """
     for parent in {Path(tempfile.gettempdir()), Path("/tmp")}:  # see run_process.make_directory
         for directory in parent.glob(f"{DIRECTORY_PREFIX}*-*"):
@@ -52,6 +52,6 @@ def remove_abandoned_directories() -> None:
 
 
 def is_abandoned(directory: Path) -> bool:
-    """True if the worker that made a run's directory is gone; to be asked before this worker makes any."""
+    """True if the worker that made a run's directory is gone; call it before this worker makes any."""
     owner = directory.name.removeprefix(DIRECTORY_PREFIX).partition("-")[0]
     return owner.isdecimal() and (int(owner) == os.getpid() or not psutil.pid_exists(int(owner)))

@@ -1,4 +1,4 @@
-"""The checks before a job trains: its data, and the memory that its trials need, as processes of their own tell it."""
+"""The checks before a job trains: its data, and the memory that its trials need, which separate processes predict."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from trainers.data.roots import DataRoots
 logger = logging.getLogger(__name__)
 
 PREDICTION_SECONDS = 60.0
-"""Seconds that a model may take to be built before its memory is taken as unknown; data are loaded for it."""
+"""Seconds that building a model may take, including loading its data, before its memory counts as unknown."""
 
 
 def check_data(plan: JobPlan, data_roots: DataRoots) -> None:
-    """Looks at a job's data before anything is started that would train on them; they are on this machine.
+    """Checks a job's data, which are on this machine, before anything is started that would train on them.
 
     Args:
         data_roots: the directories that trials may read.
 
     Raises:
-        JobImpossible: there are none at the paths that the job names, or too few for what it asks of them.
+        JobImpossible: there are no data at the paths that the job names, or too few for the job.
     """
     try:
         check_paths(plan, data_roots, data_are_here=True)
@@ -52,11 +52,12 @@ def check_data(plan: JobPlan, data_roots: DataRoots) -> None:
 
 
 def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasibility:
-    """The judge of a job's trials before they are launched; a process of its own predicts, until this one ends.
+    """The check of a job's trials before they are launched; a separate process predicts, and lives until this one ends.
 
     Args:
-        is_local: whether trials run on this machine, so that its GPU is like theirs. Else the machines of the cluster
-            are asked for theirs when the first trial is judged, for which this process must be connected to it.
+        is_local: whether trials run on this machine, on a GPU like its own. Otherwise the machines of the cluster are
+            asked about their GPUs when the first trial is checked; this process must be connected to the cluster by
+            then.
     """
     resources = plan.specification.resources
     machine_limit = machine_limit_bytes(resources) if is_local else None
@@ -86,7 +87,8 @@ def make_feasibility(plan: JobPlan, stored: Stored, *, is_local: bool) -> Feasib
 
 
 def num_at_once(plan: JobPlan, feasibility: Feasibility, *, fitting: int) -> int:
-    """Trials at once, by what the job says, or else by the memory of this machine if they train on it.
+    """The number of trials at once: the job's setting, or else limited by the memory of this machine if they train on
+    it.
 
     Args:
         fitting: trials that the cluster has room for.
@@ -103,7 +105,7 @@ def num_at_once(plan: JobPlan, feasibility: Feasibility, *, fitting: int) -> int
 
 
 def remember_failures(feasibility: Feasibility, stored: Stored) -> None:
-    """Tells of the trials that ran out of memory in earlier runs and have not fitted since."""
+    """Adds the trials that ran out of memory in earlier runs and have not fitted since."""
     for trial in stored.trials:
         if trial.memory_failures and trial.state not in (TrialState.COMPLETED, TrialState.PRUNED):
             feasibility.ran_out(trial.number, TrialConfig.from_json(trial.config))

@@ -41,14 +41,14 @@ def checkpoint_bytes(place: Place) -> int:
     Raises:
         StoreFailed: the store did not answer.
     """
-    # Tried once: whoever asks asks again soon.
+    # Tried once: the caller asks again soon.
     return bytes_in(place) if isinstance(place, Path) else sum(_store(place, outage_seconds=0.0).files().values())
 
 
 def bytes_in(path: Path) -> int:
-    """Bytes of a file, or of all files in a directory; one of several names counts once."""
+    """Bytes of a file, or of all files in a directory; a file with several names counts once."""
     found: dict[tuple[int, int], int] = {}
-    # Files and directories come and go meanwhile, which `os.walk` does not mind.
+    # Files and directories appear and vanish meanwhile, which `os.walk` tolerates.
     inside = [Path(directory, name) for directory, _, names in os.walk(path) for name in names]
     for file in [path, *inside]:
         # A link counts as itself.
@@ -71,7 +71,7 @@ def directories_in(place: Place) -> list[str]:
 
 
 def remove(place: Place) -> None:
-    """Removes all that is at a place; what cannot be removed is logged, and stays."""
+    """Removes everything at a place; what cannot be removed is logged, and stays."""
     if isinstance(place, Path):
         shutil.rmtree(place, ignore_errors=True)
         return
@@ -82,9 +82,9 @@ def remove(place: Place) -> None:
 
 
 def remove_of_ended_trials(place: Place, *, unfinished: Collection[int]) -> None:
-    """Removes the checkpoints of every trial of a job that is not among the unfinished, as they are at its turn.
+    """Removes the checkpoints of every trial of a job that is not in `unfinished` when its turn comes.
 
-    A rank may still write one of a trial that was just pruned: what it leaves goes at the next call.
+    A rank may still write a checkpoint of a trial that was just pruned; the next call removes it.
 
     Raises:
         StoreFailed: the store did not answer.
@@ -97,7 +97,7 @@ def remove_of_ended_trials(place: Place, *, unfinished: Collection[int]) -> None
 class Collector:
     """Removes the checkpoints of trials that have ended.
 
-    On a path, at once. In a store, which takes its time for each, in a thread: trials do not wait for it.
+    On a path it does so at once. In a store, where each removal takes a while, a thread does it, so trials do not wait.
     """
 
     def __init__(self, place: Place, *, unfinished: Collection[int]) -> None:
@@ -109,8 +109,7 @@ class Collector:
             threading.Thread(target=self._collect, name="collect-checkpoints", daemon=True).start()
 
     def collect_now(self, *, not_launched: Collection[int]) -> None:
-        """Removes the checkpoints of all trials that are not unfinished, and of those that were not launched, before it
-        returns."""
+        """Removes the checkpoints of all trials that are not unfinished or were not launched, before it returns."""
         kept = set(self._unfinished) - set(not_launched)
         try:
             remove_of_ended_trials(self._place, unfinished=kept)
@@ -135,17 +134,17 @@ class Collector:
 
 
 def try_out(place: Place, *, setting: str, value: str) -> None:
-    """Writes a small file where checkpoints are to lie, reads it and deletes it.
+    """Writes a small file to the place of the checkpoints, reads it and deletes it.
 
     Args:
-        setting: the name of the setting that says where, for the message.
-        value: what it says, without secrets.
+        setting: the name of the setting with the place, for the message.
+        value: its value, without secrets.
 
     Raises:
-        CheckpointsUnusable: any of it fails, for as long as a store is tried again.
+        CheckpointsUnusable: any of it fails; a store is tried again for a while before.
     """
     if isinstance(place, Path):
-        return  # made, and written to, by the first checkpoint
+        return  # the first checkpoint makes it, and writes to it
     name, content = f"trial-{secrets.token_hex(8)}", b"shampoo-tuner"
     try:
         store = _store(place)
@@ -173,21 +172,22 @@ def remove_all_but(
     *,
     clock: Clock = utc_now,
 ) -> None:
-    """Removes the directories of a job's trials, if it has ended, but for those of `kept`, and of a deleted one all.
+    """Removes the directories of a job's trials, if it has ended, except those of `kept`; for a deleted job it removes
+    all.
 
-    What goes is noted: the job takes less of the disk.
+    The stored disk use of the job is updated.
 
-    Those of an unknown job stay: they can be another database's.
+    Those of an unknown job stay: they can belong to another database.
 
     Args:
         kept: gives the numbers of the trials whose directories stay.
 
     Raises:
         StoreFailed: the store did not answer.
-        DATABASE_ERRORS: nor did the database.
+        DATABASE_ERRORS: the database did not answer.
         UNREADABLE_ROWS: a row of the job cannot be read; nothing is removed.
     """
-    found = directories_in(place)  # first: a job that goes on meanwhile writes others
+    found = directories_in(place)  # first: a job that continues meanwhile writes others
     with database.reading() as session:
         jobs = JobRepository(session)
         try:

@@ -1,9 +1,10 @@
-"""The disks that a worker and its runs write to: what a job takes, what of it can go, and whether there is room.
+"""The disks that a worker and its runs write to: how much a job takes, which files can be removed, and whether there is
+room.
 
-What bounds the disk that a job takes: the newest checkpoints of each unfinished trial (`keep_checkpoints` and one being
-written); the log files of each living process, which Ray rotates; two files of the job's own log. All else is removed:
-checkpoints (on a path or in a store) when their trial ends, log files when their process has, the run's directory with
-the run.
+A job's use of the disk is bounded. It has the newest checkpoints of each unfinished trial (`keep_checkpoints` and one
+being written), the log files of each living process, which Ray rotates, and two files of the job's own log. Everything
+else is removed: checkpoints (on a path or in a store) when their trial ends, log files when their process has ended,
+and the run's directory with the run.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from service.settings import Settings
 from trainers.storage import Place
 
 LOG_BYTES = 8 * 2**20
-"""A run that finds the job's log larger than this begins a new one; the one before it is kept."""
+"""If a run finds the job's log larger than this, it begins a new one; the previous one is kept."""
 
 _PROCESS_LOG = re.compile(r"(?:worker|python-core-worker)-.*[-_](\d+)\.(?:out|err|log)(?:\.\d+)?")
 """Ray's names of log files of the processes that trials run in; the number is the process id."""
@@ -33,7 +34,7 @@ def log_of(data_dir: Path, job_id: str) -> Path:
 
 
 def jobs_with_logs(data_dir: Path) -> set[str]:
-    """The jobs of which there are logs on this machine, by id."""
+    """The ids of the jobs with logs on this machine."""
     return {path.name.partition(".")[0] for path in log_of(data_dir, "job_*").parent.glob("job_*.log*")}
 
 
@@ -45,9 +46,9 @@ def remove_log(data_dir: Path, job_id: str) -> None:
 
 
 def disk_bytes(data_dir: Path, job_id: str, *, checkpoints: Place, run_directory: Path) -> int:
-    """Bytes of all files of a job: checkpoints, logs, and what its run keeps on this machine.
+    """Bytes of all files of a job: checkpoints, logs, and the files of its run on this machine.
 
-    Walks the directories: milliseconds for hundreds of files; a store gives its list of a thousand in one request.
+    Walks the directories, which takes milliseconds for hundreds of files; a store lists a thousand in one request.
 
     Raises:
         StoreFailed: the store did not answer.
@@ -57,7 +58,7 @@ def disk_bytes(data_dir: Path, job_id: str, *, checkpoints: Place, run_directory
 
 
 def begin_log(log: Path) -> None:
-    """Makes room for a run's log: puts a large one aside, in place of the one that was put aside before.
+    """Makes room for a run's log: renames a large one, which replaces the one that was renamed before.
 
     Raises:
         OSError: the disk refused.
@@ -68,7 +69,7 @@ def begin_log(log: Path) -> None:
 
 
 def remove_logs_of_ended_processes(run_directory: Path) -> None:
-    """Removes what Ray keeps of the output of rank and trainable processes that have ended, in a run's directory."""
+    """Removes Ray's log files of ended rank and trainable processes, in a run's directory."""
     for path in run_directory.glob("session_2*/logs/*"):
         match = _PROCESS_LOG.fullmatch(path.name)
         if match is not None and not psutil.pid_exists(int(match[1])):
@@ -89,15 +90,15 @@ class Room:
         self._settings = settings
         self._lock = threading.Lock()
         self._why_none: str | None = None
-        """As it was told in the log last."""
+        """The reason that was logged last."""
 
     def why_none(self) -> str | None:
         """The words of `/readyz` on the disks of a service that trains on this machine; None: they have room."""
-        # Checkpoints on a path are seen by a worker, wherever the ranks are that write them.
+        # A worker sees checkpoints on a path, wherever the ranks that write them are.
         return why_no_room(self._settings, data_are_here=True)
 
     def is_there(self) -> bool:
-        """True if there is room; the log tells when that ends, and when there is room again."""
+        """True if there is room; it logs when that ends, and when there is room again."""
         why_none = self.why_none()
         with self._lock:
             had, self._why_none = self._why_none, why_none

@@ -1,4 +1,4 @@
-"""Exit statuses of processes: whose doing the end was, and it in words. Pure."""
+"""Exit statuses of processes: who caused the end, and the end in words. Pure."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import signal
 OWN_SIGNALS = frozenset(
     {signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV, signal.SIGSYS, signal.SIGTRAP}
 )
-"""Signals that a process gets for what it has done itself."""
+"""Signals that a process gets because of its own actions."""
 
 
 def is_own_doing(exit_status: int) -> bool:
-    """True if a process ended by what its code did, and not because others ended it."""
+    """True if a process ended because of its own code, and not because others ended it."""
     return exit_status >= 0 or -exit_status in OWN_SIGNALS
 
 

@@ -1,9 +1,9 @@
-"""Stand-ins for the two agents that a raylet has beside it, which it waits for when it starts and ends with.
+"""Stand-ins for the two agents of a raylet: it waits for them when it starts, and ends if they end.
 
-Ray runs this file as a script in place of each agent's own, which imports much of Ray. The dashboard's agent serves
-metrics and logs to a dashboard, which a run's cluster does not have. The agent of runtime environments sets up what the
-code of a task asks for beyond its cluster's environment: nothing of ours does, and where a user's code does, the true
-agent is started behind the stand-in. Imports the standard library alone, and little of it.
+Ray runs this file instead of each agent's own script, which imports much of Ray. The dashboard's agent serves metrics
+and logs to a dashboard, which a run's cluster does not have. The agent of runtime environments sets up what the code of
+a task requires beyond its cluster's environment. Nothing of ours requires that; if a user's code does, the real agent
+is started behind the stand-in. Imports only the standard library, and little of it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     import socket
 
 ENDS_WITH_PIPE = "RAY_enable_pipe_based_agent_to_parent_health_check"
-"""Set by a raylet that an agent's standard input tells of: it ends with the raylet."""
+"""Set by a raylet whose end an agent notices by the end of its standard input."""
 NOT_SERVED = -1
-"""Ray's number of a port at which an agent does not listen."""
+"""Ray's port number for an agent that does not listen."""
 DASHBOARD_PORTS = ("metrics_agent_port", "metrics_export_port", "dashboard_agent_listen_port")
 ENVIRONMENTS_PORT = "runtime_env_agent_port"
 ENVIRONMENTS_AGENT = "runtime_env"
 """A folder in the path of that agent's script."""
 START_SECONDS = 60.0
-"""Seconds that the true agent may take to listen."""
+"""Seconds that the real agent may take until it listens."""
 RAYLET = 0
-"""The file descriptor that comes to its end with the raylet: standard input."""
+"""The file descriptor that ends with the raylet: standard input."""
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _tell_port(session: Path, name: str, node: str, port: int) -> None:
-    """Tells the raylet of a port, in the file in which it looks for it."""
+    """Tells the raylet a port, in the file where it looks for it."""
     file = session / f"{name}_{node}"
     unfinished = file.with_name(f"{file.name}.unfinished")
     unfinished.write_text(str(port))
@@ -60,7 +60,7 @@ def _tell_port(session: Path, name: str, node: str, port: int) -> None:
 
 
 def _stand_in_for_environments(arguments: Sequence[str], session: Path, node: str, address: str) -> None:
-    """Listens, and has the true agent answer the first that asks and all after it."""
+    """Listens; with the first request it starts the real agent, which answers this and all later ones."""
     import socket
 
     family = socket.getaddrinfo(address, None, type=socket.SOCK_STREAM)[0][0]
@@ -75,11 +75,12 @@ def _stand_in_for_environments(arguments: Sequence[str], session: Path, node: st
 
 
 def _true_agent(arguments: Sequence[str], session: Path, node: str, address: str) -> tuple[str, int]:
-    """Starts the agent itself; where it listens. It ends with the raylet, too. Raises: OSError: it does not start."""
+    """Starts the real agent, and returns its address. It ends with the raylet, too. Raises: OSError: it does not
+    start."""
     import subprocess
     import time
 
-    own = session / "environments"  # where it tells its port, so that it is not taken for this one's
+    own = session / "environments"  # where it writes its port, so that the raylet does not take it for this one's
     own.mkdir(exist_ok=True)
     options = [f"--session-dir={own}" if option.startswith("--session-dir=") else option for option in arguments[1:]]
     agent = subprocess.Popen([sys.executable, "-u", arguments[0], *options])
@@ -93,7 +94,7 @@ def _true_agent(arguments: Sequence[str], session: Path, node: str, address: str
 
 
 def _listens(address: str, port: int) -> bool:
-    """True if somebody listens there. The agent tells its port before it does."""
+    """True if the port is open. The agent reports its port before it listens."""
     import socket
 
     try:
@@ -104,7 +105,7 @@ def _listens(address: str, port: int) -> bool:
 
 
 def _relay(listener: socket.socket, address: tuple[str, int]) -> NoReturn:
-    """Passes on what comes in, and what is answered."""
+    """Forwards requests and answers."""
     import socket
     import threading
 
@@ -113,7 +114,7 @@ def _relay(listener: socket.socket, address: tuple[str, int]) -> NoReturn:
             while content := source.recv(2**16):
                 target.sendall(content)
             target.shutdown(socket.SHUT_WR)
-        except OSError:  # either side is gone, and the other hears of it
+        except OSError:  # one side is gone, and the other notices
             source.close()
             target.close()
 

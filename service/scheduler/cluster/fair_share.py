@@ -1,16 +1,17 @@
 """Fair share: which of the jobs on one cluster gets the next rank group. Pure.
 
-A higher priority goes first. Among equals the job with the smaller share of the cluster does, and the one that has
-waited longer if those are equal, so that the smallest share is as large as can be (max-min fairness); a job's share is
-that of the resource it has most of (dominant resource fairness).
+A higher priority goes first. Among equal priorities the job with the smaller share of the cluster goes first, and among
+equal shares the one that has waited longer. So the smallest share is as large as possible (max-min fairness). A job's
+share is that of the resource of which it has the largest part (dominant resource fairness).
 
-A job that lacks a resource that another one's rank groups do not have, a GPU that one has no use for, is in nobody's
-way. Resources that several jobs need are kept for the one whose turn it is until it has enough: large groups do not
+A job that waits for a resource that another job's rank groups do not use, such as a GPU, does not block that other job.
+Resources that several jobs need are kept for the job whose turn it is until it has enough, so large groups do not
 starve.
 
-Nothing is taken from a trial in training. A rank group changes hands when its trial ends or is paused, and among equals
-only if that makes shares more even, because a job that keeps its rank group keeps its ranks warm. Where they cannot be
-even, as of a cluster that holds one rank group, a job that has none gets its turn after `TURN_SECONDS`.
+Nothing is taken from a trial in training. A rank group passes to another job when its trial ends or is paused. Among
+equal priorities this happens only if it makes shares more even, because a job that keeps its rank group keeps its ranks
+warm. If shares cannot be even, as in a cluster with room for one rank group, a job that has none gets its turn after
+`TURN_SECONDS`.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 TURN_SECONDS = 30.0
-"""Seconds that a job without any rank group waits before one of equal priority passes its own on, if it must."""
+"""Seconds that a job without any rank group waits before a job of equal priority has to pass on its own."""
 _TOLERANCE = 1e-9  # shares are sums of fractions
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The share that a running job has of a cluster, and whether it wants more."""
+    """The share of a cluster that a running job has, and whether it wants more."""
 
     job_id: str
     project: str
@@ -35,13 +36,13 @@ class Claim:
     num_groups: int
     """Rank groups it holds: one for each trial in training, and idle ones that it keeps warm."""
     group_share: float
-    """The part of the cluster that one rank group takes, of the resource where that part is largest."""
+    """The part of the cluster that one rank group takes, for the resource of which it takes the largest part."""
     wants_since: datetime | None
-    """The time since when it wants another rank group, as far as the cluster can hold one; None: it wants none."""
+    """The time since when it has wanted another rank group, if the cluster can hold one; None: it wants none."""
     coming: float = 0.0
-    """The part of the cluster that was passed on to it a moment ago, and that it has not taken yet."""
+    """The part of the cluster that was just passed on to it, and that it has not taken yet."""
     short_of: frozenset[str] = frozenset()
-    """Names of the resources of which too little is free for another rank group."""
+    """Names of the resources that have too little free for another rank group."""
     resources: frozenset[str] = frozenset()
     """Names of the resources that its rank groups have."""
 
@@ -52,23 +53,23 @@ class Claim:
 
 
 def turn_in_words(own: Claim, first: Claim) -> str:
-    """The words for a job that has its turn before `own`, whose users read them: of one of another project they are not
-    told which it is."""
+    """The words for a job that has its turn before `own`, for the users of `own`: they do not see the name of a job of
+    another project."""
     job = f"job {first.job_id}" if first.project == own.project else "a job of another project"
     return f"{job} (priority {first.priority}) goes first"
 
 
 def goes_before(own: Claim, others: Iterable[Claim], *, has_idle: bool, now: datetime) -> Claim | None:
-    """The job that is to get a rank group before `own`; None: `own` may take a free one, or go on with its idle one.
+    """The job that gets a rank group before `own`; None: `own` may take a free one, or keep its idle one.
 
-    Exactly one of the jobs that want a group and lack nothing may take a free one, so some job always goes on.
+    Of the jobs that want a group and lack no resource, exactly one may take a free one, so some job always proceeds.
 
     Args:
         own: wants a rank group.
         others: the other running jobs of the cluster.
-        has_idle: whether the question is to go on with a rank group of its own whose trial has ended.
+        has_idle: whether it would keep a rank group of its own whose trial has ended.
     """
-    # One that lacks what `own` does not have is not helped by leaving it the rest.
+    # If another job lacks a resource that `own` does not have, leaving it the other resources does not help.
     waiting = [claim for claim in others if claim.wants_since is not None and claim.short_of <= own.resources]
     if has_idle:
         waiting = [claim for claim in waiting if _is_to_be_passed_to(own, claim, now)]
@@ -83,9 +84,9 @@ def _rank(claim: Claim) -> tuple[int, float, datetime, str]:
 
 
 def _is_to_be_passed_to(own: Claim, other: Claim, now: datetime) -> bool:
-    """True if a job is to pass an idle rank group on to one that waits."""
+    """True if a job has to pass an idle rank group on to a waiting one."""
     if other.coming + _TOLERANCE >= other.group_share:
-        return False  # what it waits for is there
+        return False  # the resources that it waits for are free
     if other.priority != own.priority:
         return other.priority > own.priority
     if other.share + other.coming + other.group_share <= own.share - own.group_share + _TOLERANCE:

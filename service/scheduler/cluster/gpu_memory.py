@@ -1,4 +1,4 @@
-"""The memory of a cluster's GPUs, which Ray does not know: its machines are asked."""
+"""The memory of a cluster's GPUs, which Ray does not know: the machines are asked."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 30.0
-"""Time for the machines to start a process each and answer, all at once."""
+"""Time for all machines together to start one process each and answer."""
 MAX_MACHINES = 16
-"""Asked at most, of those that do not say of which kind their GPUs are."""
+"""The most machines that are asked among those that do not name the kind of their GPUs."""
 _KIND = "accelerator_type:"
 """Ray's prefix of a resource that names the kind of a machine's GPUs."""
 _QUESTION = ("nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits")
 
 
 def largest_gpu_bytes() -> int | None:
-    """The memory of the largest GPU in the connected cluster, by the reports of its machines, one of each kind; None:
-    none could say.
+    """The memory of the largest GPU in the connected cluster, as reported by one machine of each kind; None: no machine
+    knew.
 
-    What a process may use of it is some hundred MiB less.
+    A process may use some hundred MiB less.
     """
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     asked = machines_to_ask((str(node["NodeID"]), node["Resources"]) for node in nodes if node["Alive"])

@@ -1,4 +1,4 @@
-"""The size of a rank group: how many ranks a trial has, and what each takes from the cluster."""
+"""The size of a rank group: the number of ranks of a trial, and the resources that each takes from the cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The processes of runs: ending all that descend from this one, whatever became of those in between, and finding those
-whose worker is gone.
+"""The processes of runs: ending all descendants of this process, even if the processes between are gone, and finding
+those whose worker is gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def descendants() -> set[psutil.Process]:
 
 
 def children_named(*names: str) -> set[psutil.Process]:
-    """The children of this process with these names, ended ones of which it has taken no notice included."""
+    """The children of this process with these names, including ended ones that it has not waited for."""
     found = set()
     for process in psutil.Process().children():
         with suppress(psutil.NoSuchProcess):
@@ -27,7 +27,7 @@ def children_named(*names: str) -> set[psutil.Process]:
 
 
 def any_is_gone(processes: Iterable[psutil.Process]) -> bool:
-    """True if any of these has ended, be it that nobody has taken notice yet."""
+    """True if any of these has ended, even if nobody has waited for it yet."""
     for process in processes:
         try:
             if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
@@ -42,7 +42,7 @@ def marked(variable: str, is_meant: Callable[[str], bool]) -> set[psutil.Process
     own = os.getpid()
     found = set()
     for process in psutil.process_iter():
-        # A process that has ended shows an error or no environment; another user's may not be read.
+        # For an ended process there is an error or no environment; another user's cannot be read.
         with suppress(psutil.Error, OSError):
             value = process.environ().get(variable)
             if value is not None and is_meant(value) and process.pid != own:
@@ -51,12 +51,12 @@ def marked(variable: str, is_meant: Callable[[str], bool]) -> set[psutil.Process
 
 
 def end_descendants(*, spare: Set[psutil.Process] = frozenset(), timeout_seconds: float = 10.0) -> None:
-    """Kills all descendants but those in `spare`, and returns when they are gone."""
+    """Kills all descendants except those in `spare`, and returns when they are gone."""
     end(lambda: descendants() - spare, timeout_seconds=timeout_seconds)
 
 
 def end(find: Callable[[], Set[psutil.Process]], *, timeout_seconds: float = 10.0) -> None:
-    """Kills the processes that `find` gives, and returns when they are gone.
+    """Kills the processes that `find` returns, and returns when they are gone.
 
     A process can start others while it is being killed, so it looks again until it finds none.
     """
@@ -68,6 +68,6 @@ def end(find: Callable[[], Set[psutil.Process]], *, timeout_seconds: float = 10.
         for process in doomed:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        # Short waits: a process that dies in the middle of the tree hands its children over only then.
+        # Short waits: only when a process in the middle of the tree has died, its children become ours.
         psutil.wait_procs(doomed, timeout=0.5)
         waited += 0.5

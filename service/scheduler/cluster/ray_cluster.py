@@ -30,8 +30,8 @@ from trainers.retry import retry
 logger = logging.getLogger(__name__)
 
 OBJECT_STORE_BYTES = 100 * 2**20
-"""Object store of a local cluster. Configs and measurements pass through Ray, never tensors; and a container's /dev/shm
-is small."""
+"""Object store of a local cluster. Only configs and measurements pass through Ray, never tensors; and a container's
+/dev/shm is small."""
 
 ANSWER_SECONDS = 120.0
 """Seconds for which a cluster that does not answer is asked again: it may be started anew. Ray would ask for many
@@ -50,7 +50,7 @@ class Node:
     """The resources that one machine of the cluster offers to trials."""
 
     resources: Mapping[str, float]
-    """Amounts by Ray's names: `CPU`, `GPU`, `memory` in bytes, and what the cluster's owner has named."""
+    """Amounts by Ray's names: `CPU`, `GPU`, `memory` in bytes, and names that the cluster's owner has chosen."""
 
     def num_ranks(self, size: GroupSize) -> int:
         """The number of ranks of a trial of this size that it holds."""
@@ -64,17 +64,19 @@ def connect(
     namespace: str | None = None,
     runtime_environment: dict[str, Any] | None = None,
 ) -> list[Node]:
-    """Connects this process to the cluster at `address`, or starts a local one; the cluster's machines.
+    """Connects this process to the cluster at `address`, or starts a local one; returns the cluster's machines.
 
     Args:
-        namespace: the namespace of all ranks that are started from here, and of no other job's; None: one of its own.
-        directory: where a local cluster keeps its files. A short path: it holds sockets, whose paths must stay below
-            108 characters.
-        runtime_environment: Ray's, of all that is started from here on a cluster that runs already; None: its own.
+        namespace: the namespace of all ranks that are started from here, which no other job uses; None: a new one.
+        directory: for the files of a local cluster. It must be a short path, because the paths of sockets in it must
+            stay below 108 characters.
+        runtime_environment: Ray's runtime environment for everything that is started from here on an existing cluster;
+            None: the cluster's own.
 
     Raises:
         ClusterOutOfReach: the one at `address` does not answer, or does not let this process in.
-        ConnectionError: no machine of it lives, as when its processes were just killed; among others of Ray's.
+        ConnectionError: no machine of it is alive, for instance because its processes were just killed. Ray may raise
+            others.
     """
     set_environment_of_trainables(is_local=address is None)
     if address is None:
@@ -139,7 +141,7 @@ def living_nodes() -> list[Node]:
 
 
 def identity() -> str:
-    """Names the connected cluster, alike in every process that is connected to it, whatever address it was given."""
+    """Names the connected cluster: the same name in every process that is connected to it, whatever address it used."""
     return str(ray.get_runtime_context().gcs_address)
 
 
@@ -147,35 +149,39 @@ def _end_ranks_of_earlier_runs() -> None:
     """Ends ranks in this process's namespace: those of a run of the same job that was killed a moment ago.
 
     Ray ends them itself when it notices, with their placement groups. But until then they would train and write
-    checkpoints beside the new ones, on devices that those need.
+    checkpoints at the same time as the new ranks, on devices that these need.
     """
     for name in ray.util.list_named_actors():
         try:
             ray.kill(ray.get_actor(name))
-        except ValueError:  # it has ended meanwhile
+        except ValueError:  # it has ended in the meantime
             continue
         logger.warning("ended %s, which an earlier run had left", name)
 
 
 def own_machine_is_lost() -> bool:
-    """True if the cluster has given up the machine of this process, whose actors it then ends, now and later."""
+    """True if the cluster considers the machine of this process lost: it then ends the machine's actors, now and
+    later."""
     own = ray.get_runtime_context().get_node_id()
     nodes = ray.nodes()  # type: ignore[no-untyped-call]
     return not any(node["NodeID"] == own and node["Alive"] for node in nodes)
 
 
 def end_local_ranks() -> None:
-    """Ends the ranks in this process's own local cluster, whatever they are doing, and what could start others.
+    """Ends the ranks in this process's own local cluster, whatever they are doing, and the processes that could start
+    others.
 
-    Its head stays until `leave`: without one, Ray ends this process after a minute, whatever it is about to write.
+    The head stays until `leave`: without it, Ray ends this process after a minute, even if it still has to write
+    something.
     """
     process_tree.end_descendants(spare=process_tree.children_named("gcs_server"))
 
 
 def leave(address: str | None) -> None:
-    """Ends all that this process started in the cluster; a local cluster itself, whatever its ranks are doing."""
+    """Ends everything that this process started in the cluster, or a local cluster itself, whatever its ranks are
+    doing."""
     if address is None:
-        process_tree.end_descendants()  # `ray.shutdown()` takes a second and more
+        process_tree.end_descendants()  # `ray.shutdown()` takes a second or more
     else:
         ray.shutdown()
 
@@ -186,8 +192,7 @@ def max_parallel_trials(nodes: Iterable[Node], size: GroupSize) -> int:
 
 
 def dominant_share(nodes: Iterable[Node], size: GroupSize) -> float:
-    """The part of the cluster that a trial takes, counted by the resource of which it takes the largest part; at most
-    1."""
+    """The part of the cluster that a trial takes, for the resource of which it takes the largest part; at most 1."""
     machines = list(nodes)
     total = {name: sum(node.resources.get(name, 0.0) for node in machines) for name in size.rank_bundle}
     parts = [amount * size.world_size / total[name] for name, amount in size.rank_bundle.items() if total[name] > 0]
@@ -205,7 +210,7 @@ def describe_shortage(nodes: Iterable[Node], size: GroupSize) -> str:
 def describe_wait(size: GroupSize) -> str | None:
     """Describes what a trial waits for in the connected cluster, e.g. `needs 4 GPUs, 3 free`; None: it could start now.
 
-    Others have the rest: this job's own trials, or another's. To be asked again later; it takes milliseconds.
+    The rest is taken by other trials, of this job or another one. Call it again later; it takes milliseconds.
     """
     free = _free_nodes()
     if max_parallel_trials(free, size):
@@ -215,7 +220,7 @@ def describe_wait(size: GroupSize) -> str | None:
         return "needs " + " and ".join(
             f"{_amount(name, needed)}, {_number(name, available)} free" for name, (needed, available) in short.items()
         )
-    # Enough in all, but not where a rank can use it.
+    # Enough in total, but not on one machine where a rank could use it.
     wanted = _amounts(size.rank_bundle)
     return f"needs {_ranks(size, wanted)}; free on its machines: {_machines(free, size.rank_bundle)}"
 
@@ -230,7 +235,7 @@ def _free_nodes() -> list[Node]:
 
 
 def _shortage(free: Iterable[Node], size: GroupSize) -> dict[str, tuple[float, float]]:
-    """(needed, free) of each resource of which all machines together have too little free for a trial, by name."""
+    """(needed, free) by resource name, for each resource that all machines together have too little of for a trial."""
     machines = list(free)
     found = {}
     for name, want in size.rank_bundle.items():
@@ -241,7 +246,7 @@ def _shortage(free: Iterable[Node], size: GroupSize) -> dict[str, tuple[float, f
 
 
 def _num_times(name: str, available: float, want: float) -> int:
-    """The number of times that `want` fits; a part of a GPU is a part of one and the same."""
+    """The number of times that `want` fits; a fraction of a GPU must come from a single GPU."""
     tolerance = 1e-6  # 0.3 / 0.1 is below 3
     if name == "GPU" and want < 1:
         return int(available + tolerance) * int(1 / want + tolerance) + int(available % 1 / want + tolerance)

@@ -1,8 +1,8 @@
-"""All that leans on private parts of Ray, as they are in Ray 2.60, each with its reason: to be looked at with every new
-release, which pyproject.toml therefore excludes.
+"""All uses of private parts of Ray, as they are in Ray 2.60, each with its reason. They must be checked with every new
+release, so pyproject.toml excludes newer ones.
 
-Beside these, names that Ray gives to files, processes and environment variables are known to `service.scheduler.disk`,
-`service.scheduler.watch` and `service.scheduler.cluster.run_environment`, which must not import Ray or need not.
+In addition, Ray's names of files, processes and environment variables are used in `service.scheduler.disk`,
+`service.scheduler.watch` and `service.scheduler.cluster.run_environment`, which must not or need not import Ray.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from service.scheduler.cluster import agent_start, worker_start
 from trainers.retry import retry
 
 HEARING_SECONDS = 0.05
-"""Seconds for which nothing else in this process can run, at a time, while it waits for its cluster's head: chosen well
-below the seconds in which a run that is told to end should have heard of it."""
+"""Seconds at a time for which nothing else in this process can run while it waits for its cluster's head: much less
+than the seconds within which a run should notice that it has to end."""
 REGISTERING_SECONDS = 10.0
-"""Seconds that a raylet may take to register before Ray's own way to wait for it begins."""
+"""Seconds that a raylet may take to register before Ray's own waiting begins."""
 
 
 class _TrainingNode(ray._private.node.Node):
-    """A local cluster without the processes that show, grow or print it, which nobody asks, and with workers that start
-    as `worker_start` says.
+    """A local cluster without dashboard, autoscaler and log monitor, which nobody uses, and with workers that start as
+    `worker_start` says.
 
-    `ray.init` has no option for that. Each of those processes is a Python interpreter with much of Ray, and Ray's start
-    waits for the server of the dashboard, be it without pages.
+    `ray.init` has no option for that. Each of those processes is a Python interpreter that imports much of Ray, and
+    Ray's start waits for the dashboard's server, even if that serves no pages.
     """
 
     def __init__(self, ray_params: Any, *arguments: Any, **options: Any) -> None:
@@ -46,10 +46,10 @@ class _TrainingNode(ray._private.node.Node):
         super().__init__(ray_params, *arguments, **options)
 
     def start_api_server(self, **options: object) -> None:
-        self._webui_url = ""  # as Ray has it without pages
+        self._webui_url = ""  # Ray's value for a dashboard without pages
 
     def start_raylet(self, *arguments: Any, **options: Any) -> None:
-        """Starts it, and waits until the head knows of it: Ray would look for that each second."""
+        """Starts it, and waits until it is registered with the head: Ray would check that only each second."""
         super().start_raylet(*arguments, **options)
         assert self._node_id is not None, "a head names its node before it starts it"
         node, head = ray._raylet.NodeID.from_hex(self._node_id), self.get_gcs_client()  # type: ignore[no-untyped-call]
@@ -61,7 +61,7 @@ class _TrainingNode(ray._private.node.Node):
         """Starts no autoscaler."""
 
     def start_log_monitor(self) -> None:
-        """Starts nothing that brings what ranks print to this process, which does not want it."""
+        """Starts no log monitor, which would send the output of ranks to this process, which does not want it."""
 
 
 _AGENTS = (ray_constants.PROCESS_TYPE_DASHBOARD_AGENT, ray_constants.PROCESS_TYPE_RUNTIME_ENV_AGENT)
@@ -79,8 +79,8 @@ def _interpreter_of(component: str, *of: Any, **options: Any) -> list[str]:
 class _TrainableClasses(class_cache._ActorClassCache):
     """Tune's classes of trainables, in the environment of their cluster.
 
-    Tune would give each some variables of this process, for which Ray has the agent of runtime environments set up an
-    environment. A local cluster inherits this process's.
+    Tune would give each some variables of this process, and the agent of runtime environments would set up an
+    environment for them. A local cluster inherits the environment of this process.
     """
 
     def get(self, trainable_cls: type) -> Any:
@@ -90,9 +90,9 @@ class _TrainableClasses(class_cache._ActorClassCache):
 
 
 def set_environment_of_trainables(*, is_local: bool) -> None:
-    """Makes Tune start trainables in the environment of their cluster if that is this process's own; else in one to
-    which it adds."""
-    controller: Any = tune_controller  # exports nothing of what it imports
+    """Makes Tune start trainables in the environment of their cluster if that is this process's own; else Tune extends
+    the environment."""
+    controller: Any = tune_controller  # does not export what it imports
     controller._ActorClassCache = _TrainableClasses if is_local else class_cache._ActorClassCache
 
 
@@ -121,16 +121,16 @@ def only_what_trains() -> Iterator[None]:
 def hearing_while_the_head_starts() -> Iterator[None]:
     """Makes `ray.init` wait for its head without the interpreter's lock.
 
-    Ray holds it, for half a minute on a busy machine, in which no thread of this process and no handler of a signal
-    runs: the run would not hear that it is to end.
+    Ray holds it, for half a minute on a busy machine. Meanwhile no thread and no signal handler of this process runs,
+    so the run would not notice that it has to end.
     """
-    module: Any = ray._private.node  # exports nothing of what it imports
+    module: Any = ray._private.node  # does not export what it imports
     wait = module.wait_for_persisted_port
 
     def wait_bit_by_bit(*of: Any, timeout_ms: int) -> int:
         return retry(
             lambda: int(wait(*of, timeout_ms=round(HEARING_SECONDS * 1000))),
-            is_temporary=lambda error: isinstance(error, RuntimeError),  # Ray's, of a file that has not come
+            is_temporary=lambda error: isinstance(error, RuntimeError),  # Ray raises it for a missing file
             give_up_seconds=timeout_ms / 1000,
             first_pause_seconds=HEARING_SECONDS,
             longest_pause_seconds=HEARING_SECONDS,
@@ -142,9 +142,9 @@ def hearing_while_the_head_starts() -> Iterator[None]:
 
 @contextmanager
 def counting_no_callbacks() -> Iterator[None]:
-    """Keeps Tune from counting the callbacks that it is given, for statistics that nobody sends.
+    """Keeps Tune from counting its callbacks for usage statistics, which are not sent.
 
-    For that it would import each tracker that is installed: MLflow alone takes more than a core-second.
+    For these it would import each installed tracker: MLflow alone takes more than a core-second.
     """
     with _replaced(ray.air._internal.usage, tag_callbacks=lambda _callbacks: False):
         yield
@@ -156,7 +156,7 @@ def set_process_title(title: str) -> None:
 
 
 def free_resources_by_node() -> list[Mapping[str, float]]:
-    """The resources that are free on each machine of the connected cluster; publicly Ray tells their sum only."""
+    """The free resources of each machine of the connected cluster; Ray's public API only has their sum."""
     by_node = ray._private.state.available_resources_per_node()  # type: ignore[no-untyped-call]
     return list(by_node.values())
 
@@ -165,7 +165,7 @@ class TuneRankGroups:
     """The rank groups that Ray Tune has for a job: placement groups with their trainables, in use, kept warm or asked
     for. There are none before `attach`.
 
-    Tune keeps these to itself: it has no public way to count them, nor to let a warm one go that another job waits for.
+    Tune has no public way to count them, nor to release a warm one that another job waits for.
     """
 
     def __init__(self) -> None:
@@ -176,8 +176,8 @@ class TuneRankGroups:
         self._controller = controller._tune_controller
 
     def count(self) -> tuple[int, int]:
-        """The number that it holds, idle ones included, without those that are being released; and the number that Ray
-        has been asked for and has not placed yet.
+        """The number of groups that it holds, including idle ones but not those that are being released; and the number
+        that were requested from Ray but are not placed yet.
         """
         if self._controller is None:
             return 0, 0
@@ -186,29 +186,30 @@ class TuneRankGroups:
         live = [a for a in actors._live_actors_to_ray_actors_resources if a not in self._controller._stopping_actors]
         ready = sum(map(len, resources._request_to_ready_pgs.values()))
         asked_for = [group for groups in resources._request_to_staged_pgs.values() for group in groups]
-        # Tune hears of a placed one only after a process has started in it, which takes seconds.
+        # Tune learns that a group is placed only after a process has started in it, which takes seconds.
         placed = sum(placement_group_table(group)["state"] == "CREATED" for group in asked_for)
         return len(live) + ready + placed, len(asked_for) - placed
 
     @property
     def has_idle(self) -> bool:
-        """True if it keeps one whose trial has ended, and that is not yet meant for a trial which Tune has already."""
+        """True if it keeps a group whose trial has ended, and that is not assigned to another trial that Tune already
+        has."""
         controller = self._controller
         return controller is not None and controller._actor_cache.num_cached_objects > len(controller._pending_trials)
 
     def release_idle(self) -> None:
-        """Ends the ranks of an idle one, if there is any, and gives its resources back, within seconds."""
+        """Ends the ranks of an idle group, if there is one, and gives its resources back within seconds."""
         cache = self._controller._actor_cache
         group = next(
             (cache.pop_cached_object(key) for key in list(cache._cached_objects) if cache.has_cached_object(key)), None
         )
         if group is not None:
-            group.set_on_stop(None)  # no trial is to hear of its end
+            group.set_on_stop(None)  # no trial should be notified of its end
             group.set_on_error(None)
             self._controller._remove_actor(tracked_actor=group)
 
     def node_ids(self) -> set[str]:
-        """The ids of the machines that hold their ranks. May be called from another thread than Tune's."""
+        """The ids of the machines with the ranks of these groups. May be called from another thread than Tune's."""
         if self._controller is None:
             return set()
         live = list(self._controller._actor_manager._live_actors_to_ray_actors_resources.values())
@@ -216,13 +217,14 @@ class TuneRankGroups:
         return {node for table in tables for node in table["bundles_to_node_id"].values() if node}
 
     def end(self) -> None:
-        """Ends all of them at once, whatever their ranks do: Ray ends those with the trainable that owns them."""
+        """Ends all of them at once, whatever their ranks do: Ray ends ranks together with the trainable that owns
+        them."""
         if self._controller is not None:
             for actor, _ in self._controller._actor_manager._live_actors_to_ray_actors_resources.values():
                 ray.kill(actor)
 
     def turn(self) -> None:
-        """Does what Tune's loop stops doing while no trial is in it, but for the trials: it sees rank groups off."""
+        """Finishes the release of rank groups, which Tune's loop only does while it has trials."""
         controller = self._controller
         if controller is not None and not (controller._pending_trials or controller._running_trials):
             controller._actor_manager.next(timeout=0)
@@ -230,11 +232,11 @@ class TuneRankGroups:
 
 
 def death_in_words(text: str) -> str:
-    """An actor's death in one line, from what Ray's error says of it: without its names, and without causes that are
-    none here.
+    """An actor's death in one line, from the text of Ray's error: without Ray's names, and without causes that do not
+    apply here.
 
     Args:
-        text: the error's, in which lines that begin with a tab hold a name and a value each.
+        text: the error's text, in which each line that begins with a tab holds a name and a value.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     named = dict(line.strip().split(": ", 1) for line in lines if line.startswith("\t") and ": " in line)

@@ -1,5 +1,5 @@
-"""Notes on the ends of a run's workers on its own cluster. Their parent alone is told how they ended: their template
-notes it in a file for each, and whoever has lost one reads it. Nothing is known of workers that no template has forked.
+"""Notes about how a run's workers ended, on its own cluster. Only their parent learns that: their template writes it to
+a file for each, which is read when a worker is lost. Workers that were not forked by a template have no note.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from service.scheduler.cluster.worker_start import SOCKET_VARIABLE
 
 DIRECTORY_NAME = "exits"
 PATIENCE_SECONDS = 2.0
-"""Time for a template to be told of an end that Ray tells, too: both hear of it at once."""
+"""Time for a template to notice an end that Ray has reported: both notice it at about the same time."""
 POLL_SECONDS = 0.05
-"""Time between two looks for a note, by judgement: it is there at once, or a moment later."""
+"""Time between two checks for a note, by judgement: it is there at once, or a moment later."""
 
 
 def directory_beside(address: str) -> Path:
-    """The directory of what a template notes that listens at a socket of this path."""
+    """The directory for the notes of the template that listens at the socket of this path."""
     return Path(address).with_name(DIRECTORY_NAME)
 
 
 def note(directory: Path, process: int, exit_status: int) -> None:
-    """Notes how a process ended; negative: the signal that killed it. Where there is no room for it, nobody knows."""
+    """Notes how a process ended; negative: the signal that killed it. If the disk is full, there is no note."""
     with suppress(OSError):
         new = directory / f"{process}.new"
         new.write_text(str(exit_status))
@@ -32,7 +32,7 @@ def note(directory: Path, process: int, exit_status: int) -> None:
 
 
 def forget(directory: Path, process: int) -> None:
-    """Forgets how an earlier process of this number ended."""
+    """Removes the note of an earlier process with this number."""
     (directory / str(process)).unlink(missing_ok=True)
 
 

@@ -1,7 +1,7 @@
-"""Start of a Ray worker on this machine: as a fork of the run's template process, else as an interpreter of its own.
+"""Start of a Ray worker on this machine: as a fork of the run's template process, else as a new interpreter.
 
-Ray runs this file as a script in place of its own `setup_worker.py`, which imports much of Ray only to give way to the
-interpreter that imports it again. Imports the standard library alone, and little of it.
+Ray runs this file instead of its own script `setup_worker.py`, which imports much of Ray only to start another
+interpreter that imports it again. Imports only the standard library, and little of it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ CONTEXT = "--serialized-runtime-env-context="
 LANGUAGE = "--language="
 ACCEPTED = b"1"
 PATIENCE_SECONDS = 30.0
-"""Seconds to wait for the template process, which may still import: half of those that Ray waits for a worker."""
+"""Seconds to wait for the template process, which may still be importing: half of the time that Ray waits for a
+worker."""
 STANDARD_STREAMS = (0, 1, 2)
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Becomes the worker that Ray asks for, or leaves when it has begun elsewhere.
+    """Becomes the worker that Ray asks for, or ends when the worker has begun in a fork of the template.
 
     Args:
         arguments: the worker's script, its arguments, and options of Ray's `setup_worker.py` among them.
     """
     worker = [argument for argument in arguments if not argument.startswith((CONTEXT, LANGUAGE))]
     variables = _variables([argument for argument in arguments if argument not in worker])
-    if variables is None:  # nothing of ours asks for that
+    if variables is None:  # nothing of ours requires that
         os.execv(sys.executable, [sys.executable, str(Path(arguments[0]).with_name("setup_worker.py")), *arguments])
     os.environ.update(variables)
     if _forked(worker):
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
 def _variables(options: Sequence[str]) -> Mapping[str, str] | None:
     """The environment variables that Ray sets for the worker; None: it sets up more than these.
 
-    Tune gives every trainable some, and what a trainable starts inherits them.
+    Tune gives every trainable some variables, and the processes of a trainable inherit them.
     """
     variables: dict[str, str] = {}
     for option in options:
@@ -54,7 +55,7 @@ def _variables(options: Sequence[str]) -> Mapping[str, str] | None:
                 return None
         elif option != f"{LANGUAGE}PYTHON":
             return None
-    # Ray puts other variables in place of their names.
+    # Ray replaces the names of other variables in them.
     return None if any("$" in value for value in variables.values()) else variables
 
 

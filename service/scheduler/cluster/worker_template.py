@@ -1,18 +1,19 @@
-"""Template process of a run's Ray workers on this machine: it has imported what ranks need, and forks for each.
+"""Template process of a run's Ray workers on this machine: it has imported what ranks need, and forks one process for
+each.
 
-A rank imports for seconds before it can train: torch, Ray, and what DDP and sharded tensors bring. A fork has all that,
-and shares its memory. Forking is safe only for a process with one thread that has not touched a device or connected to
-a cluster; where an import has started a thread, nothing is forked, and workers start as ever.
+A rank imports for seconds before it can train: torch, Ray, and the modules of DDP and sharded tensors. A fork has all
+of that already, and shares its memory. Forking is safe only for a process with one thread that has not touched a device
+or connected to a cluster. If an import has started a thread, nothing is forked, and workers start in the usual way.
 
-A worker that is forked is like one that Ray starts: in a process group of its own, with the environment, the arguments
-and the streams that Ray gives it, and it ends when its raylet is gone.
+A forked worker is like one that Ray starts: it is in a process group of its own, has the environment, the arguments and
+the streams that Ray gives it, and ends when its raylet is gone.
 
-Ray's library takes a worker's job and its raylet from the environment once, as it is loaded. A template that a launcher
-has forked has loaded it, with `RAY_OF_FORKS`: the first job of a cluster, as a run is the only one of its own, and for
-the raylet a process that never ends; so each fork looks after its raylet itself. It also draws random ids from a state
-that forks have in common: two workers that began at once stored an object of one id, of which one died, and Ray waited
-a minute before it started another. So each fork begins at a place of its own. A template that a run starts has not
-loaded Ray, and its forks do.
+Ray's library reads a worker's job and its raylet from the environment once, when it is loaded. A template that was
+forked by a launcher has already loaded it, with `RAY_OF_FORKS`. These name the first job of a cluster, because a run is
+the only job of its own cluster, and for the raylet a process that never ends, so each fork watches its raylet itself.
+The library also draws random ids from a state that forks share. Two workers that began at the same time stored objects
+with the same id; one of them died, and Ray waited a minute before it started another. So each fork begins at its own
+place in the sequence. A template that was started by a run has not loaded Ray; its forks load it.
 """
 
 from __future__ import annotations
@@ -46,30 +47,30 @@ from service.settings import Settings
 logger = logging.getLogger(__name__)
 
 MODULES = ("trainers.loop", "torch.distributed.checkpoint", "torch._dynamo")
-"""Imported ahead. The second is what writes checkpoints, and has DTensor, the last what DDP imports when it wraps its
+"""Modules to import in advance. The second writes checkpoints, and has DTensor; DDP imports the last when it wraps its
 first model."""
 RAY_OF_FORKS = {"RAY_JOB_ID": "01000000", "RAY_RAYLET_PID": "1"}
 """Variables for Ray's library in a process that is to be forked."""
 SOCKET_NAME = "template"
 IDS_OF_A_FORK = 1_000
-"""Random ids that Ray's library in one fork may draw before those of the next one: a rank draws a few, and to draw all
-takes a millisecond."""
+"""Random ids that Ray's library may draw in one fork before it reaches those of the next fork: a rank draws a few, and
+drawing all of them takes a millisecond."""
 RAYLET_SECONDS = 0.5
 """Seconds between two looks at a raylet, by judgement, where the system does not tell of its end."""
 REQUEST_SECONDS = 10.0
-"""Seconds that a worker's start may take to say what it wants, which it does at once."""
+"""Seconds that a worker's start may take to send its request, which it does at once."""
 
 
 class WorkerTemplate:
-    """The template process of this run, which ends with it. It imports while the caller goes on.
+    """The template process of this run, which ends with it. It imports while the caller continues.
 
-    Workers that Ray starts from here on ask it; whoever comes before it is ready waits.
+    Workers that Ray starts from now on ask it for a fork; those that come before it is ready wait.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Starts the process, whose socket stands in `directory`, a short path."""
+        """Starts the process; its socket is in `directory`, a short path."""
         with listening(directory) as listener:
-            # Of its standard input it reads the end alone: that of this process.
+            # It reads its standard input only for its end, which is the end of this process.
             self._process = subprocess.Popen(
                 [sys.executable, "-m", __name__, str(listener.fileno())],
                 stdin=subprocess.PIPE,
@@ -104,7 +105,7 @@ def is_useful(address: str | None) -> bool:
 
 
 def listening(directory: Path) -> socket.socket:
-    """A socket at which a template is to listen, for this user alone; it stands in `directory`, a short path."""
+    """A socket at which a template will listen, only for this user; it is in `directory`, a short path."""
     address = directory / SOCKET_NAME
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(address))
@@ -114,8 +115,8 @@ def listening(directory: Path) -> socket.socket:
 
 
 def serve(listener: socket.socket, parent: int) -> None:
-    """Forks a worker for each connection, until `parent`, a file descriptor, comes to its end. How each ended is noted
-    beside the socket."""
+    """Forks a worker for each connection, until the file descriptor `parent` ends. How each worker ended is noted next
+    to the socket."""
     exits = worker_exits.directory_beside(str(listener.getsockname()))
     exits.mkdir(mode=0o700, exist_ok=True)
     an_end, told = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -164,19 +165,19 @@ def _fork() -> int:
 
 
 def _note_ends(exits: Path) -> None:
-    """Notes how each fork ended that has, and of which that was not done yet."""
-    with contextlib.suppress(ChildProcessError):  # there is none any more
+    """Notes how forks ended, for all ended ones without a note."""
+    with contextlib.suppress(ChildProcessError):  # none is left
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
             worker, status = ended
             worker_exits.note(exits, worker, os.waitstatus_to_exitcode(status))
 
 
 def receive_request(connection: socket.socket) -> tuple[list[str], dict[str, str], list[int]]:
-    """The arguments and the environment of the process that `worker_start.send_request` asks for, and its streams.
+    """The arguments, environment and streams of the process that `worker_start.send_request` asks for.
 
     Raises:
-        EOFError: nobody asks any more.
-        OSError, ValueError, KeyError: it is no such request.
+        EOFError: the other side is gone.
+        OSError, ValueError, KeyError: it is not such a request.
     """
     length, streams, _, _ = socket.recv_fds(connection, 8, len(STANDARD_STREAMS))
     if not length:
@@ -189,7 +190,7 @@ def receive_request(connection: socket.socket) -> tuple[list[str], dict[str, str
 
 
 def _accept(connection: socket.socket) -> None:
-    """Tells a worker's start that this process is its worker; ends this process if nobody hears that any more."""
+    """Tells a worker's start that this process is its worker; ends this process if the other side is gone."""
     with connection:
         try:
             connection.sendall(ACCEPTED)
@@ -198,7 +199,7 @@ def _accept(connection: socket.socket) -> None:
 
 
 def _become(arguments: list[str], environment: dict[str, str], streams: list[int]) -> NoReturn:
-    """Runs a worker's script to its end, as an interpreter of its own would."""
+    """Runs a worker's script to its end, as a new interpreter would."""
     os.setpgid(0, 0)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for stream, target in zip(streams, STANDARD_STREAMS, strict=True):
@@ -235,13 +236,13 @@ def _end_with(raylet: int) -> None:
 
 def can_fork_after_imports(modules: Iterable[str] = MODULES) -> bool:
     """Imports what ranks need; False, with a warning: this process must not be forked from here on."""
-    gc.disable()  # a quarter of the time would go into looking for garbage among what stays
+    gc.disable()  # a quarter of the time would be spent on looking for garbage among objects that stay
     for module in modules:
         importlib.import_module(module)
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         logger.warning("an import has started a thread: workers are not forked")
         return False
-    gc.freeze()  # no collection, here or in a fork, touches what they share
+    gc.freeze()  # no collection, here or in a fork, touches the shared memory
     gc.enable()
     return True
 

@@ -1,1 +1,2 @@
-"""Runs of jobs whose trials others train: they answer clients through SQL, and never hold a device, Ray or torch."""
+"""Runs of jobs whose trials clients train: they answer the clients through SQL, and never use a device, Ray or
+torch."""

@@ -1,4 +1,4 @@
-"""The runs of external jobs that a worker has beside its own: they take no device, so several go at once."""
+"""The runs of external jobs that a worker has in addition to its own: they need no device, so several run at once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODULE = "service.scheduler.external.run"
 
 
 class ExternalRuns:
-    """Claims external jobs and has each run in a thread, which starts a process and waits for it."""
+    """Claims external jobs and runs each in a thread, which starts a process and waits for it."""
 
     def __init__(
         self,
@@ -58,14 +58,15 @@ class ExternalRuns:
         self._claiming.start()
 
     def join(self) -> None:
-        """Returns when all have ended; to be called when the worker is to stop."""
+        """Returns when all have ended; called when the worker has to stop."""
         self._claiming.join()
         for thread in list(self._running.values()):
             thread.join()
 
     @contextmanager
     def starting(self) -> Iterator[Callable[[int], None]]:
-        """While a process is started; to be given its id. Nobody takes it for one that a run has left behind."""
+        """Context for starting a process; call the given function with its id. So nobody takes the process for a
+        leftover of a run."""
         with self._starting:
             yield lambda pid: self._processes.add(psutil.Process(pid))
 
@@ -83,7 +84,7 @@ class ExternalRuns:
                 lease = self._claim() if len(self._running) < EXTERNAL_JOBS_AT_ONCE and self._may_claim() else None
                 sees = True
             except (DatabaseOfAnotherVersion, *DATABASE_ERRORS) as error:
-                if sees:  # once, not at every look of a long outage
+                if sees:  # once, not at every attempt during a long outage
                     logger.warning("cannot see whether an external job waits: %s", error)
                 lease, sees = None, False
             if lease is None:

@@ -1,4 +1,4 @@
-"""The run of one job whose trials others train, in a process of its own: `python -m service.scheduler.external.run`,
+"""The run of one job whose trials clients train, in a process of its own: `python -m service.scheduler.external.run`,
 started by the worker, which holds the other end of standard input.
 
 It imports neither torch nor Ray and starts nothing: it costs a worker some memory, and no device.
@@ -57,11 +57,11 @@ from trainers.storage import Place
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.1
-"""Time between two looks for requests, while there are clients; a look is one statement on an index."""
+"""Time between two checks for requests, while there are clients; a check is one statement on an index."""
 QUIET_SECONDS = 60.0
-"""Time without a request after which it looks less often."""
+"""Time without a request after which it checks less often."""
 QUIET_POLL_SECONDS = 0.5
-"""Time between two looks then. By judgement: the first client that comes waits up to so long for its answer."""
+"""Time between two checks then. By judgement: the next client waits up to this long for its answer."""
 
 
 def run_external_job(
@@ -110,8 +110,8 @@ def serve_clients(
     """Answers until something ends the run.
 
     Raises:
-        RunEnded: what does; all that was taken in is written, unless the job is no longer this run's.
-        JobImpossible: the job cannot be run, or not any further.
+        RunEnded: the reason; everything received is written, unless the job no longer belongs to this run.
+        JobImpossible: the job cannot be run, or cannot be continued.
     """
     plan = plan_of(stored.job, settings)
     set_limits(watch, plan, stored, now=clock())
@@ -156,7 +156,7 @@ def make_serving(
     """The answers of a run of a stored job.
 
     Raises:
-        RunEnded: nothing is left to try, or the run is to end already.
+        RunEnded: nothing is left to try, or the run already has to end.
         JobImpossible: the job cannot be run any further.
     """
     policy = restored_policy(plan, stored, signals)

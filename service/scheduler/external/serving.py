@@ -1,7 +1,7 @@
-"""The answers of a run to the clients that train its job's trials: what each is to train, and whether it goes on.
+"""The answers of a run to the clients that train its job's trials: which trial each trains, and whether it continues.
 
-A turn reads the requests that wait in SQL, in their order, and answers each in the transaction that writes what follows
-from it: a run that dies in between leaves the request as it was, and the next one, restored from SQL, answers it.
+A turn reads the waiting requests from SQL, in their order, and answers each in the same transaction that writes its
+effects. If a run dies in between, the request is unchanged, and the next run, restored from SQL, answers it.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ logger = logging.getLogger(__name__)
 AT_ONCE = 200
 """Requests answered in one turn."""
 STILL_ASKED_SECONDS = 20.0
-"""A client that has not asked again for so long is gone, and gets no trial: twice the time that ours takes to ask."""
+"""A client that has not asked again for this long is gone, and gets no trial: twice the polling time of our client."""
 KEPT = timedelta(days=1)
-"""Answers, for clients that ask again with the same key."""
+"""The time for which answers are kept, for clients that ask again with the same key."""
 LEASE_POLL = timedelta(seconds=1)
 
 _PARAMETERS: TypeAdapter[dict[str, Scalar]] = TypeAdapter(dict[str, Scalar])
@@ -60,7 +60,7 @@ class _Held:
     lease: TrialLease
     num_steps: int
     is_heard: bool
-    """True if the client has said anything to this run."""
+    """True if this run has heard from the client."""
 
 
 class Serving:
@@ -81,7 +81,7 @@ class Serving:
         *,
         clock: Clock,
     ) -> None:
-        """Prepares the run's answers; `begin` takes in which clients there are."""
+        """Prepares the run's answers; `begin` reads which clients there are."""
         external = plan.specification.external
         assert external is not None
         self._plan = plan
@@ -105,7 +105,7 @@ class Serving:
         self._leases_seen_at = clock()
 
     def begin(self) -> None:
-        """Takes in which trials clients have from earlier runs; each has the whole time of a lease to report again.
+        """Reads which trials clients have from earlier runs; each client has the full time of a lease to report again.
 
         Raises:
             RunEnded, JobImpossible: as `turn`.
@@ -125,7 +125,7 @@ class Serving:
             lease.expires_at = now if lease.is_released else now + self._lease_time
             self._held[order.number] = _Held(lease, order.config.num_steps, is_heard=False)
             self._journal.keep(partial(self._start, number=order.number, now=now))
-        for number in leases:  # of trials that have ended, or that this run pauses
+        for number in leases:  # the leases of trials that have ended, or that this run pauses
             self._journal.keep(partial(self._end_lease, number=number))
         self._journal.keep(
             lambda session: ExternalRequestRepository(session).forget_answered(self._job_id, before=now - KEPT)
@@ -133,11 +133,11 @@ class Serving:
         self._journal.flush()
 
     def flush(self) -> None:
-        """Writes all that was taken in. Raises: RunEnded: the job is no longer this run's."""
+        """Writes everything received. Raises: RunEnded: the job no longer belongs to this run."""
         self._journal.flush()
 
     def turn(self) -> bool:
-        """Answers what waits, and takes back trials whose clients are gone; whether there was anything to answer.
+        """Answers waiting requests, and takes back trials whose clients are gone; True if there was anything to answer.
 
         Raises:
             RunEnded: something ends the run, e.g. that nothing is left to try.
@@ -160,7 +160,7 @@ class Serving:
             self._leases_seen_at = now
             self._take_back(now)
         if not self._held and not self._ready:
-            # Nothing is under way that the search could wait for: what it wants next shows whether it is over.
+            # No trial is running that the search could wait for: asking for its next one shows whether it is over.
             order = self._orders.next(self._policy)
             if order is not None:
                 self._ready.append(order)
@@ -179,7 +179,7 @@ class Serving:
         return found
 
     def _answer(self, request: ExternalRequest, now: datetime) -> bool:
-        """Answers a request, if there is an answer yet; whether there is."""
+        """Answers a request, if there is an answer yet; returns whether there is."""
         match request.content:
             case Suggest() as asked:
                 return self._suggest(request.id, asked, now)
@@ -239,7 +239,7 @@ class Serving:
                 self._reply(request_id, RunAnswer(recorded_up_to_step=up_to, why=why, conflict=True), now)
                 return
         if end is None and number in self._signals.to_stop():
-            end = TrialEnd(TrialState.PRUNED)  # which the user's wish makes cancelled
+            end = TrialEnd(TrialState.PRUNED)  # the user's request turns it into cancelled
         if end is None:
             if not held.lease.is_released:
                 held.lease.expires_at = now + self._lease_time
@@ -255,16 +255,16 @@ class Serving:
     def _measure(
         self, number: int, held: _Held, report: Report, *, reported_at: datetime
     ) -> tuple[int | None, TrialEnd | None]:
-        """Takes in measurements of a trial, up to the one that ends its stay with its client, if one does; the step of
-        the last one taken, and that end.
+        """Records measurements of a trial, up to the one at which its client has to give it up, if there is one.
+        Returns the step of the last recorded measurement, and that end.
 
         Args:
-            reported_at: before now where the report had to wait, as while the job was paused: nothing says that the
-                trial was trained meanwhile.
+            reported_at: earlier than now if the report had to wait, for instance while the job was paused: the trial
+                may not have been trained meanwhile.
         """
         up_to: int | None = None
         with_client = (reported_at - held.lease.begun_at).total_seconds()
-        so_far = held.lease.begun_seconds + max(0.0, with_client)  # two machines' clocks
+        so_far = held.lease.begun_seconds + max(0.0, with_client)  # the clocks of two machines
         config = self._trials.config(number)
         length = self._plan.length.of_trial(config.batch_size)
         for measured in report.measurements:
@@ -281,7 +281,7 @@ class Serving:
         return up_to, None
 
     def _is_over(self, number: int, report: TrialReport) -> bool:
-        """True if a trial is not to go on after a measurement that is not its last."""
+        """True if a trial should stop after a measurement that is not its last."""
         assert report.measurement is not None
         metrics = report.measurement.metrics
         if self._decisions.why_undecided(metrics) is not None or self._decisions.unusable(metrics) is not None:
@@ -291,7 +291,7 @@ class Serving:
         return self._decisions.report(number, report.measurement) is not Decision.CONTINUE
 
     def _end_of(self, number: int, held: _Held, asked: End) -> TrialEnd | None:
-        """The end that a client tells; None: its trial is not complete."""
+        """The end that a client reports; None: its trial is not complete."""
         match asked.outcome:
             case "failed":
                 assert asked.reason is not None
@@ -302,7 +302,7 @@ class Serving:
                 told = f": {asked.detail}" if asked.detail else ""
                 done = self._decisions.last_step(number)
                 if self._released_at.get(number) == done:
-                    # Again and again it would go to clients that never come to its end.
+                    # It would be given again and again to clients that never reach its end.
                     detail = f"released by {who} at step {done} of {held.num_steps} again{told}"
                     return self._judgement.of_failure(number, FailureReason.LOST, detail)
                 self._released_at[number] = done
@@ -314,13 +314,13 @@ class Serving:
         return TrialEnd(TrialState.QUEUED, detail=detail, setbacks=self._retries.setbacks(number))
 
     def _take_back(self, now: datetime) -> None:
-        """Ends the leases of clients that report no more."""
+        """Ends the leases of clients that no longer report."""
         for number, held in list(self._held.items()):
             if held.lease.is_released:
                 detail = "its client left when the job was paused; another one may go on"
                 self._end(number, self._back_in_queue(number, detail))
             elif held.lease.expires_at < now and not held.is_heard:
-                # It may have left when it was told to pause, by a question that changes nothing.
+                # The client may have left when a read-only request told it to pause.
                 detail = "its client has said nothing since the job went on; another one may go on"
                 self._end(number, self._back_in_queue(number, detail))
             elif held.lease.expires_at < now:
