@@ -1,4 +1,4 @@
-"""The code that came with a job, laid out where its run and its ranks import from."""
+"""The code that came with a job, unpacked where its run and its ranks import it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SENT_PACKAGES = ".packages"
 
 
 def enter_code(database: Database, job: Job, settings: Settings, directory: Path) -> JobCode | None:
-    """Lays out a job's code below `directory`, and makes this process and all that it starts the job's; None: it came
-    with none. Nothing of it is imported.
+    """Unpacks a job's code below `directory`, and makes this process and all processes that it starts use it; None: the
+    job came without code. Nothing of it is imported.
 
-    To be called by a run, before it starts any process.
+    A run calls it before it starts any process.
 
     Raises:
-        JobImpossible: code is not allowed here, or is not there any more.
+        JobImpossible: code is not allowed here, or no longer exists.
         NotInstalled: its packages cannot be installed now.
     """
     specification = job.specification
@@ -47,8 +47,8 @@ def enter_code(database: Database, job: Job, settings: Settings, directory: Path
         unpack(archive, directory / "code")
     except (InvalidInput, NotFound, UnusableCode) as error:
         raise JobImpossible(f"the job can no longer be run: {error}") from error
-    # They are held until this process ends. That they cannot be installed says nothing of the job: the index may be out
-    # of reach, and the next run tries again.
+    # They are locked until this process ends. A failed installation is not the job's fault: the index may be
+    # unreachable, and the next run tries again.
     packages = hold(code.requirements, settings.package_place, max_bytes=settings.package_bytes)
     found = JobCode(directory / "code", code.environment, packages.paths)
     found.enter()
@@ -56,10 +56,10 @@ def enter_code(database: Database, job: Job, settings: Settings, directory: Path
 
 
 def runtime_environment(code: JobCode | None) -> dict[str, Any] | None:
-    """Ray's runtime environment for the machines of a cluster, which have no file of this one: Ray sends the directory
-    to each that needs it, by its content, with the packages in it. None: the cluster's own.
+    """Ray's runtime environment for the machines of a cluster, which have none of this machine's files: Ray sends the
+    directory with the packages to each machine that needs it, identified by its content. None: the cluster's own.
 
-    The packages are those of this machine: Ray's own `pip` would copy the whole environment of each machine first.
+    The packages come from this machine: Ray's own `pip` would first copy the whole environment of each machine.
     """
     if code is None:
         return None

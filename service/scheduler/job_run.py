@@ -1,7 +1,7 @@
 """One job, one Ray Tune run, one process: `python -m service.scheduler.job_run`, started by the worker.
 
-The worker holds the other end of standard input: its end of file tells the run that the worker is gone. Its exit status
-(`run_end.ExitStatus`) tells the worker how it ended.
+The worker holds the other end of standard input: its end of file tells the run that the worker is gone. The run's exit
+status (`run_end.ExitStatus`) tells the worker how it ended.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 
 if __name__ == "__main__":
-    gc.disable()  # what is imported stays: looking for garbage among it takes a fourth of the start
+    gc.disable()  # imported objects stay: looking for garbage among them takes a fourth of the start
 
 import argparse
 import logging
@@ -80,7 +80,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One run of a job, and what it has been given."""
+    """One run of a job, and its arguments."""
 
     database: Database
     lease: Lease
@@ -101,7 +101,7 @@ class JobRun:
         return checkpoints_of(self.settings.checkpoint_place, self.lease.job_id)
 
     def write(self, write: Write) -> None:
-        """Writes, be the run told to end or not."""
+        """Writes, whether or not the run has been told to end."""
         write_with_retries(self.database, write, give_up_seconds=RUN_OUTAGE_SECONDS)
 
 
@@ -122,14 +122,14 @@ def run_job(this: JobRun) -> None:
         ending = ended.ending
     except JobImpossible as error:
         failure = str(error)
-        if this.watch.is_told:  # perhaps it only misses what its own end has taken from it; if not, the next run tells
+        if this.watch.is_told:  # perhaps its own end caused the error; if not, the next run meets it
             failure, ending = None, this.watch.ending() or ending
     _leave(this, ending, failure, output, insights)
-    trackers.close()  # when the job has ended and its devices are free: nothing waits for a slow tracker
+    trackers.close()  # after the job has ended and its devices are free, so nothing waits for a slow tracker
 
 
 def _output_of_cluster(this: JobRun) -> OutputKeeper | None:
-    """Keeps what ranks print on other machines; the worker keeps what they print on its own."""
+    """Keeps the output of ranks on other machines; the worker keeps that on its own."""
     if this.address is None or not this.settings.log_bytes_per_rank:
         return None
     job_id = this.lease.job_id
@@ -147,7 +147,8 @@ def _leave(
     this: JobRun, ending: Ending, failure: str | None, output: OutputKeeper | None, insights: InsightsKeeper
 ) -> None:
     """Ends the ranks, writes the end of the job or gives it back, and leaves Ray."""
-    # What becomes of the cluster from here on is nothing to the job. Before it changes hands its ranks must be gone.
+    # From here on the state of the cluster does not matter to the job. Before another run gets the job, its ranks must
+    # be gone.
     this.watch.stop_for_cluster()
     is_to_finish = not ending.gives_back and ending is not Ending.LEASE_LOST
     if is_to_finish:
@@ -160,7 +161,7 @@ def _leave(
         insights.close()
     else:
         insights.stop()
-    # The job's end is written before Ray is left, which can hang or end this process: its own code does so.
+    # The job's end is written before leaving Ray, whose own code can hang or end this process.
     if is_to_finish:
         try:
             cut_short = ending.cut_short
@@ -191,12 +192,12 @@ def _leave(
 
 
 def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
-    """Tries what the policy asks for.
+    """Runs the trials that the policy asks for.
 
     Raises:
         RunEnded: always, at the end; measurements are written.
-        JobImpossible: the job cannot be run, or not any further.
-        WorkloadNotDescribed: not now.
+        JobImpossible: the job cannot be run, or cannot be continued.
+        WorkloadNotDescribed: the job cannot be run now.
     """
     code = enter_code(this.database, stored.job, this.settings, this.directory)
     plan = plan_of(stored.job, this.settings)
@@ -238,7 +239,7 @@ def _search(this: JobRun, stored: Stored, trackers: LiveTrackers) -> NoReturn:
         weights=_weights_places(this, stored) if plan.specification.keep_weights else None,
     )
     at_once = num_at_once(plan, feasibility, fitting=ray_cluster.max_parallel_trials(nodes, size))
-    # Ray has set its own handler; a signal is only noted, and the run ends at its next turn.
+    # Ray has set its own signal handler; ours only notes a signal, and the run ends at its next turn.
     this.watch.end_on_sigterm()
     try:
         with counting_no_callbacks():
@@ -259,7 +260,7 @@ def _weights_places(this: JobRun, stored: Stored) -> WeightsPlaces:
 
 
 def _output_places(this: JobRun) -> OutputPlaces | None:
-    """The places where ranks write what they print; None: it is not to be kept."""
+    """The places where ranks write their output; None: it is not kept."""
     if not this.settings.log_bytes_per_rank:
         return None
     parent = str(local_parent(this.settings.data_dir)) if this.address is None else None
@@ -287,7 +288,7 @@ def _connected(this: JobRun, size: GroupSize, code: JobCode | None) -> list[ray_
 
 
 def _sharing(this: JobRun, journal: Journal, nodes: Sequence[ray_cluster.Node], size: GroupSize) -> Sharing | None:
-    """The run's share of its cluster; None: that is this run's alone."""
+    """The run's share of its cluster; None: the cluster is only for this run."""
     if this.address is None:
         return None
     return Sharing(
@@ -316,7 +317,7 @@ def _tuner(adapters: TuneAdapters, size: GroupSize, *, num_parallel: int, direct
             storage_path=str(directory / "tune"),
             verbose=0,
             callbacks=adapters.callbacks,
-            # Else each trial would end with a call to save nothing.
+            # Otherwise each trial would end with a call that saves nothing.
             checkpoint_config=tune.CheckpointConfig(checkpoint_at_end=False),
         ),
     )
@@ -346,7 +347,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         if is_full(error):
             logger.warning("the run of job %s ends until the disk of the database has room: %s", lease.job_id, error)
             status = ExitStatus.CUT_SHORT
-        elif watch.is_told:  # perhaps it was just about to end, and has lost its Ray for that
+        elif watch.is_told:  # perhaps it was just about to end, and lost Ray because of that
             logger.warning("the run of job %s, told to end, could not end in order", lease.job_id, exc_info=True)
             status = ExitStatus.CUT_SHORT
         elif isinstance(error, ray_cluster.ClusterOutOfReach):

@@ -1,4 +1,4 @@
-"""The trained weights of a job's confirmation: where its trials write them, and which stay once it has ended."""
+"""The trained weights of a job's confirmation: where its trials write them, and which are kept when it has ended."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class WeightsPlaces:
 
 
 def keep_winners(database: Database, checkpoints: Place, job_id: str) -> None:
-    """Removes the weights of all trials but the winners' of a job that has ended; nothing while it goes on.
+    """Removes the weights of all trials except the winners' of a job that has ended; does nothing while it runs.
 
-    Those of an unknown job stay: it can be another database's.
+    Those of an unknown job stay: it can belong to another database.
 
     Raises:
         StoreFailed: the store did not answer.
-        DATABASE_ERRORS: nor did the database.
+        DATABASE_ERRORS: the database did not answer.
     """
     try:
         remove_all_but(
@@ -46,9 +46,9 @@ def keep_winners(database: Database, checkpoints: Place, job_id: str) -> None:
 
 
 def keep_winners_of_all(database: Database, checkpoints: Place) -> None:
-    """Keeps the winners' weights alone of every job that has any: a worker may have died before it did."""
+    """Keeps only the winners' weights of every ended job that has any: a worker may have died before it did so."""
     try:
         for name in directories_in(checkpoints / WEIGHTS_DIRECTORY):
             keep_winners(database, checkpoints, name)
     except (StoreFailed, *DATABASE_ERRORS) as error:
-        logger.warning("cannot see which weights can go: %s", error)  # they go at the next start
+        logger.warning("cannot see which weights can go: %s", error)  # the next start removes them

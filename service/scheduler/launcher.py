@@ -1,18 +1,17 @@
-"""Start of runs from a process that has imported what they and their ranks need, once for all runs of a worker.
+"""Start of runs from a process that has imported what they and their ranks need: once for all runs of a worker.
 
-That process, the launcher, imports while the worker waits for its first job. For a run it forks three times: one fork
-is the run, the others, children of it, are the template of its ranks (`cluster.worker_template`) and that of the
-processes which it asks about models (`trainers.processes.template`). So a run finds all imports done, its own and its
-ranks', and is the parent of all that it starts, as if it had started the templates itself. On a cluster that is not the
-run's own there is no template: ranks are forked by nobody there, and the launcher imports neither torch nor what else
-they need.
+That process, the launcher, imports while the worker waits for its first job. For a run it forks three times. One fork
+is the run; the others, its children, are the template of its ranks (`cluster.worker_template`) and the template of the
+processes that answer its questions about models (`trainers.processes.template`). So all imports are already done for a
+run and its ranks, and the run is the parent of everything that it starts, as if it had started the templates itself. On
+a cluster that is not the run's own there is no template: ranks are not forked there, and the launcher does not import
+torch and other modules of ranks.
 
-A run that is forked is like one that the worker starts: in a session of its own, with the environment, the arguments
-and the streams that the worker gives it. The variables that `/proc` shows of it are the launcher's, which has no run's
-secrets.
+A forked run is like one that the worker starts: it is in a session of its own, with the environment, the arguments and
+the streams that the worker gives it. `/proc` shows the launcher's variables for it, which hold no secrets of a run.
 
-`Launcher` is the worker's side, and imports neither torch nor Ray; `python -m service.scheduler.launcher` is the
-other. Where processes cannot be forked, or the launcher has died, runs start by themselves.
+`Launcher` is the worker's side, and imports neither torch nor Ray; `python -m service.scheduler.launcher` is the other
+side. If processes cannot be forked, or the launcher has died, runs start as new interpreters.
 """
 
 from __future__ import annotations
@@ -48,20 +47,20 @@ MODULES = (
     "service.scheduler.job_run",
     *("ray._private.arrow_serialization", "pydantic.v1", "starlette.datastructures"),
 )
-"""Imported ahead. The last three are what Ray imports in each process that connects to a cluster."""
+"""Modules to import in advance. Ray imports the last three in each process that connects to a cluster."""
 WITH_RANKS = "ranks"
 """An argument of a launcher whose runs have templates."""
 START_SECONDS = 60.0
-"""Seconds that the launcher may take to be ready: it imports for five of a quiet machine."""
+"""Seconds that the launcher may take to be ready: on a quiet machine it imports for five."""
 NUMBER_BYTES = 8
 """Bytes of an integer in the protocol between a worker and its launcher: room for any exit status or process id."""
 TITLE_BYTES = 300
-"""Bytes of a run's command line. It takes the place of the launcher's, and of as much of the variables as it is
+"""Bytes of a run's command line. It overwrites the launcher's command line, and some of its variables if it is
 longer."""
 
 
 class RunProcess(Protocol):
-    """The process of a run, as far as a worker deals with it."""
+    """The process of a run, with the methods that a worker uses."""
 
     pid: int
 
@@ -76,14 +75,14 @@ class RunProcess(Protocol):
 class Launcher:
     """The launcher of a worker, which ends with it; it starts one run after the other.
 
-    To be used by a process that adopts orphans.
+    The process that uses it must adopt orphans.
     """
 
     def __init__(self, environment: Mapping[str, str], *, forks_ranks: bool = True) -> None:
-        """Starts the process, with these environment variables beside this one's.
+        """Starts the process, with these environment variables in addition to this process's.
 
         Args:
-            forks_ranks: a run's ranks are forked, too: on a cluster of its own.
+            forks_ranks: a run's ranks are forked, too, on a cluster of its own.
         """
         self._forks_ranks = forks_ranks
         self._environment = {
@@ -92,7 +91,7 @@ class Launcher:
             "OMP_NUM_THREADS": "1",  # a rank sets those of torch
             "JE_ARROW_MALLOC_CONF": "background_thread:false",  # Arrow's allocator would start one
             **(worker_template.RAY_OF_FORKS if forks_ranks else {}),
-            # By this, those of a killed worker are found; there is no such directory.
+            # The launchers of a killed worker are found by this variable; the directory does not exist.
             DIRECTORY_VARIABLE: str(Path(tempfile.gettempdir()) / f"shampoo-{os.getpid()}-launcher"),
         }
         self._start()
@@ -106,7 +105,7 @@ class Launcher:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
                 env=self._environment,
-                start_new_session=True,  # a Ctrl-C in the terminal reaches the worker alone
+                start_new_session=True,  # a Ctrl-C in the terminal reaches only the worker
             )
         self._connection.settimeout(START_SECONDS)
 
@@ -137,11 +136,12 @@ class Launcher:
         those are forked.
 
         Args:
-            environment: all of its variables; `DIRECTORY_VARIABLE` among them is where the template listens.
+            environment: all of its variables, including `DIRECTORY_VARIABLE`, the directory in which the template
+                listens.
             stdin: the file descriptor of its standard input.
             output: the file descriptor of its standard output and error.
 
-        Returns: its process; None: there is no launcher that can.
+        Returns: its process; None: the launcher is not available.
         """
         if (status := self._process.poll()) is not None and status < 0:  # it was killed
             self._connection.close()
@@ -200,7 +200,7 @@ def _receive_number(connection: socket.socket) -> int:
 
 
 def serve(connection: socket.socket, *, forks_ranks: bool) -> None:
-    """Starts the runs that `connection` asks for, one after the other, and tells how each ended.
+    """Starts the runs that `connection` asks for, one after the other, and reports how each ended.
 
     Raises:
         EOFError, BrokenPipeError: the worker is gone.
@@ -221,7 +221,7 @@ def serve(connection: socket.socket, *, forks_ranks: bool) -> None:
 def _become(
     arguments: Sequence[str], environment: dict[str, str], streams: Sequence[int], *, forks_ranks: bool
 ) -> NoReturn:
-    """Starts the template of a run's ranks, if they are forked, then is the run, to its end."""
+    """Starts the template of a run's ranks, if they are forked, and then becomes the run, until its end."""
     status = 1
     try:
         os.setsid()
@@ -243,10 +243,10 @@ def _become(
 
 
 def _start_template_of_ranks(directory: Path) -> int:
-    """Forks the template of this run's ranks, which ends when the file descriptor that this gives does."""
+    """Forks the template of this run's ranks; it ends when the returned file descriptor is closed."""
     with worker_template.listening(directory) as listener:
         os.environ[SOCKET_VARIABLE] = str(listener.getsockname())
-        end, held = os.pipe()  # it comes to its end with this process
+        end, held = os.pipe()  # it ends with this process
         if os.fork() == 0:
             os.close(held)
             set_up_job_log(Settings().log_format)
@@ -257,7 +257,7 @@ def _start_template_of_ranks(directory: Path) -> int:
 
 
 def _start_template_of_questions(held: int) -> GivenTemplate:
-    """Forks the template of the processes that this run asks about models.
+    """Forks the template of the processes that answer this run's questions about models.
 
     Args:
         held: a file descriptor that only this process may hold.
@@ -272,8 +272,8 @@ def _start_template_of_questions(held: int) -> GivenTemplate:
 
 
 def _run(module: str, *arguments: str) -> int:
-    """Runs a module as a command with these arguments; the exit status."""
-    from service.scheduler.cluster.ray_internals import set_process_title  # which the launcher has loaded
+    """Runs a module as a command with these arguments; returns the exit status."""
+    from service.scheduler.cluster.ray_internals import set_process_title  # the launcher has loaded it
 
     set_process_title(" ".join([sys.executable, "-m", module, *arguments])[:TITLE_BYTES])
     sys.argv = [module, *arguments]
@@ -281,7 +281,7 @@ def _run(module: str, *arguments: str) -> int:
 
 
 def _exit_status(run: Callable[[], object]) -> int:
-    """The exit status of a process that runs this, as far as its end is no other error; output is written by then."""
+    """The exit status of a process that runs this, unless it ends with another error; its output is flushed."""
     try:
         run()
     except SystemExit as ended:
@@ -293,7 +293,8 @@ def _exit_status(run: Callable[[], object]) -> int:
 
 
 def main() -> None:
-    """Imports, then serves the connection whose file descriptor is the first argument; the last is room."""
+    """Imports, then serves the connection whose file descriptor is the first argument; the last argument only reserves
+    room."""
     set_up_logs(Settings().log_format)
     with socket.socket(fileno=int(sys.argv[1])) as connection:
         connection.set_inheritable(False)

@@ -1,4 +1,4 @@
-"""The runs of leased jobs: each a process of its own, with its files, and the release of its job at the end."""
+"""The runs of leased jobs: each has a process of its own, with its files, and its job is released at the end."""
 
 from __future__ import annotations
 
@@ -35,14 +35,15 @@ T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 WORKER_OUTAGE_SECONDS = 3600.0
-"""Seconds that the database may be out of reach before the worker gives up: a restart, a move to another machine."""
+"""Seconds that the database may be unreachable before the worker gives up: enough for a restart, or a move to another
+machine."""
 HOUSEKEEPING_SECONDS = 10.0
 """Seconds between two checks of the files of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerWrites:
-    """Writes through outages of the database, until the worker is to stop."""
+    """Writes through outages of the database, until the worker has to stop."""
 
     database: Database
     stop: threading.Event
@@ -59,16 +60,16 @@ class WorkerWrites:
 
 @dataclass(frozen=True, slots=True)
 class LeasedRuns:
-    """Runs leased jobs of a worker, and gives a job back if its process did not see it through."""
+    """Runs leased jobs of a worker, and gives a job back if its process did not finish it."""
 
     settings: Settings
     write: WorkerWrites
     stop: threading.Event
-    """Set when the worker is to stop, and its runs with it."""
+    """Set when the worker and its runs have to stop."""
     launcher: Launcher | None
-    """The process that runs are forked from; None: they start by themselves."""
+    """The process that runs are forked from; None: they start as new interpreters."""
     external: ExternalRuns
-    """The runs of external jobs, which go on beside the worker's own."""
+    """The runs of external jobs, which run in addition to the worker's own."""
 
     @property
     def database(self) -> Database:
@@ -87,7 +88,7 @@ class LeasedRuns:
         logger.info("runs job %s (claim %d)", lease.job_id, lease.attempt)
         try:
             status, how = self._run_to_its_end(lease, is_external=is_external)
-        except OSError as error:  # no space for files, no memory for a process: the next attempt may find some
+        except OSError as error:  # no space for files or no memory for a process: the next attempt may succeed
             status, how = None, f"it could not be started: {error}"
         crash = None if self.stop.is_set() or status == ExitStatus.CUT_SHORT else how
         state = self.write(lambda session: release_job(session, lease, now=self.database.now(), crash=crash))
@@ -99,7 +100,7 @@ class LeasedRuns:
         remove_what_jobs_left(self.database, self.settings)
 
     def _run_to_its_end(self, lease: Lease, *, is_external: bool) -> tuple[int, str]:
-        """The exit status of a run's process, and what is known of its end if it was a crash.
+        """The exit status of a run's process, and the known details of its end if it was a crash.
 
         Raises:
             OSError: the process, or the files it needs, could not be created.
@@ -149,8 +150,8 @@ class LeasedRuns:
         return run
 
     def _keep_house(self, job_id: str, directory: Path, ended: threading.Event) -> None:
-        """Stores a job's disk use and removes useless files, again and again until its run has ended, and once more
-        then."""
+        """Stores a job's disk use and removes useless files, repeatedly until its run has ended, and once more after
+        that."""
         is_last, checkpoints = False, checkpoints_of(self.settings.checkpoint_place, job_id)
         weights = weights_of(self.settings.checkpoint_place, job_id)
         while not is_last:

@@ -1,7 +1,7 @@
-"""The experiment trackers of a job, told by a thread of its run while trials train; what goes wrong is a warning.
+"""The experiment trackers of a job: a thread of its run reports to them while trials train; errors are only warnings.
 
-One process writes for all trials, be they trained by ranks of any machine or by clients: a tracker's file has one
-writer, and no training waits for it.
+One process writes for all trials, whether they are trained by ranks of any machine or by clients: a tracker's file has
+one writer, and no training waits for it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MAX_WAITING = 10_000
-"""Measurements that wait for a slow tracker; further ones are left out, which is a warning."""
+"""Measurements that may wait for a slow tracker; further ones are left out with a warning."""
 CLOSING_SECONDS = 30.0
-"""The end of a run waits so long for what was not written yet: MLflow makes its tables for seconds."""
+"""Seconds that the end of a run waits for unwritten measurements: MLflow takes seconds to create its tables."""
 
 _ENDS: Mapping[TrialState, RunEnd] = {
     TrialState.QUEUED: "open",
@@ -57,11 +57,11 @@ class _Ended:
 
 
 _Told: TypeAlias = _Measured | _Ended | None
-"""None: there is nothing more."""
+"""None: nothing more will come."""
 
 
 class LiveTrackers:
-    """Tells trackers of the trials of one run of a job. Without any it does nothing."""
+    """Reports the trials of one run of a job to trackers. Without any trackers it does nothing."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class LiveTrackers:
         """Prepares; the first measurement opens the trackers.
 
         Args:
-            directory: the directory of all jobs; each tracker has one of its own in it.
+            directory: the directory for all jobs, with a subdirectory for each tracker.
             clock: unix seconds.
         """
         self._job_id = job_id
@@ -89,15 +89,15 @@ class LiveTrackers:
         self._has_left_out = False
 
     def measured(self, number: int, config: TrialConfig, measurement: Measurement) -> None:
-        """Takes in a measurement, at once."""
+        """Queues a measurement, without waiting."""
         self._tell(_Measured(number, config, measurement, self._clock()))
 
     def ended(self, number: int, state: TrialState) -> None:
-        """Takes in the end of a trial, or with `queued` that it may go on later, at once."""
+        """Queues the end of a trial, or with `queued` that it may continue later, without waiting."""
         self._tell(_Ended(number, state, self._clock()))
 
     def close(self, *, timeout_seconds: float = CLOSING_SECONDS) -> None:
-        """Writes what waits, for some seconds."""
+        """Writes the waiting measurements, for some seconds."""
         if self._thread is not None:
             self._tell(None)
             self._thread.join(timeout_seconds)
@@ -120,7 +120,7 @@ class LiveTrackers:
             for name in list(self._names):
                 try:
                     self._write(name, told)
-                except Exception as error:  # noqa: BLE001 - the boundary to packages of others
+                except Exception as error:  # noqa: BLE001 - the boundary to other packages
                     logger.warning("tracker %s is told nothing more: %s: %s", name, type(error).__name__, error)
                     self._names.remove(name)
         for (name, number), run in self._open.items():
@@ -144,7 +144,7 @@ class LiveTrackers:
 
 
 def parameters_of(config: TrialConfig) -> dict[str, Json]:
-    """Settings of the training in a trial's config, flat, by the names that search spaces have."""
+    """Settings of the training in a trial's config, flat, by their names in search spaces."""
     given: dict[str, Json] = {
         "optimizer": config.optimizer.name,
         **config.optimizer.arguments,
@@ -158,14 +158,15 @@ def parameters_of(config: TrialConfig) -> dict[str, Json]:
 
 @cache
 def _store(directory: Path) -> MlflowStore:
-    """The store of `MLFLOW_TRACKING_URI` if that is set, else in the directory; opened once: that takes seconds."""
+    """The store of `MLFLOW_TRACKING_URI` if that is set, else one in the directory; opened only once, because that
+    takes seconds."""
     from trainers.trackers.mlflow_store import MlflowStore, store_in
 
     return MlflowStore(os.environ.get("MLFLOW_TRACKING_URI") or store_in(directory))
 
 
 def _begin(name: TrackerName, directory: Path, trial: TrackedTrial, *, unix_seconds: float) -> TrackedRun:
-    """A run of a tracker; a trial that was tracked before goes on in it, as far as the tracker has that."""
+    """A run of a tracker; a trial that was tracked before continues in its old run, if the tracker supports that."""
     own = directory / name
     own.mkdir(parents=True, exist_ok=True)
     match name:

@@ -1,2 +1,2 @@
-"""Insights into a job's hyperparameters: computed from stored rows beside the job's run, by pure
-functions, and stored for those who look. Never what a search decides."""
+"""Insights into a job's hyperparameters: computed by pure functions from stored rows, in a thread of the job's run, and
+stored for its pages. Never here: the decisions of a search."""

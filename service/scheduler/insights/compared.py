@@ -1,4 +1,4 @@
-"""The trials of a side that can be compared, and how they stand to each other."""
+"""The trials of a side that can be compared, and their standings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from search_spaces import SearchSpace, SpaceError
 from service.domain import Direction, FailureReason, TrialState
 
 MAX_TRIALS = 600
-"""Trials of a side that are looked at: what they tell changes little beyond, and the time grows."""
+"""Trials of a side that are looked at: more would change the results little, and take longer."""
 
 Standings = NDArray[np.float64]
 
@@ -43,17 +43,18 @@ class EndedTrial:
     value: float | None
     """The objective when it was last measured."""
     progress: float
-    """The share of its training that it came, 0 to 1."""
+    """The share of its training that it completed, 0 to 1."""
     confirmed: Mapping[int, float | None] = field(default_factory=dict)
     """The values of its config with new seeds, by seed; None: that training failed."""
     seconds_per_step: float | None = None
-    """The mean over its training; None: not measured, or of a fork, which began with steps of another config."""
+    """The mean over its training; None: not measured, or the trial is a fork, which began with steps of another
+    config."""
     place: TrialDevices | None = None
     """None: it was never measured."""
     fingerprint: str | None = None
     """The fingerprint of its model; None like `place`."""
     state_bytes: float | None = None
-    """Memory of the optimizer's state on the rank with most; None like `place`."""
+    """Memory of the optimizer's state on the rank with the most; None like `place`."""
 
     @property
     def has_diverged(self) -> bool:
@@ -66,12 +67,13 @@ class EndedTrial:
 
     @property
     def says_something(self) -> bool:
-        """True if it tells of the objective: what was lost or cancelled does not, nor what ran out of memory."""
+        """True if it says something about the objective: lost or cancelled trials do not, nor those that ran out of
+        memory."""
         return self.state in (TrialState.COMPLETED, TrialState.PRUNED) or self.has_diverged
 
 
 def compared(trials: Sequence[EndedTrial], space: SearchSpace) -> list[EndedTrial]:
-    """The trials that say something of the objective, with values that the space knows."""
+    """The trials that say something about the objective, with values that the space knows."""
     return [trial for trial in trials if trial.says_something and _is_of(space, trial.parameters)]
 
 
@@ -94,8 +96,8 @@ def sampled(trials: Sequence[EndedTrial], *, at_most: int, seed: int = 0) -> lis
 def standings(trials: Sequence[EndedTrial], direction: Direction) -> Standings:
     """The standing of each trial, 0 the worst to 1 the best; equals share theirs.
 
-    Completed ones stand by their value; below them the pruned ones, those that came further first and of these the
-    better ones; the diverged ones are last and equal.
+    Completed trials are ordered by their value. Below them are the pruned ones: those that got further first, and the
+    better ones among equals. Diverged trials are last, and equal.
     """
     sign = -1.0 if direction is Direction.MINIMIZE else 1.0
 
@@ -122,7 +124,7 @@ def ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def rank_correlation(a: NDArray[np.float64], b: NDArray[np.float64]) -> float | None:
-    """Spearman's, -1 to 1; None: one of the two does not vary."""
+    """Spearman's rank correlation, -1 to 1; None: one of the two does not vary."""
     first, second = ranks(a), ranks(b)
     if len(a) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return None

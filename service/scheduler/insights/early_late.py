@@ -1,4 +1,4 @@
-"""The premise of stopping trials early: how well the objective early in a training tells the one at its end."""
+"""The premise of stopping trials early: how well the objective early in a training predicts the one at its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from service.specification.search.pauses import PAUSE_SHARES
 MAX_TRIALS = 200
 """The number of trials whose curves are read, at most."""
 MIN_TRIALS = 8
-"""Least number of trials, by judgement: of fewer, the interval of a rank correlation is too wide to say anything."""
+"""Least number of trials, by judgement: with fewer, the interval of a rank correlation is too wide to say anything."""
 NINETY_PERCENT = 1.645
 """Standard deviations to either side of a normal distribution."""
 
@@ -46,7 +46,7 @@ def early_late(trials: Sequence[EndedTrial], curves: Mapping[str, Curve]) -> Ear
     correlation = rank_correlation(np.array(early), np.array(late))
     if correlation is None:
         return None
-    # Fisher's transformation, with the variance that ranks have (Bonett and Wright, 2000).
+    # Fisher's transformation, with the variance for ranks (Bonett and Wright, 2000).
     spread = NINETY_PERCENT * math.sqrt((1 + correlation**2 / 2) / (len(early) - 3))
     middle = math.atanh(max(-0.999, min(0.999, correlation)))
     low, high = math.tanh(middle - spread), math.tanh(middle + spread)

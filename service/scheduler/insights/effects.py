@@ -1,8 +1,10 @@
-"""The change of a measured value with one setting: by the model of the search, and by trials that hardly differ else.
+"""The change of a measured value with one setting: by the model of the search, and by trials that hardly differ
+otherwise.
 
-The model is `curve_model`, as `auto` has it, fitted to the trials of whatever sampler. Its interval is of the smooth
-part of the value, without the luck of seeds; the best trial's own luck, for which it was chosen, is drawn in like that
-of all others. How often it holds the truth: `python -m tests.benchmarks.answers.insights`.
+The model is `curve_model`, as in `auto`, fitted to the trials of any sampler. Its interval is for the smooth part of
+the value, without the luck of seeds. The best trial was chosen partly for its luck; like that of all others, this luck
+is pulled towards the mean. `python -m tests.benchmarks.answers.insights` measures how often the interval contains the
+truth.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from service.scheduler.policy.searching.scaling import Scale
 from service.specification.search.pauses import PAUSE_SHARES
 
 CONFIDENCE = 0.9
-"""Confidence of the intervals, by judgement: they are hints beside a search, not its evidence, which has 95%."""
+"""Confidence of the intervals, by judgement: they are hints during a search, not its evidence, which has 95%."""
 MIN_FREEDOM = 2
 """Degrees of freedom of a model, at least."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The measurements of a trial, on its way and at its end."""
+    """The measurements of a trial, during its training and at its end."""
 
     parameters: Mapping[str, Scalar]
     points: Sequence[tuple[float, float]]
@@ -42,7 +44,8 @@ class Observed:
 
 
 def observed_objective(trial: EndedTrial, curve: Curve) -> Observed | None:
-    """The objective of a compared trial: at its end, where it was stopped, or that it diverged; None: unknown.
+    """The objective of a compared trial: at its end, or where it was stopped, or NaN because it diverged; None:
+    unknown.
 
     Args:
         curve: the curve of a trial that completed; empty: unknown.
@@ -96,9 +99,10 @@ class SideModel:
         return np.where(self._ignored, INACTIVE, vector)
 
     def change(self, best: Mapping[str, Scalar], other: Mapping[str, Scalar]) -> RelativeChange | None:
-        """The change from one config to another; None: it is beyond all bounds."""
+        """The change from one config to another; None: it is not finite."""
         base, vector = self._vector(best), self._vector(other)
-        # The hyperparameters are the likeliest ones; with few trials to a parameter, others are nearly as likely.
+        # The model's hyperparameters are the most likely ones; with few trials per parameter, others are nearly as
+        # likely.
         num_counted = sum(one.name not in self._left_out for one in self._space.active(best))
         freedom = max(MIN_FREEDOM, self._num_trials - num_counted - 1)
         mean, deviation = self._posterior.difference(vector, base)
@@ -110,7 +114,7 @@ class SideModel:
 
 
 def shares_of(before: float, after: Sequence[float], *, num_trials: int) -> RelativeChange | None:
-    """The change to a value, and to the ends of its interval in either order, as shares; None: they are none."""
+    """The change to a value, and to the ends of its interval in either order, as shares; None: it has no shares."""
     if not before or not all(math.isfinite(value) for value in (before, *after)):
         return None
     share, *ends = ((value - before) / abs(before) for value in after)
@@ -118,11 +122,11 @@ def shares_of(before: float, after: Sequence[float], *, num_trials: int) -> Rela
 
 
 def measured_change(best: Mapping[int, float], other: Mapping[int, float]) -> RelativeChange | None:
-    """The mean difference of two configs' values with the same new seeds, so that each seed's luck is that of both;
+    """The mean difference of two configs' values with the same new seeds, so that both have the same luck of each seed;
     None: too few seeds.
 
-    The value that a trial was found with does not count: the best trial's was lucky, and a seed that all trials share
-    shifts them all.
+    The value from the search does not count: the best trial's was lucky, and the seed that all trials share shifts them
+    all.
 
     Args:
         best: by seed.

@@ -1,9 +1,9 @@
-"""The importance of parameters by Optuna's PED-ANOVA, how sure it is, and whether chance alone would show as much.
+"""The importance of parameters by Optuna's PED-ANOVA, its uncertainty, and whether chance alone would show as much.
 
 PED-ANOVA (arXiv:2304.10255; with conditions arXiv:2601.20800) asks how a parameter's values among the best trials
-differ from those among all. It is told the standing of each trial, not its value: a single huge loss means no more than
-a large one. What it finds grows with every parameter that there is and shrinks with the trials, so it is held against
-what it finds where the standings are dealt to the trials at random.
+differ from those among all. It gets the standing of each trial instead of its value, so a single huge loss means no
+more than a large one. Its result grows with the number of parameters and shrinks with the number of trials, so it is
+compared with its result when the standings are dealt to the trials at random.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from service.scheduler.policy.searching.sampling.dimensions import Dimensions
 MIN_BEST = 6
 """Trials that count as the best, at least: Optuna asks for five or more."""
 BEST_SHARE = 0.25
-"""Share of the trials that count as the best, by judgement: the tenth that Optuna takes would be a handful."""
+"""Share of the trials that count as the best, by judgement: a tenth, as in Optuna, would be a handful."""
 MIN_HAVING = 4
-"""Trials with a parameter, and without it where any are: Optuna asks for two in half of them."""
+"""Least number of trials with a parameter, and without it if there are any: Optuna needs two in half of the trials."""
 NUM_DEALS = 39
-"""Deals of the standings to the trials, by chance."""
+"""Number of random deals of the standings to the trials."""
 NUM_RESAMPLES = 20
 """Draws of half of the trials."""
 CHANCE = 0.05
-"""Sides in which a parameter seems important although none is."""
+"""Share of the sides in which a parameter seems important although none is."""
 INTERVAL = (0.1, 0.9)
 
 
@@ -47,7 +47,7 @@ def importances(trials: Sequence[EndedTrial], standing: Standings, dimensions: D
     mean, raw = dealt.mean(axis=0), np.array([found[name] for name in names])
     beyond = _beyond_chance(raw, dealt)
     shares = _shares(raw - mean, beyond)
-    # Half of the trials: twice of what chance makes of all, and differences root two as large.
+    # With half of the trials, chance has twice the effect, and differences are larger by the root of two.
     halves = np.array([study.values(names, study.half(standing, rng)) for _ in range(NUM_RESAMPLES)])
     resampled = np.array([_shares(half - 2 * mean, np.full(len(names), True)) for half in halves])
     low, middle, high = np.quantile(resampled, [INTERVAL[0], 0.5, INTERVAL[1]], axis=0)
@@ -63,14 +63,14 @@ def importances(trials: Sequence[EndedTrial], standing: Standings, dimensions: D
 
 
 def _beyond_chance(raw: NDArray[np.float64], dealt: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """The parameters that seem more important than chance makes any: many parameters are many chances.
+    """The parameters that seem more important than chance would make any of them: many parameters are many chances.
 
-    Each is in units of its own, which come from what was found and what was dealt alike: with those of the deals alone,
-    what was found would lie apart 12 times in 100 where nothing matters, in place of 5.
+    Each has its own unit, computed from the found importance and the dealt ones together. With a unit from the deals
+    alone, a found importance would stand out 12 times in 100 when nothing matters, instead of 5.
 
     Args:
-        raw: what was found of each parameter.
-        dealt: (deals, parameters): the same, where standings were dealt to the trials.
+        raw: the importance that was found for each parameter.
+        dealt: (deals, parameters): the same, with standings dealt to the trials at random.
     """
     alike = np.vstack([raw, dealt])
     units = (alike - alike.mean(axis=0)) / (alike.std(axis=0) + 1e-12)
@@ -88,7 +88,7 @@ def _shares(excess: NDArray[np.float64], counts: NDArray[np.bool_]) -> NDArray[n
 
 
 class _Study:
-    """The trials in an Optuna study of its own, whose values are set for each question."""
+    """The trials in a separate Optuna study, whose values are set for each question."""
 
     def __init__(self, trials: Sequence[EndedTrial], dimensions: Dimensions) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -99,7 +99,7 @@ class _Study:
             self._study.add_trial(create_trial(value=0.0, params=known, distributions=distributions))
         self._trials = self._study.get_trials(deepcopy=False)
         self._having: dict[frozenset[str], list[int]] = {}
-        """The trials that had the same parameters, by these."""
+        """The trials that had the same parameters, by these parameters."""
         for index, frozen in enumerate(self._trials):
             self._having.setdefault(frozenset(frozen.distributions), []).append(index)
         self._names = [name for name in dimensions.distributions if self._is_to_ask(name, dimensions)]
@@ -111,21 +111,22 @@ class _Study:
         return not dimensions.distributions[name].single() and count >= MIN_HAVING and not 0 < others < MIN_HAVING
 
     def half(self, standing: Standings, rng: np.random.Generator) -> Standings:
-        """The standings of half of the trials, of those with the same parameters each; that of the others is not
-        finite, which leaves them out."""
+        """The standings of half of the trials, half of each group with the same parameters; the standings of the others
+        are not finite, which leaves them out."""
         found = standing.copy()
         for trials in self._having.values():
             found[rng.permutation(trials)[: len(trials) // 2]] = np.inf
         return found
 
     def raw(self, standing: Standings) -> Mapping[str, float]:
-        """Optuna's importance of each parameter, where the trials have this standing; not finite: it is left out."""
+        """Optuna's importance of each parameter if the trials have this standing; a trial whose standing is not finite
+        is left out."""
         counted = standing[np.isfinite(standing)]
         num_better = int((counted > counted.min()).sum()) if len(counted) else 0
         if not num_better:
             return dict.fromkeys(self._names, 0.0)
         wanted = max(MIN_BEST, round(BEST_SHARE * len(counted)))
-        # Where most have diverged alike, those that have not are the best ones. Optuna rounds up.
+        # If most trials have diverged, those that have not are the best ones. Optuna rounds up.
         num_best = min(wanted, num_better, len(counted) - 1)
         for trial, value in zip(self._trials, standing, strict=True):
             trial.values = [float(value)]

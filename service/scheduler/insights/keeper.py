@@ -1,7 +1,7 @@
-"""The thread of a job's run that looks at what its trials tell, beside the run, and stores it.
+"""The thread of a job's run that computes and stores the insights from its trials.
 
-It looks again when a tenth more trials have ended, and at the end of the job; it takes no more than a small share of
-the run's time. Whatever goes wrong in it is a line in the log: no job fails for it.
+It computes them again when a tenth more trials have ended, and at the end of the job, and takes only a small share of
+the run's time. Errors in it are only logged: no job fails because of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from service.use_cases.run import store_insights
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
-"""Time between two looks at how many trials have ended."""
+"""Time between two checks of how many trials have ended."""
 GROWTH = 1.1
 """Factor by which the number of ended trials must have grown since the last insights."""
 TIME_SHARE = 0.05
@@ -37,7 +37,7 @@ class InsightsKeeper:
         self._lease = lease
         self._clock = clock
         self._num_told: int | None = None
-        """Trials that the last insights are from; None: that was not looked up yet."""
+        """The number of trials of the last insights; None: not looked up yet."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="insights", daemon=True)
 
@@ -45,11 +45,11 @@ class InsightsKeeper:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the thread, without waiting for it: what it may still store is fenced by the lease."""
+        """Ends the thread, without waiting for it: the lease protects against late writes."""
         self._ended.set()
 
     def close(self) -> None:
-        """Ends the thread and stores the last insights; to be called while the job is still this run's."""
+        """Ends the thread and stores the last insights; call it while the job still belongs to this run."""
         self.stop()
         self._thread.join()
         self.look(is_last=True)
@@ -60,10 +60,10 @@ class InsightsKeeper:
             pause = max(LOOK_SECONDS, self.look() / TIME_SHARE)
 
     def look(self, *, is_last: bool = False) -> float:
-        """Stores new insights if there is enough to tell; the seconds that it took.
+        """Stores new insights if enough trials have ended; returns the seconds that it took.
 
         Args:
-            is_last: whether any trial that has ended since is enough.
+            is_last: whether a single newly ended trial is enough.
         """
         began = time.monotonic()
         try:
@@ -72,7 +72,7 @@ class InsightsKeeper:
             self._ended.set()
         except (NotFound, *DATABASE_ERRORS) as error:
             logger.warning("what the trials of job %s tell cannot be stored now: %s", self._lease.job_id, error)
-        except Exception:  # the boundary of what must never end a run
+        except Exception:  # insights must never end a run
             logger.exception("what the trials of job %s tell could not be computed", self._lease.job_id)
         return time.monotonic() - began
 

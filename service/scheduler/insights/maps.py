@@ -1,4 +1,4 @@
-"""Maps: the standing over two parameters, as the trials near each point of a grid have it."""
+"""Maps: the standing over two parameters, averaged over the trials near each point of a grid."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from service.evidence.insights import ParameterMap
 from service.scheduler.insights.compared import EndedTrial, Standings
 
 NUM_CELLS = 16
-"""Cells of a number, along one side of the grid."""
+"""Cells along one side of the grid, for a numeric parameter."""
 MAX_PARAMETERS = 4
 """The number of parameters whose pairs get a map, at most."""
 WIDTHS = (0.05, 0.2)
 """Bounds of the neighbourhood's width, as a share of the range; within them Scott's rule holds."""
 MIN_WEIGHT = 1.0
-"""Least weight of the trials near a point, one of which at the point itself weighs 1; with less, nothing is said of
-it."""
+"""Least total weight of the trials near a point, where a trial at the point itself weighs 1; with less, the cell is
+empty."""
 DIGITS = 3
-"""Digits after the point, of a standing from 0 to 1: finer than colours show."""
+"""Decimal digits of a standing from 0 to 1: finer than colours show."""
 
 
 def maps_of(
@@ -74,7 +74,7 @@ class _Neighbourhood:
 
 
 def _places(parameter: Parameter) -> list[Scalar]:
-    """Values evenly over the range on its scale, each once."""
+    """Values spread evenly over the range on its scale, each once."""
     count = NUM_CELLS
     if isinstance(parameter, Integer):
         count = min(count, parameter.high - parameter.low + 1)

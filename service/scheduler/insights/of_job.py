@@ -1,4 +1,5 @@
-"""Insights from the stored trials of a job, side by side: what is read for them, and what is made of that."""
+"""Insights from the stored trials of a job: reads the trials, and computes the insights for one side after the
+other."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from service.use_cases.submit import parameter_groups_of
 
 @dataclass(frozen=True, slots=True)
 class EndedTrials:
-    """The ended trials of a job, as far as insights need them."""
+    """The ended trials of a job, with the data that insights need."""
 
     metric: str
     direction: Direction
@@ -32,7 +33,7 @@ class EndedTrials:
     curves: Mapping[str, Curve]
     """The curves of some trials that completed, by the id of the trial."""
     models: Mapping[Side, Sequence[GroupShapes]]
-    """The parameters of the best trial's model, of sides with Shampoo where shapes tell them."""
+    """The parameters of the best trial's model, for sides with Shampoo if they are known by their shapes."""
 
     @property
     def num_ended(self) -> int:
@@ -79,7 +80,7 @@ def _ended(row: EndedTrialRow, confirmed: Mapping[int, float | None]) -> EndedTr
 
 
 def _model(session: Session, job: Job, space: SearchSpace, trial: EndedTrial) -> list[GroupShapes] | None:
-    """The parameters of a trial's model in their groups; None: shapes do not tell."""
+    """The parameters of a trial's model in their groups; None: they cannot be told from the shapes."""
     if trial.fingerprint is None:
         return None
     shape = ModelShapeRepository(session).of([trial.fingerprint]).get(trial.fingerprint)

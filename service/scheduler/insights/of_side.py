@@ -84,7 +84,7 @@ def insights_of_side(
 
 
 def _importances(trials: Sequence[EndedTrial], standing: Standings, space: SearchSpace) -> dict[str, Importance]:
-    # Optuna's evaluators come with scikit-learn, which takes a second: no run waits for it that has nothing to ask.
+    # Optuna's evaluators import scikit-learn, which takes a second: a run that does not need it should not wait.
     from service.scheduler.insights.importance import importances
 
     return importances(trials, standing, Dimensions(space))
@@ -103,7 +103,7 @@ def _dimensions(space: SearchSpace) -> dict[str, list[Parameter]]:
 
 
 def _conditions(group: Sequence[Parameter]) -> list[dict[str, list[Scalar]]]:
-    """The conditions under which a parameter stands, those on one and the same other parameter together."""
+    """The conditions of a parameter, merged if they are about the same other parameter."""
     found: list[dict[str, list[Scalar]]] = []
     alone: dict[str, list[Scalar]] = {}
     for parameter in group:
@@ -130,7 +130,7 @@ def _of_parameter(
     direction: Direction,
     importance: Importance | None,
 ) -> ParameterInsight:
-    """The insights into one parameter, which may stand under several conditions."""
+    """The insights into one parameter, which may appear under several conditions."""
     parameter, own = group[0], np.flatnonzero(had).tolist()
     found = ParameterInsight(
         name=parameter.name,

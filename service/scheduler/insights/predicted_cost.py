@@ -14,7 +14,7 @@ from trainers.workload.description import ParameterGroup, ParameterRule
 
 @dataclass(frozen=True, slots=True)
 class OptimizerCost:
-    """The cost of an optimizer, of all ranks together."""
+    """The cost of an optimizer, for all ranks together."""
 
     step_operations: float
     """Operations of a mean step, refreshes included."""
@@ -23,7 +23,7 @@ class OptimizerCost:
 
 @dataclass(frozen=True, slots=True)
 class GroupShapes:
-    """Parameters with settings of their own."""
+    """Parameters with their own settings."""
 
     settings: Mapping[str, Any]
     shapes: Sequence[tuple[int, ...]]
@@ -32,7 +32,8 @@ class GroupShapes:
 def grouped(
     shape: ModelShape, groups: Sequence[ParameterGroup], options: Mapping[str, Any]
 ) -> list[GroupShapes] | None:
-    """The parameters of a model in the groups that its workload trains them in; None: shapes do not tell.
+    """The parameters of a model in the groups that its workload trains them in; None: they cannot be told from the
+    shapes.
 
     Args:
         groups: the groups of the workload's description.
@@ -57,7 +58,7 @@ def grouped(
 
 
 def _holds(rule: ParameterRule, parameter: ParameterShape, tables: set[tuple[int, ...]]) -> bool:
-    """True if a rule holds for a parameter, as far as its kind and shape tell. A rule on names, or on the output of a
+    """True if a rule applies to a parameter, judged by its kind and shape. A rule about names, or about the output of a
     language model, is taken to mean that output, which has the shape of the table of words."""
     dims = len(parameter.shape)
     if (rule.min_dims is not None and dims < rule.min_dims) or (rule.max_dims is not None and dims > rule.max_dims):
@@ -81,7 +82,7 @@ class PredictedCosts:
             groups: the model's parameters.
             device: `cpu` or `cuda`.
         """
-        # Torch comes with it: no run waits for it that has nothing to ask.
+        # It imports torch: a run that does not need it should not wait.
         from shampoo.cost import estimate
         from shampoo.hyperparameters import NAMES
 

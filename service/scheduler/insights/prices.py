@@ -1,7 +1,7 @@
-"""The price of cheaper settings: what the best config would lose in the objective, and gain in time and memory.
+"""The price of cheaper settings: the loss in the objective of the best config, and the gain in time and memory.
 
-Which parameters cost anything is not listed here: those count whose values change the operations or the state that
-`shampoo.cost` predicts for the shapes of the model. Where these are not known, nothing is priced.
+There is no list of the parameters that cost something: a parameter counts if its values change the operations or the
+state that `shampoo.cost` predicts for the shapes of the model. If these are not known, nothing is priced.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from service.specification.search.pauses import PAUSE_SHARES
 TELLING = 0.02
 """Share of the operations or of the state that a setting must change to count."""
 MIN_NEAR = 3
-"""Trials on either side of a value, below which nothing is said of it."""
+"""Least number of trials on either side of a value; with fewer, nothing is said about it."""
 ALIKE = 0.02
-"""Positions in a range that differ by no more are as good as one."""
+"""Positions in a range that differ by no more count as the same."""
 MAX_MODELLED = 200
 """Trials of a side that a model is fitted to."""
 MAX_VALUES = 3
@@ -37,8 +37,8 @@ TIMED_SECTIONS = ("training", "workload", "averaging", "compression")
 
 
 def best_trial(trials: Sequence[EndedTrial], direction: Direction) -> EndedTrial | None:
-    """The trial with the best config; None: none completed. Among configs that were trained again and never failed it
-    is one of those with most new seeds: by them it was chosen."""
+    """The trial with the best config; None: none completed. If configs were trained again without failures, it is among
+    those with the most new seeds, because these seeds decided the choice."""
     done = [trial for trial in trials if trial.has_value]
     again = [trial for trial in done if trial.confirmed and None not in trial.confirmed.values()]
     most = max((len(trial.confirmed) for trial in again), default=0)
@@ -68,7 +68,7 @@ def prices_of(
     """The settings that are cheaper than the best config's, each with its price, in the order of the space.
 
     Args:
-        trials: the compared ones of the side.
+        trials: the compared trials of the side.
         curves: the curves of the trials that completed, or of some of them, by the id of the trial.
         costs: the costs of the best trial's model.
     """
@@ -90,13 +90,13 @@ def prices_of(
 
 
 def _proved_dear(setting: CheaperSetting) -> bool:
-    """True if its steps were measured to be longer, whatever was predicted, and nothing else speaks for it."""
+    """True if its steps were measured to be longer, against the prediction, and it has no other advantage."""
     timed = setting.step_seconds
     return timed is not None and timed.low > 0 and setting.state > -TELLING
 
 
 def _sampled(trials: Sequence[EndedTrial], best: EndedTrial) -> list[EndedTrial]:
-    """The trials that a model is fitted to, the best one among them."""
+    """The trials that a model is fitted to, including the best one."""
     found = sampled(trials, at_most=MAX_MODELLED)
     return found if best in found or best not in trials else [*found[1:], best]
 
@@ -111,7 +111,7 @@ class _Setting:
     """All of it."""
     like: EndedTrial | None
     is_unknown: bool
-    """True if it opens other parameters, and no trial that had it completed: nobody knows good values of these."""
+    """True if it activates other parameters, and no trial with it completed: good values of these are unknown."""
     cost: OptimizerCost
     best_cost: OptimizerCost
 
@@ -150,7 +150,7 @@ def _cheaper(
 
 
 def _is_cheaper(cost: OptimizerCost, than: OptimizerCost) -> bool:
-    """True if it saves operations or state, and the other of the two does not take more than that."""
+    """True if it saves operations or state, without costing more of the other than it saves."""
     operations = cost.step_operations / than.step_operations if than.step_operations else 1.0
     state = cost.state_bytes / than.state_bytes if than.state_bytes else 1.0
     return min(operations, state) < 1 - TELLING and operations * state < 1 - TELLING
@@ -162,7 +162,7 @@ def _differs(cost: OptimizerCost, other: OptimizerCost) -> bool:
 
 
 def _distinct(parameter: Parameter, values: Sequence[Scalar]) -> list[Scalar]:
-    """Without those that are as good as one before them."""
+    """The values without those that count as the same as an earlier one."""
     found: list[Scalar] = []
     for value in values:
         if all(_distance(parameter, value, other) > ALIKE for other in found):
@@ -171,7 +171,7 @@ def _distinct(parameter: Parameter, values: Sequence[Scalar]) -> list[Scalar]:
 
 
 def _values_of(parameter: Parameter, best: Scalar) -> list[Scalar]:
-    """Other values of a parameter: all choices; for a number the ends of its range, and one between each end and the
+    """Other values of a parameter: all choices, or for a number the ends of its range and one between each end and the
     best."""
     if isinstance(parameter, Categorical):
         return [choice for choice in parameter.choices if not is_same(choice, best)]
@@ -196,7 +196,8 @@ def _between(parameter: Float | Integer, best: float, bound: float) -> Scalar:
 
 
 def _moved(space: SearchSpace, values: Mapping[str, Scalar], parameter: Parameter, value: Scalar) -> dict[str, Scalar]:
-    """The config with one other value; what it opens takes its default, where the range is another one than before."""
+    """The config with one other value; parameters that this value activates take their defaults if their range is
+    another one than before."""
     domains = {one.name: one.domain for one in space.active(values)}
     found: dict[str, Scalar] = {}
     for one in space.parameters:
@@ -207,7 +208,7 @@ def _moved(space: SearchSpace, values: Mapping[str, Scalar], parameter: Paramete
 
 
 def _is_twin(trial: EndedTrial, best: EndedTrial, parameter: Parameter, space: SearchSpace) -> bool:
-    """True if a completed trial has the best config but for this parameter."""
+    """True if a completed trial has the best config except for this parameter."""
     if not trial.has_value or trial.number == best.number or parameter.name not in trial.parameters:
         return False
     value = trial.parameters[parameter.name]
@@ -229,8 +230,8 @@ def _distance(parameter: Parameter, one: Scalar, other: Scalar) -> float:
 
 
 def _timed_names(space: SearchSpace, best: Mapping[str, Scalar], costs: PredictedCosts) -> frozenset[str]:
-    """The parameters that the time of a step can depend on: what costs operations or state, whatever others are, and
-    those of sections that the optimizer knows nothing of."""
+    """The parameters that the time of a step can depend on: those that cost operations or state, whatever the others
+    are, and those of sections outside the optimizer."""
     found = {one.name for one in space.parameters if sectioned(one.name)[0] in TIMED_SECTIONS}
     for values in (dict(best), *space.branch_defaults()):
         whole = costs.of(values)
@@ -284,7 +285,8 @@ class _Pricing:
         )
 
     def _near(self, setting: _Setting, trials: Sequence[EndedTrial]) -> tuple[int, int]:
-        """The trials with values nearer to the best config's, and those with values nearer to the setting's."""
+        """The numbers of trials with values nearer to the best config's, and of those with values nearer to the
+        setting's."""
         parameter, best = setting.parameter, self._best.parameters[setting.parameter.name]
         counts = [0, 0]
         for trial in trials:

@@ -18,19 +18,21 @@ MIN_GOOD = 5
 GOOD_SHARE = 0.1
 """Share of the completed trials that is good, by judgement."""
 MAX_GOOD = 50
-"""Most trials that are good by their share; of thousands, a tenth is more than the good ones."""
+"""Most trials that count as good by their share; of thousands, not all of a tenth are good."""
 NEAR_BEST = 0.01
 """Trials whose value differs from the best by no more than this share of it are good, however many they are."""
 MIN_BEYOND = 3
-"""Trials beyond a value of which something is said."""
+"""Least number of trials beyond a value; with fewer, nothing is said about it."""
 MAX_PLACES = 40
-"""Values that are looked at for one beyond which trials diverge."""
+"""Values that are tried as the one beyond which trials diverge."""
 UNLIKELY = 0.005
-"""Probability of so many diverged trials on one side by chance, above which nothing is said."""
+"""Largest probability that chance puts so many diverged trials on one side; above it, nothing is said."""
 CERTAIN = 2.58
-"""Standard deviations of a rank correlation without any relation: beyond, a direction is said (1 of 100)."""
+"""Standard deviations of a rank correlation of unrelated values; beyond it, a direction is reported (1 of 100 by
+chance)."""
 CERTAIN_PART = 1.64
-"""Standard deviations, likewise, for the parts below and above the best trials, each in its one direction (1 of 20)."""
+"""Standard deviations, likewise, for the parts below and above the best trials, each in only one direction (1 of
+20)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,15 @@ class Direct:
     correlation: float | None
     trend: Trend
     turns_at: int | None = None
-    """The index of the trial whose value is the middle of the best ones'."""
+    """The index of the trial with the median of the best trials' values."""
 
 
 def direction_of(values: NDArray[np.float64], standing: Standings, num_best: int) -> Direct:
-    """The direction in which values stand better: higher, lower, or those between.
+    """The direction of better standings: higher values, lower values, or values in between.
 
     Args:
         values: the values of the parameter.
-        num_best: trials that tell where it turns.
+        num_best: the number of trials that determine where it turns.
     """
     correlation = rank_correlation(values, standing)
     if correlation is None:
@@ -66,13 +68,13 @@ def direction_of(values: NDArray[np.float64], standing: Standings, num_best: int
 
 
 def _certainty(values: NDArray[np.float64], standing: Standings) -> float:
-    """A rank correlation in standard deviations of one without relation."""
+    """A rank correlation in standard deviations of one between unrelated values."""
     correlation = rank_correlation(values, standing)
     return 0.0 if correlation is None else correlation * math.sqrt(len(values) - 1)
 
 
 def good_trials(trials: Sequence[EndedTrial], direction: Direction) -> list[EndedTrial]:
-    """The best completed trials, and all that are nearly as good as the best; the best first."""
+    """The best completed trials, and all that are nearly as good as the best one; the best first."""
     done = [(trial.value, trial) for trial in trials if trial.has_value and trial.value is not None]
     done.sort(key=lambda found: found[0], reverse=direction is Direction.MAXIMIZE)
     if not done:
@@ -84,7 +86,7 @@ def good_trials(trials: Sequence[EndedTrial], direction: Direction) -> list[Ende
 
 
 def safe_range(name: str, trials: Sequence[EndedTrial], good: Sequence[EndedTrial]) -> SafeRange | None:
-    """The range of a number that the good ones of the trials with it had, and where others diverged; None: fewer than
+    """The range of a numeric parameter among the good trials with it, and where others diverged; None: fewer than
     `MIN_GOOD` had it."""
     own = [trial for trial in good if name in trial.parameters]
     if len(own) < MIN_GOOD:
@@ -108,7 +110,8 @@ def safe_range(name: str, trials: Sequence[EndedTrial], good: Sequence[EndedTria
 def _diverged_above(
     values: NDArray[np.float64], diverged: NDArray[np.bool_], start: float, *, sign: float = 1.0
 ) -> DivergedBeyond | None:
-    """The place above `start` beyond which trials diverged clearly more often than elsewhere: least likely by chance.
+    """The value above `start` beyond which trials diverged clearly more often than elsewhere: the one least likely by
+    chance.
 
     Args:
         sign: by which the values were multiplied.

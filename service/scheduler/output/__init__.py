@@ -1,1 +1,2 @@
-"""Capture of all that ranks print: written to files by the ranks, read beside them, kept in SQL. Never shown here."""
+"""Capture of the output of ranks: they write it to files, a reader on the same machine reads it, and SQL keeps it.
+Never shown here."""

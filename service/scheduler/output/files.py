@@ -1,7 +1,7 @@
 """The files that a rank's standard output and error go to: two for each trial and rank, on the rank's own machine.
 
-Files, not pipes: what a rank writes never waits for a reader, and what it has written outlives its death and that of
-the run. They are read by `service.scheduler.output.reading`.
+Files, not pipes: a rank never waits for a reader, and its output survives its own death and that of the run.
+`service.scheduler.output.reading` reads them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class OutputPlace:
     """The place where the ranks of a trial write their output."""
 
     parent: str | None
-    """A directory; None: one of each machine, for temporary files."""
+    """A directory; None: the directory for temporary files of each machine."""
     job_id: str
     trial: int
     """Its number in the job."""
@@ -53,7 +53,7 @@ class OutputPlaces:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SourceName:
-    """The name of a file: whose output it is."""
+    """The name of a file, which says whose output it is."""
 
     trial: int
     rank: int
@@ -68,7 +68,7 @@ class SourceName:
 
     @staticmethod
     def read(name: str) -> SourceName | None:
-        """None: the file is none of these."""
+        """The parts of a file's name; None: it is not such a file."""
         match = _NAME.fullmatch(name)
         if match is None:
             return None
@@ -88,9 +88,9 @@ def directory_of(parent: str | None, job_id: str) -> Path:
 
 
 def send_output_to(place: OutputPlace, rank: int) -> None:
-    """Makes this process, and those that it starts from now on, write their output to files of their own.
+    """Redirects the output of this process, and of those that it starts from now on, to files of their own.
 
-    Where that cannot be, the output goes where it went before: a trial does not fail for that.
+    If that is impossible, the output goes where it went before: a trial does not fail because of that.
     """
     try:
         directory = directory_of(place.parent, place.job_id)
@@ -110,17 +110,17 @@ def send_output_to(place: OutputPlace, rank: int) -> None:
         logger.warning("what rank %d prints is not kept: %s", rank, error)
         return
     flush_output()
-    os.environ.setdefault("PYTHONUNBUFFERED", "1")  # of data loaders, which are killed when their trial ends
+    os.environ.setdefault("PYTHONUNBUFFERED", "1")  # for data loaders, which are killed when their trial ends
     for file, descriptor in opened:
         os.dup2(file, descriptor)
         os.close(file)
 
 
 def flush_output() -> None:
-    """Writes what Python's and C's buffers hold; C's standard output is line-buffered from then on, as a killed process
-    loses what stands in its buffers."""
+    """Flushes Python's and C's buffers. C's standard output is line-buffered from then on, because a killed process
+    loses the contents of its buffers."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # closed by a user's code
+        with suppress(OSError, ValueError):  # a user's code has closed it
             stream.flush()
     library = ctypes.CDLL(None)
     library.fflush(None)
@@ -132,7 +132,7 @@ def _make_private(directory: Path) -> None:
     """Makes a directory, and the one above it, for this user alone.
 
     Raises:
-        OSError: it cannot be made, or one is there that somebody else has made.
+        OSError: it cannot be made, or somebody else has already made one.
     """
     directory.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     directory.mkdir(mode=0o700, exist_ok=True)

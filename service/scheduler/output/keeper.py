@@ -1,4 +1,4 @@
-"""The thread that keeps what the ranks of a job print, from their files to SQL."""
+"""The thread that copies the output of a job's ranks from their files to SQL."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from service.use_cases.trials.rank_output import Printed, bytes_per_rank_of, kee
 logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Time between two looks at the files."""
+"""Time between two readings of the files."""
 LAST_LOOKS = 20
-"""Looks after the end of the ranks, each of which reads a part of what is left."""
+"""The most readings after the end of the ranks; each reads a part of the rest."""
 SHORTEST_SECRET = 8
-"""Characters of a variable's value that is hidden."""
+"""The fewest characters of a variable's value that is hidden."""
 _OF_SECRETS = re.compile(
     r"(?:SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIALS?|ACCESS_KEY|API_KEY|PRIVATE_KEY)$", re.IGNORECASE
 )
@@ -37,12 +37,12 @@ class OutputSource(Protocol):
         ...
 
     def remove(self) -> None:
-        """Removes them: all is kept, and nobody writes any more."""
+        """Removes them, after everything is kept and nobody writes any more."""
         ...
 
 
 class OutputKeeper:
-    """Keeps what the ranks of a job print while they run, and what is left of it after their end."""
+    """Keeps the output of a job's ranks while they run, and the rest after their end."""
 
     def __init__(self, database: Database, job_id: str, source: OutputSource, *, bytes_per_rank: int) -> None:
         self._database = database
@@ -51,7 +51,7 @@ class OutputKeeper:
         self._bytes_per_rank = bytes_per_rank
         self._kept: dict[str, int] = {}
         self._trials: set[int] = set()
-        """Those whose places in files were looked up."""
+        """The trials whose positions in files were looked up."""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="output", daemon=True)
         self._secrets = secrets_of(os.environ)
@@ -61,7 +61,7 @@ class OutputKeeper:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the thread once it has kept what the ranks left; to be called after their end."""
+        """Ends the thread once it has kept the rest of the output; call it after the end of the ranks."""
         self._ended.set()
         self._thread.join()
 
@@ -71,8 +71,8 @@ class OutputKeeper:
         self.keep_all()
 
     def keep_all(self) -> None:
-        """Keeps what ranks that have ended left, and removes their files. Where the database fails, they stay: the next
-        run of the job, or the next worker, keeps them.
+        """Keeps the rest of the output of ranks that have ended, and removes their files. If the database fails, the
+        files stay: the next run of the job, or the next worker, keeps their contents.
         """
         for _ in range(LAST_LOOKS):
             if not self.look():
@@ -81,13 +81,13 @@ class OutputKeeper:
             self._source.remove()
 
     def look(self) -> bool:
-        """Keeps what there is now; True if that was anything."""
+        """Keeps the current output; True if there was any."""
         try:
             pieces = self._source.read(self._kept)
             if pieces:
                 self._keep(pieces)
         except (OSError, NotFound, *DATABASE_ERRORS) as error:
-            if not self._fails:  # once, not at every look of a long outage
+            if not self._fails:  # once, not at every attempt during a long outage
                 logger.warning("what the ranks of job %s print cannot be kept now: %s", self._job_id, error)
             self._fails = True
             return False
@@ -95,7 +95,7 @@ class OutputKeeper:
         return bool(pieces)
 
     def _keep(self, pieces: Sequence[Piece]) -> None:
-        """Writes pieces to SQL, unless they prove to be there already."""
+        """Writes pieces to SQL, unless they are already there."""
         unknown = {piece.source.trial for piece in pieces} - self._trials
         if unknown:
             # An earlier reader may have kept them before it was killed.
@@ -106,7 +106,7 @@ class OutputKeeper:
             self._trials |= unknown
             self._kept = known | self._kept
             if any(str(piece.source) in known for piece in pieces):
-                return  # the next look begins where that one ended
+                return  # the next reading begins where that one ended
         printed = [
             Printed(
                 piece.source.trial,
@@ -125,13 +125,13 @@ class OutputKeeper:
 
 
 def secrets_of(variables: Mapping[str, str]) -> list[str]:
-    """The values of environment variables that ranks inherit and nobody should read: by their names, and passwords in
-    URLs; the longest first."""
+    """The values of environment variables that ranks inherit and that nobody should read: variables with names of
+    secrets, and passwords in URLs; the longest first."""
     found = {value for name, value in variables.items() if _OF_SECRETS.search(name)}
     for value in variables.values():
         if "://" in value and "@" in value:
             try:
                 found.add(urlsplit(value).password or "")
-            except ValueError:  # it is no URL after all
+            except ValueError:  # it is not a URL after all
                 continue
     return sorted((value for value in found if len(value) >= SHORTEST_SECRET), key=lambda value: (-len(value), value))

@@ -1,4 +1,4 @@
-"""Lines that can be shown anywhere, made of the bytes that a rank printed."""
+"""Lines that are safe to show anywhere, made from the bytes that a rank printed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from service.inert import one_line
 
 MAX_LINE_LENGTH = 4096
-"""Characters of a line; of a longer one the beginning is kept, and how many are missing."""
+"""The most characters of a line; a longer one is cut, with the number of missing characters."""
 HIDDEN = "***"
 
 _ESCAPES = re.compile(
@@ -21,11 +21,11 @@ _ESCAPES = re.compile(
 
 
 def lines_of(content: bytes, *, secrets: Sequence[str] = ()) -> list[str]:
-    """The lines of some output. A line that was written over, as a progress bar does, is what stood there last.
+    """The lines of some output. For a line that was overwritten, as by a progress bar, only the last text is kept.
     Sequences that colour a terminal are left out, and `service.inert` makes the rest harmless.
 
     Args:
-        secrets: texts of which none is shown.
+        secrets: texts to hide.
     """
     text = content.decode(errors="replace").replace("\r\n", "\n")
     for secret in secrets:

@@ -1,4 +1,4 @@
-"""The files of ranks on the machines of a cluster that runs already: read by a small actor on each."""
+"""The files of ranks on the machines of an existing cluster: read by a small actor on each machine."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from service.scheduler.output.reading import Piece, read_output
 logger = logging.getLogger(__name__)
 
 READING_SECONDS = 10.0
-"""Seconds that a machine may take to read; the next look asks it again."""
+"""Seconds that a machine may take to read; the next reading asks it again."""
 
 
 class ClusterOutput:
-    """The files of a job's ranks, on each machine where it has any; they end with neither rank nor run."""
+    """The files of a job's ranks, on each machine where it has any; they outlive ranks and runs."""
 
     def __init__(self, job_id: str, nodes: Callable[[], set[str]]) -> None:
         """Prepares reading.
@@ -32,8 +32,8 @@ class ClusterOutput:
         self._job_id = job_id
         self._nodes = nodes
         self._readers: dict[str, Any] = {}
-        """By the machine's id. One for the whole run: Ray ends the process of a task soon where a rank has the
-        machine's processors, so that with tasks each look would start, and import, anew."""
+        """By the machine's id. Each lives for the whole run: Ray soon ends the process of a task if a rank has the
+        machine's processors, so with tasks each reading would start a process and import again."""
 
     def read(self, kept: Mapping[str, int]) -> list[Piece]:
         for node in self._nodes() - self._readers.keys():
@@ -46,7 +46,7 @@ class ClusterOutput:
         for call in done:
             try:
                 pieces += ray.get(call)
-            except RayError as error:  # the machine is gone, and what was not read of its files with it
+            except RayError as error:  # the machine is gone, and with it the unread part of its files
                 logger.info("cannot read what ranks printed on machine %s: %s", calls[call], error)
                 del self._readers[calls[call]]
         return pieces
@@ -71,7 +71,7 @@ class _Reader:
 
 
 def _reader_on(node: str, job_id: str) -> Any:
-    """An actor of Ray's on one machine, beside whatever trains there."""
+    """A Ray actor on one machine, in addition to whatever trains there."""
     here = NodeAffinitySchedulingStrategy(node, soft=False)
     options: Any = ray.remote(num_cpus=0, scheduling_strategy=here)  # type: ignore[call-overload]
     return options(_Reader).remote(job_id)  # Ray's types know no affinity
