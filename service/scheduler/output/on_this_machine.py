@@ -1,4 +1,4 @@
-"""The output of ranks on a worker's own machine, kept by the worker: it outlives the run and knows of its end."""
+"""The output of ranks on a worker's own machine, kept by the worker, which outlives the run and notices its end."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class LocalOutput:
 
 
 def local_keeper(settings: Settings, database: Database, job_id: str) -> OutputKeeper | None:
-    """Keeps what ranks print on this machine; None: there are none, as what they print on others is kept by the run, or
-    nothing is to be kept.
+    """Keeps the output of ranks on this machine. None: no ranks run here (the run keeps the output on other machines),
+    or output is not kept.
     """
     if settings.cluster_address is not None or not settings.log_bytes_per_rank:
         return None
@@ -43,7 +43,7 @@ def local_keeper(settings: Settings, database: Database, job_id: str) -> OutputK
 
 
 def keep_what_was_left(settings: Settings, database: Database) -> None:
-    """Keeps what ranks on this machine printed for workers that were killed, of jobs that nobody runs now."""
+    """Keeps the output of ranks on this machine whose workers were killed, for jobs that nobody runs now."""
     parent = local_parent(settings.data_dir)
     names = [path.name for path in parent.iterdir()] if parent.is_dir() else []
     if not names:
@@ -53,7 +53,7 @@ def keep_what_was_left(settings: Settings, database: Database) -> None:
             deleted = DeletionRepository(session).among(names)
     except DATABASE_ERRORS as error:
         logger.warning("cannot see whose output can go: %s", error)
-        return  # it goes at the next start
+        return  # the next start does it
     for name in names:
         if name in deleted:
             shutil.rmtree(parent / name, ignore_errors=True)
@@ -62,7 +62,7 @@ def keep_what_was_left(settings: Settings, database: Database) -> None:
             with database.reading() as session:
                 is_running = JobRepository(session).state_of(name) is JobState.RUNNING
         except (NotFound, *DATABASE_ERRORS):
-            continue  # another database's, or the next worker looks again
+            continue  # it belongs to another database, or the next worker tries again
         keeper = None if is_running else local_keeper(settings, database, name)
         if keeper is not None:
             keeper.keep_all()

@@ -1,8 +1,8 @@
-"""Reading of the files that ranks on this machine print to, and removing of what has been kept.
+"""Reading the files with the output of ranks on this machine, and removing the parts that have been kept.
 
-Whoever reads says up to where each file is kept: what comes before is freed, and a file that nobody writes to any more
-is removed once all of it is kept. So a reader that dies loses nothing. Only the beginning and the end of a flood since
-the last look are read; the rest is freed at once, so that it does not fill the disk.
+The reader says up to which position each file is kept. Everything before it is freed, and a file that nobody writes to
+any more is removed once all of it is kept. So nothing is lost if a reader dies. If there is too much output since the
+last reading, only its beginning and end are read; the rest is freed at once, so that it does not fill the disk.
 """
 
 from __future__ import annotations
@@ -20,37 +20,36 @@ import psutil
 from service.scheduler.output.files import SourceName
 
 FILE_BYTES = 32 * 2**10
-"""Read of a file at a look, at most."""
+"""The most bytes of a file that one reading takes."""
 LOOK_BYTES = 512 * 2**10
-"""Read of all files at a look, at most."""
+"""The most bytes of all files that one reading takes."""
 MAX_LINE_BYTES = 4 * 2**10
-"""An unfinished line that is longer is read as it is."""
+"""An unfinished line that is longer is read anyway."""
 SETTLING_SECONDS = 2.0
-"""Seconds without a write after which an unfinished line is read as it is."""
+"""Seconds without a write after which an unfinished line is read anyway."""
 FREED_AT_ONCE = 2**20
-"""Bytes of a file that were read and are given back to the disk together: 1 MiB, by judgement, so that it is done
-seldom."""
+"""Bytes of a file that were read and are freed together: 1 MiB, by judgement, so that it happens seldom."""
 _KEEP_SIZE, _PUNCH_HOLE = 1, 2
 """`FALLOC_FL_...` of Linux."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Some output of a rank: whole lines, but for the last one of a file or one that is too long."""
+    """Some output of a rank: whole lines, except the last line of a file and lines that are too long."""
 
     source: SourceName
     content: bytes
     ends_at: int
-    """The place in its file after it."""
+    """The position in its file after it."""
     omitted_bytes: int = 0
-    """Passed over before it."""
+    """Bytes that were skipped before it."""
 
 
 def read_output(directory: Path, kept: Mapping[str, int]) -> list[Piece]:
-    """Reads what the files of a directory have beyond `kept`, in the order in which they were begun.
+    """Reads the contents of a directory's files beyond `kept`, in the order in which the files were begun.
 
     Args:
-        kept: {file name: the place up to which it is kept}; others are read from their beginnings.
+        kept: {file name: the position up to which it is kept}; other files are read from their beginnings.
     """
     sources = _sources(directory)
     newest = {(source.pid, source.stream): source for source in sources}
@@ -76,7 +75,7 @@ def _read(path: Path, source: SourceName, kept: int, *, allowance: int, is_writt
     with path.open("rb") as file:
         state = os.fstat(file.fileno())
         size, is_settled = state.st_size, time.time() - state.st_mtime > SETTLING_SECONDS
-        begin = kept if kept <= size else 0  # it was cut off, where its middle could not be freed
+        begin = kept if kept <= size else 0  # it was truncated, because its middle could not be freed
         if begin == size:
             if not is_written and is_settled:
                 path.unlink(missing_ok=True)
@@ -109,7 +108,8 @@ def _bytes_at(file: int, begin: int, length: int) -> bytes:
 
 
 def _whole_lines(content: bytes, is_last: bool) -> bytes:
-    """The content up to its last line's end; all of it where that line is too long, or will not go on."""
+    """The content up to the end of its last complete line; all of it if the unfinished line is too long, or will not
+    continue."""
     if is_last:
         return content
     end = max(content.rfind(b"\n"), content.rfind(b"\r")) + 1
@@ -117,7 +117,7 @@ def _whole_lines(content: bytes, is_last: bool) -> bytes:
 
 
 def _free(path: Path, begin: int, end: int) -> None:
-    """Gives a part of a file back to the disk. Where the file system cannot, a large file is cut off."""
+    """Frees a part of a file on the disk. If the file system cannot do that, a large file is truncated."""
     with path.open("r+b") as file:
         library = ctypes.CDLL(None, use_errno=True)
         call = getattr(library, "fallocate64", None) or getattr(library, "fallocate", None)
@@ -125,9 +125,9 @@ def _free(path: Path, begin: int, end: int) -> None:
         if call is not None and call(file.fileno(), _PUNCH_HOLE | _KEEP_SIZE, offset, length) == 0:
             return
         if os.fstat(file.fileno()).st_size > 64 * FREED_AT_ONCE:
-            file.truncate(0)  # the ranks append: what they write next stands at the beginning
+            file.truncate(0)  # the ranks append: their next output is at the beginning
 
 
 def kept_names(pieces: Sequence[Piece]) -> dict[str, int]:
-    """{file name: the place after the last of these pieces}."""
+    """{file name: the position after the last of these pieces}."""
     return {str(piece.source): piece.ends_at for piece in pieces}

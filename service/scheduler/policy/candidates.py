@@ -1,7 +1,7 @@
-"""The configs of a side that are trained again with new seeds: its best ones, and unlike each other. Pure.
+"""The configs of a side that are trained again with new seeds: its best ones, chosen to differ from each other. Pure.
 
-Two configs near each other hardly tell more than the better of them alone: with new seeds, they do well or badly
-together. A config of another kind that was found nearly as good may hold where that one was lucky.
+Two configs near each other say hardly more than the better one alone: with new seeds, they do well or badly together.
+If the best config was only lucky, a nearly equal config of another kind may still be good.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from service.evidence.luck.searched_side import point_of, typical_distance
 
 REACH = 0.5
 """Share of the way from a side's best value to the median of its completed trials within which a config has a chance to
-be the best one. On curves of five presets (`tests.benchmarks.search.job_simulation`), a quarter gains less, and all of
-the way no more."""
+be the best one. On curves of five presets (`tests.benchmarks.search.job_simulation`), a quarter of the way gains less,
+and the whole way gains no more."""
 
 _Unlike = Callable[["Candidate", "Candidate"], bool]
 
@@ -35,16 +35,16 @@ class Candidate:
 
 
 def chosen_candidates(found: Sequence[Candidate], num: int, space: SearchSpace | None) -> list[int]:
-    """The numbers of the `num` configs of a side that are to be trained again, in the order of the choice; all, if
-    there are fewer.
+    """The numbers of the `num` configs of a side that will be trained again, in the order of the choice; all, if there
+    are fewer.
 
-    The best one is always the first. Each further one is the best of the configs with a chance (`REACH`) that is of
-    another member of the space's family than those before it; else the best in another region of the space, as far from
-    them as `search_luck` counts regions; else the best that is left. The best of trials with equal parameters stands
-    for all of them, and where values are equal the earlier one.
+    The best one is always the first. Each further one is chosen among the configs with a chance (`REACH`): the best
+    that uses another member of the space's family than the earlier choices; else the best in another region of the
+    space, as far away from them as `search_luck` counts regions; else the best remaining one. Of trials with equal
+    parameters only the best counts, and of equal values the earlier one.
 
     Args:
-        space: the side's space; None: configs go by value alone.
+        space: the side's space; None: configs are chosen only by value.
     """
     by_config: dict[frozenset[tuple[str, Scalar]], Candidate] = {}
     for candidate in sorted(found, key=lambda one: (one.value, one.number)):

@@ -1,6 +1,6 @@
 """The confirmation: configs that are trained again with new seeds, when search and baselines have ended.
 
-Pure, like the policy that consults it: the same history gives the same order, so a job goes on after an interruption.
+Pure, like the policy that uses it: the same history gives the same order, so a job continues after an interruption.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Confirmation:
     """The `top_k` best configs of the search and as many of each baseline, trained again in two stages; those that
     differ are preferred (`candidates.chosen_candidates`).
 
-    First all of them with the choosing seeds; then the best of the search and the best of all baselines, by their means
-    over those, with the comparing seeds, which alone say how the two differ. One that fails gives way to the next, in
-    search and baselines alike.
-    Once the comparing seeds contradict each other so much that no verdict could come of them, no more are begun.
+    First, all of them are trained with the choosing seeds. Then the best of the search and the best of all baselines,
+    by their means over these seeds, are trained with the comparing seeds. Only the comparing seeds say how the two
+    differ. If a config fails, the next one replaces it, in search and baselines alike. Once the comparing seeds
+    contradict each other so much that no verdict is possible, no more are begun.
 
-    Only completed trials count; if fewer than `top_k` completed, those are all. The order is by seed, so that whenever
-    the time is up, all configs have had about the same seeds; with one seed by value, the search's first. Nothing is
-    pruned: a mean over seeds wants every value.
+    Only completed trials count; if fewer than `top_k` completed, all of these are used. The order is by seed, so that
+    all configs have had about the same seeds whenever the time is up; for one seed it is by value, the search's first.
+    Nothing is pruned, because a mean over seeds needs every value.
     """
 
     def __init__(
@@ -53,10 +53,11 @@ class Confirmation:
         """Prepares a confirmation.
 
         Args:
-            choosing: the seeds that choose; empty: the best value found is taken.
+            choosing: the seeds that choose; empty: the config with the best value is chosen.
             comparing: the seeds that compare.
-            stops_early: False: all of them are trained, as the verdict goes by other values than the last ones.
-            spaces: the sides' spaces, which say what configs differ; a side without one goes by values alone.
+            stops_early: False: all comparing seeds are trained, because the verdict is about other values than the last
+                ones.
+            spaces: the sides' spaces, which say how configs differ; for a side without one, only values count.
 
         Raises:
             ValueError: `top_k` is below 1, or a seed appears twice.
@@ -73,23 +74,23 @@ class Confirmation:
         self._sign = 1.0 if direction is Direction.MINIMIZE else -1.0
         self._found: dict[int, _Found] = {}
         self._chosen: dict[Side, list[int]] = {}
-        """Of each side that was asked for, until another trial of it completes."""
+        """The choices of each side that was asked for, until another trial of the side completes."""
         self._begun: set[tuple[int, int]] = set()
         self._outcomes: dict[int, dict[int, float | None]] = {}
         self._cancelled: set[tuple[int, int]] = set()
 
     def add(self, number: int, side: Side, parameters: Mapping[str, Scalar], value: float | None) -> None:
-        """Takes in a completed trial of a side, with its objective; one that is not finite is ignored."""
+        """Adds a completed trial of a side, with its objective; it is ignored if that is not finite."""
         if value is not None and math.isfinite(value):
             self._found[number] = _Found(side, Candidate(number, parameters, self._sign * value))
             self._chosen.pop(side, None)
 
     def num_lacking(self, side: Side) -> int:
-        """The number of configs that a side lacks to have `top_k`."""
+        """The number of configs that a side lacks to reach `top_k`."""
         return self._top_k - len(self._best(side))
 
     def begin(self, repeats: Repeats) -> None:
-        """Takes in that a confirmation trial began; however it ends, it is not repeated.
+        """Records that a confirmation trial began; however it ends, it is not repeated.
 
         Raises:
             ValueError: there was one with the same config and seed before.
@@ -100,7 +101,7 @@ class Confirmation:
         self._begun.add(key)
 
     def end(self, repeats: Repeats, state: TrialState, value: float | None) -> None:
-        """Takes in how a confirmation trial ended; `value`: its objective, if it completed."""
+        """Records how a confirmation trial ended; `value`: its objective, if it completed."""
         if state is TrialState.CANCELLED:
             self._cancelled.add((repeats.number, repeats.seed))
             return
@@ -110,7 +111,7 @@ class Confirmation:
     def left(self) -> list[Repeats]:
         """The confirmation trials to be begun now, in order; it makes sense when all sides have ended.
 
-        Empty while the next stage waits for trials of this one to end; and where the search completed no trial, as
+        Empty while the next stage waits for trials of this one to end, and if the search completed no trial, because
         nothing can be recommended then.
         """
         rivals = [self._candidates(phase) for phase in _RIVALS]

@@ -1,4 +1,4 @@
-"""The constraints of a job on its trials: bounds of metrics, judged from what a trial measures."""
+"""The constraints of a job on its trials: bounds of metrics, checked against a trial's measurements."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from service.specification.job import Constraint
 
 ONLY_GROWING = frozenset({"peak_memory_bytes"})
-"""Metrics that no later measurement makes smaller: too much of one is too much at once."""
+"""Metrics that no later measurement makes smaller: a trial that exceeds such a bound breaks it immediately."""
 
 
 def violation(constraints: Sequence[Constraint], metrics: Mapping[str, float], *, is_last: bool) -> str | None:
-    """The bound that a trial breaks, for a person; None: none, or none yet.
+    """The bound that a trial breaks, in words; None: none, or none yet.
 
     Args:
-        constraints: the job's.
-        metrics: the metrics of a measurement; one that was not measured breaks its bound at the end.
-        is_last: whether the trial has ended with it.
+        constraints: the constraints of the job.
+        metrics: the metrics of a measurement; a metric that was not measured breaks its bound at the end.
+        is_last: whether it is the trial's last measurement.
     """
     for constraint in constraints:
         if not is_last and not (constraint.metric in ONLY_GROWING and constraint.max is not None):

@@ -1,4 +1,4 @@
-"""The policy's decisions on the trials of a run, as they are reported, and what each trial measured last."""
+"""The policy's decisions on the trials of a run when they report, and the last measurement of each trial."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from trainers.config import Measurement, is_usable
 
 
 class Decisions:
-    """Tells the policy what trials measure, and remembers what it decided."""
+    """Reports the measurements of trials to the policy, and remembers its decisions."""
 
     def __init__(self, policy: Policy, *, metrics: Sequence[str], bounded: Sequence[str] | None = None) -> None:
         """Knows of no trial yet.
 
         Args:
-            metrics: the names of the objectives' metrics; decisions go by the first alone.
-            bounded: the metrics of the job's constraints, which each measurement must have with all objectives. None:
-                the first objective alone, as others train, who may measure the rest at the end.
+            metrics: the names of the objectives' metrics; decisions depend only on the first.
+            bounded: the metrics of the job's constraints; each measurement must have them and all objectives. None: it
+                must only have the first objective, because clients train, who may measure the rest at the end.
         """
         self._needed = tuple(metrics[:1] if bounded is None else dict.fromkeys([*metrics, *bounded]))
         self._policy = policy
@@ -28,17 +28,17 @@ class Decisions:
         self._steps: dict[int, int] = {}
 
     def why_undecided(self, metrics: Mapping[str, float]) -> str | None:
-        """The metrics that the job goes by and a measurement lacks, and what it has, for a person; None: none."""
+        """The metrics that the job needs and a measurement lacks, and those that it has, in words; None: it lacks
+        none."""
         missing = ", ".join(repr(name) for name in self._needed if name not in metrics)
         return f"the workload did not measure {missing}, only: {', '.join(metrics)}" if missing else None
 
     def unusable(self, metrics: Mapping[str, float]) -> str | None:
-        """The first objective that was measured and is not finite, or too large to be reckoned with; None: there is
-        none."""
+        """The first measured objective that is not finite, or too large to calculate with; None: there is none."""
         return next((name for name in self._metrics if not is_usable(metrics.get(name, 0.0))), None)
 
     def report(self, number: int, measurement: Measurement) -> Decision:
-        """Tells the policy a measurement of a trial; the policy's decision."""
+        """Reports a measurement of a trial to the policy; returns the policy's decision."""
         metrics = measurement.metrics
         self._steps[number] = measurement.step
         self._values[number] = tuple(metrics.get(name, math.nan) for name in self._metrics)

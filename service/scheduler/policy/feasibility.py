@@ -1,4 +1,4 @@
-"""Trials that are not launched, because their ranks would need more memory than there is."""
+"""Trials that are not launched because their ranks would need more memory than available."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class MemoryLimit:
-    """The limit on a trial's predicted memory. Pure: what it says follows from the limit and the trials it was told of.
+    """The limit on a trial's predicted memory. Pure: its answers depend only on the limit and the recorded trials.
 
-    Predictions leave activations and more out, so that a trial can run out of memory although it was to fit. From then
-    on predictions are taken to be too low by a factor, `correction`: the limit over that trial's prediction. What needs
-    more than such a trial is not tried. If that trial fits after all, because others had been in its way, it does not
-    count.
+    Predictions leave out activations and more, so a trial can run out of memory although it should fit. From then on
+    predictions count as too low by a factor, `correction`: the limit divided by that trial's prediction. Trials that
+    need more than such a trial are not tried. If that trial fits after all, because others had been in its way, it does
+    not count.
     """
 
     limit_bytes: int
     """The limit on the memory of each rank."""
     machine_bytes: int | None = None
-    """Memory of the machine that all ranks of a trial train on, if the limit is far above that: a trial which ran out
-    of memory says nothing then. None: the limit is what there is."""
+    """Memory of the machine on which all ranks of a trial train, if the limit is far above it: then a trial that ran
+    out of memory says nothing. None: the limit is the available memory."""
     _out_of_memory: dict[int, int] = field(default_factory=dict)
     """Predictions of the trials that ran out of memory."""
 
@@ -39,12 +39,12 @@ class MemoryLimit:
         return self.limit_bytes / min(self._out_of_memory.values(), default=self.limit_bytes)
 
     def ran_out(self, number: int, predicted_bytes: int) -> None:
-        """Takes in that a trial ran out of memory that was predicted to fit."""
+        """Records that a trial ran out of memory although it was predicted to fit."""
         if predicted_bytes <= self.limit_bytes and self.machine_bytes is None:
             self._out_of_memory[number] = max(1, predicted_bytes)
 
     def fitted(self, number: int) -> None:
-        """Takes in that a trial has been measured, so that it fits after all."""
+        """Records that a trial has been measured, so it fits after all."""
         self._out_of_memory.pop(number, None)
 
     def why_infeasible(self, predicted_bytes: int) -> str | None:
@@ -71,7 +71,7 @@ class MemoryLimit:
 
 
 class Feasibility:
-    """Judges the trials of a job before they are launched. Until it is told what they need, all are feasible."""
+    """Checks the trials of a job before they are launched. Until predictions exist, all are feasible."""
 
     def __init__(
         self,
@@ -81,13 +81,13 @@ class Feasibility:
         machine_bytes: int | None = None,
         close: Callable[[], None] = lambda: None,
     ) -> None:
-        """Prepares a judge.
+        """Prepares the checks.
 
         Args:
-            predict: what a rank of a trial needs at least; raises `NotPredictable`. None: that is unknown.
-            limit_bytes: what there is for each rank, asked for after the first prediction; None: that is unknown.
+            predict: the least memory that a rank of a trial needs; raises `NotPredictable`. None: that is unknown.
+            limit_bytes: the memory for each rank, asked for after the first prediction; None: that is unknown.
             machine_bytes: see `MemoryLimit`.
-            close: ends what predicts.
+            close: ends the process that predicts.
         """
         self._predict = predict
         self._limit_bytes = limit_bytes
@@ -105,25 +105,25 @@ class Feasibility:
         self._close()
 
     def ran_out(self, number: int, config: TrialConfig) -> None:
-        """Takes in that a trial ran out of memory, now or in an earlier run."""
+        """Records that a trial ran out of memory, now or in an earlier run."""
         predicted = self._predicted_bytes(number, config)
         if predicted is not None and self._limit is not None:
             self._limit.ran_out(number, predicted)
 
     def fitted(self, number: int) -> None:
-        """Takes in that a trial ended or paused after a measurement."""
+        """Records that a trial ended or paused after a measurement."""
         self._predicted.pop(number, None)
         if self._limit is not None:
             self._limit.fitted(number)
 
     def why_infeasible(self, number: int, config: TrialConfig) -> str | None:
-        """The reason why a trial is not worth launching, for a person; None: it may fit, or there is no telling."""
+        """The reason why a trial is not worth launching, for a person; None: it may fit, or that is unknown."""
         predicted = self._predicted_bytes(number, config)
         return None if predicted is None or self._limit is None else self._limit.why_infeasible(predicted)
 
     def most_together(self, configs: Iterable[TrialConfig], *, num_ranks: int) -> int | None:
-        """Trials as large as the largest of these that the machine's memory holds at once; None: it sets no limit, or
-        there is no telling.
+        """The number of trials as large as the largest of these that fit into the machine's memory together; None: it
+        sets no limit, or that is unknown.
 
         Args:
             num_ranks: ranks of each trial.

@@ -1,4 +1,4 @@
-"""The stored trials of a job, as its policy is told of them."""
+"""The stored trials of a job, in the form in which its policy gets them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from service.store.models import Trial
 
 
 def history_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[TrialHistory]:
-    """The stored trials of a job with these objectives as its policy is told of them."""
+    """The stored trials of a job with these objectives, in the form in which its policy gets them."""
     by_number = {trial.number: trial for trial in trials}
 
     def value_of(objective: Objective, metrics: dict[str, Any]) -> float:
@@ -53,7 +53,7 @@ def history_of(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list
 
 
 def _fork_of(trial: Trial) -> Fork | None:
-    """The checkpoint from which a stored trial begins; None: it begins from nothing."""
+    """The checkpoint from which a stored trial begins; None: it begins without one."""
     if trial.forked_from is None:
         return None
     assert trial.forked_at_step is not None

@@ -1,7 +1,8 @@
-"""A job's policy that counts what trials have done in training examples, for whoever trains them in steps.
+"""A job's policy that counts the progress of trials in training examples, for callers that train them in steps.
 
-Where trials differ in their batch size, equal steps are not equally far: rungs, pauses and curves go by examples, of
-which each trial has the same number, so a share of them is the same share of every trial's own schedule.
+If trials differ in their batch size, the same step is not the same progress. So rungs, pauses and curves are counted in
+examples. All trials have the same number of examples, so a share of them is the same share of every trial's own
+schedule.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ LengthOf = Callable[[Side, Mapping[str, Scalar]], TrialLength]
 
 
 class InExamples:
-    """Implements `service.scheduler.policy.protocol.Policy` by a job's that counts examples. No trial is a fork."""
+    """Implements `service.scheduler.policy.protocol.Policy` on top of a job's policy that counts examples. No trial is
+    a fork."""
 
     def __init__(self, policy: JobPolicy, length_of: LengthOf) -> None:
         self._policy = policy
@@ -36,7 +38,7 @@ class InExamples:
         return self._policy.num_interrupted
 
     def ask(self) -> Ask:
-        """The next thing to do, with the step at which a trial is going to be paused."""
+        """The next thing to do, with the step at which a trial will be paused."""
         asked = self._policy.ask()
         if not isinstance(asked, Start | Resume):
             return asked

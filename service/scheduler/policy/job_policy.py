@@ -31,10 +31,10 @@ from service.scheduler.policy.sides import SidePlan, SideRun
 
 class _Status(Enum):
     WAITING = auto()
-    """Interrupted; comes out of `ask` before anything new."""
+    """Interrupted; `ask` returns it before anything new."""
     RUNNING = auto()
     PAUSED = auto()
-    """Paused by the search; comes out of `ask` when that chooses to go on with it, or to be given up at the side's
+    """Paused by the search; `ask` returns it when the search chooses to continue it, or to be given up at the side's
     end."""
     ENDED = auto()
 
@@ -47,22 +47,21 @@ class _PolicyTrial:
     status: _Status
     curve: list[tuple[int, float]] = field(default_factory=list)
     spared: bool = False
-    """True if nothing but its end stops it."""
+    """True if only its end stops it."""
     fork: Fork | None = None
     repeats: Repeats | None = None
-    """The config that it repeats, in the confirmation phase, and only there."""
+    """The config that it repeats; only in the confirmation phase."""
 
 
 class JobPolicy:
     """The policy of a whole job: implements `service.scheduler.policy.protocol.Policy`.
 
-    The next turn is of the side with the smallest share of its trials started or, where the job's time is limited, of
-    its part of the time; ties go to the side named first.
-    Each side first tries the defaults of its space's branches, then its pinned assignments, then what its search
-    chooses: a new trial, or to go on with a paused one, or to give one up. A side is over when it may start no more,
-    nothing of it runs and its search chooses nothing; what is still paused then is given up, except that the best go on
-    as long as the confirmation has too few configs of that side. When all sides are over, the best trials are repeated
-    as the confirmation says.
+    The side that has started the smallest share of its trials has the next turn; if the job's time is limited, the side
+    that has used the smallest share of its time. Ties go to the side named first. Each side first tries the defaults of
+    its space's branches, then its pinned assignments, and then follows its search, which starts a new trial, continues
+    a paused one, or gives one up. A side is over when it may start no more, none of its trials runs and its search
+    chooses nothing. Its paused trials are then given up, except that the best ones continue while the confirmation has
+    too few configs of that side. When all sides are over, the best trials are repeated as the confirmation says.
     """
 
     def __init__(
@@ -73,8 +72,8 @@ class JobPolicy:
         Args:
             plans: the plan of the search, and of each baseline.
             confirmation: None: there is none.
-            by_time: whether the sides share training time, as `num_trials` of each to the other, in place of trials. A
-                side that has begun all of its trials leaves the rest to the others.
+            by_time: whether the sides share training time instead of trials, in proportion to their `num_trials`. A
+                side that has begun all of its trials leaves the rest of the time to the others.
 
         Raises:
             ValueError: a side appears twice or has a negative number of trials.
@@ -106,14 +105,15 @@ class JobPolicy:
 
     @property
     def is_done(self) -> bool:
-        """True if nothing is left to do, as far as that can be told without asking the searches."""
+        """True if nothing is left to do, judged without asking the searches."""
         if any(self._may_start(run) or run.num_running or run.paused for run in self._sides.values()):
             return False
         return not self._num_confirming and not self._to_confirm()
 
     @property
     def num_interrupted(self) -> int:
-        """Trials that come out of `ask` before anything else: they had begun, and are neither paused nor over."""
+        """The number of trials that `ask` returns before anything else: they had begun, and are neither paused nor
+        over."""
         return len(self._waiting)
 
     def ask(self) -> Ask:
@@ -140,7 +140,7 @@ class JobPolicy:
         return Done(is_early=self._is_closed and any(run.has_trials_left for run in self._sides.values()))
 
     def report(self, number: int, step: int, value: float, *, seconds: float = 0.0) -> Decision:
-        """Takes in the first objective of a running trial at one step; not finite is allowed.
+        """Records the first objective of a running trial at one step; it need not be finite.
 
         Repeating a step, as a resumed trial does, changes nothing and gives `CONTINUE`.
 
@@ -162,7 +162,7 @@ class JobPolicy:
         search = self._sides[trial.side].search
         decision = search.report(number, step, value)
         if trial.spared and decision is not Decision.CONTINUE:
-            search.interrupt(number)  # what the search stopped or paused goes on by itself
+            search.interrupt(number)  # without this, it would stay stopped or paused
             return Decision.CONTINUE
         if decision is Decision.PAUSE:
             self._pause(number, trial)
@@ -171,10 +171,10 @@ class JobPolicy:
     def tell(
         self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None
     ) -> None:
-        """Takes in how a trial ended, or with state `queued` that it was interrupted and must be resumed.
+        """Records how a trial ended, or with state `queued` that it was interrupted and must be resumed.
 
         Args:
-            values: the values of the job's objectives, in its order, where the trial completed.
+            values: the values of the job's objectives, in its order, if the trial completed.
 
         Raises:
             ValueError: the trial is unknown or has ended before, or the state is `running`.
@@ -212,10 +212,10 @@ class JobPolicy:
             self._confirmation.add(number, trial.side, trial.parameters, values[0] if values else None)
 
     def restore(self, history: Sequence[TrialHistory]) -> None:
-        """Takes in everything stored of a job; once, before anything is asked.
+        """Restores everything that is stored of a job; once, before the first `ask`.
 
-        Ended trials are told; those that had been interrupted, and proposed ones, come out of `ask` first, in the order
-        of their numbers, and paused ones when the search chooses them.
+        Ended trials are recorded. `ask` first returns interrupted and proposed trials, in the order of their numbers,
+        and paused ones when the search chooses them.
 
         Raises:
             ValueError: trials are known already, a number appears twice, or a side is not among the plans.
@@ -232,7 +232,7 @@ class JobPolicy:
             if past.side not in self._sides:
                 raise ValueError(f"trial {past.number} belongs to side {past.side!r}, which the job does not have")
             run = self._sides[past.side]
-            parameters = run.plan.space.check(past.parameters, beyond_bounds=True)  # a user may have had it tried
+            parameters = run.plan.space.check(past.parameters, beyond_bounds=True)  # a user may have proposed it
             trial = self._begin(run, past.number, parameters, past.fork)
             trial.spared = past.spared
             run.num_proposed += past.proposed
@@ -253,11 +253,11 @@ class JobPolicy:
         self._next_number = max(self._trials, default=-1) + 1
 
     def _lacks_candidates(self, run: SideRun) -> bool:
-        """True if a side would go into the confirmation with fewer configs than the other may have."""
+        """True if a side would enter the confirmation with fewer configs than the other may have."""
         return self._confirmation is not None and self._confirmation.num_lacking(run.plan.side) > 0
 
     def _finish_best(self, run: SideRun) -> Resume:
-        """Goes on to its end with the paused trial that got farthest, the best one of several."""
+        """Continues the paused trial that got farthest to its end; if there are several, the best one."""
         sign = 1.0 if run.plan.directions[0] is Direction.MINIMIZE else -1.0
 
         def place(number: int) -> tuple[int, float]:
@@ -323,7 +323,7 @@ class JobPolicy:
         return Start(number, run.plan.side, dict(parameters), run.search.until(number), fork=fork)
 
     def _had(self, run: SideRun) -> tuple[float | Fraction, Fraction]:
-        """The part of its share that a side has had: the smallest goes first."""
+        """The part of its share that a side has used: the smallest goes first."""
         return self._times.share(run.plan.side) if self._by_time else run.share, run.share
 
     def _may_start(self, run: SideRun) -> bool:

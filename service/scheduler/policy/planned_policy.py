@@ -117,7 +117,7 @@ def _make_search(plan: JobPlan, side: Side) -> PhaseSearch:
 
 
 def _known(plan: JobPlan, side: Side) -> list[KnownConfig]:
-    """Configs of models like the job's own, told when it was submitted."""
+    """Configs of models like the job's own, stored when it was submitted."""
     space, pinned = plan.spaces[side], dict(zip(plan.spaces, plan.specification.pinned_of_sides, strict=True))
     return [
         KnownConfig(space.check(dict(entry.parameters)), entry.distance)

@@ -1,13 +1,13 @@
-"""The config that all trials of several tuned models together say for one that was never tuned.
+"""The config for a model that was never tuned, from all trials of several tuned models together.
 
-Each trial is moved to that model by the scaling rules (`service.transfer.rules`), and its objective taken on the scale
-of its own model's trials. One model of the search (`searching.curve_model`) is of all of them; the farther away a trial
-was measured, the more noise it is taken to have. The answer is the config for which this model expects most.
+Each trial is moved to that model by the scaling rules (`service.transfer.rules`), and its objective is scaled by the
+trials of its own model. One statistical model (`searching.curve_model`) is fitted to all of them; the farther away a
+trial was measured, the more noise it is assumed to have. The answer is the config with the best expected value.
 
     python -m service.scheduler.policy.pooled_trials < QUESTION
 
 prints the answer to a question (`PoolQuestion.to_text`), as `PooledAnswer.to_json`. The API, which does not load NumPy,
-asks it so (`service.use_cases.untuned.asking`).
+uses this command (`service.use_cases.untuned.asking`).
 """
 
 from __future__ import annotations
@@ -35,25 +35,27 @@ from service.transfer.situation import Situation, distance
 from trainers.workloads.messages import answer_to_line
 
 HYPERPARAMETERS = Path(__file__).with_name("pooled_trials.json")
-"""The hyperparameters of the model of the shipped table's trials, with which those of jobs are read, too: a fit takes
-four times as long as an answer. Made by `python -m tests.benchmarks.answers.fit_pooled`."""
+"""The hyperparameters of the model of the shipped table's trials, which are used for the trials of jobs, too: a fit
+takes four times as long as an answer. Made by `python -m tests.benchmarks.answers.fit_pooled`."""
 NOISE_PER_SQUARE = 0.3
-"""Variance of the noise that an octave of distance adds, to the square of it, where the trials of each model have
-variance 1: two octaves away they are half noise. By judgement, with the members in sight that
+"""Variance of the noise for a distance of one octave; it grows with the square of the distance, and the trials of each
+model have variance 1: two octaves away they are half noise. By judgement, knowing the members that
 `tests.benchmarks.answers.transfer` holds out."""
 MOVED_TO_OTHER_DATA = ("lr", "weight_decay")
-"""The parameters that rules move between models of other data and loss. Averages, warm-up, epsilon and refresh period
-stay as they were tuned there, by judgement: the rules for them are of another batch or length of the same training."""
+"""The parameters that rules move between models with different data and loss. Averages, warm-up, epsilon and refresh
+period stay as they were tuned, by judgement: their rules are about another batch size or length of the same
+training."""
 NUM_FITS = 4
-"""Fits, each of which goes on where the one before ended, until nothing changes."""
+"""Number of fits: each continues where the previous one ended, until nothing changes."""
 NUM_UNIFORM = 3000
 """Candidates drawn uniformly."""
 NUM_LEADERS = 20
-"""The best candidates, around which others are drawn."""
+"""The number of best candidates around which others are drawn."""
 NUM_AROUND = 60
 """Candidates around each of them, in each round."""
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.01)
-"""Standard deviations of the rounds, as shares of the ranges. All four by judgement: more found nothing better."""
+"""Standard deviations of the rounds, as shares of the ranges. All four by judgement: larger numbers found nothing
+better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ class _Trials:
     added_noise: Array
     """(n,)"""
     member: np.ndarray[Any, np.dtype[np.int64]]
-    """(n,) the place of each one's member among all."""
+    """(n,) the position of each trial's member among all."""
 
 
 def pooled_answer(
@@ -75,8 +77,8 @@ def pooled_answer(
     """The answer of tuned models of one preset.
 
     Args:
-        hyperparameters: of the model, as `fitted` finds them.
-        preset_name: the preset that the trials are of.
+        hyperparameters: those of the model, as returned by `fitted`.
+        preset_name: the preset of the trials.
     """
     space = preset(preset_name)
     encoding = Encoding(space)
@@ -98,10 +100,11 @@ def pooled_answer(
 
 
 def fitted(members: Sequence[PoolMember], *, preset_name: str = PRESET) -> list[float]:
-    """The hyperparameters that explain the trials of tuned models of one preset best, each with a function of its own.
+    """The hyperparameters that explain the trials of tuned models of one preset best, with a separate function for each
+    model.
 
-    With one function for all, what sets the models apart would pass for noise of each trial, and a model's own trials
-    would hardly count.
+    With one function for all, differences between the models would look like noise of each trial, and a model's own
+    trials would hardly count.
     """
     space = preset(preset_name)
     encoding = Encoding(space)
@@ -132,11 +135,11 @@ def _moved_trials(members: Sequence[PoolMember], target: Situation, space: Searc
 
 
 def _rows_of(member: PoolMember) -> Rows:
-    """The last value of each trial of a tuned model, on a scale on which their ends have mean 0 and deviation 1.
+    """The last value of each trial of a tuned model, on a scale where final values have mean 0 and deviation 1.
 
-    The end of a trial that was pruned is taken to lie as far from its last value as the ends of the others do, on
-    average and in proportion to the distance. It has more noise; but without it, the trials that the search thought
-    best would alone look as different as the good and bad ones of another model.
+    The final value of a pruned trial is assumed to differ from its last value as much as those of the others do, on
+    average and in proportion to the distance. It has more noise. But without pruned trials, the trials that the search
+    thought best would look as different from each other as the good and bad ones of another model.
     """
     rungs = Rungs(max_steps=member.situation.num_steps, first=None, pauses=True)
     trials = member.trials

@@ -1,7 +1,8 @@
-"""The seam between what a job tries next and what runs it: value types and the `Policy` protocol.
+"""The interface between the choice of a job's trials and the code that runs them: value types and the `Policy`
+protocol.
 
-A policy is pure: no Ray, no SQL, no clock. Whatever runs trials asks it for work, reports measurements to it and tells
-it how trials ended; the very same policy can be simulated on stored learning curves.
+A policy is pure: no Ray, no SQL, no clock. The code that runs trials asks it for work, reports measurements to it and
+tells it how trials ended; the same policy can be simulated on stored learning curves.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from service.domain import FailureReason, Phase, Side, TrialState, phase_of
 
 @dataclass(frozen=True, slots=True)
 class Repeats:
-    """The config that a confirmation trial repeats, and the seed that it does so with."""
+    """The config that a confirmation trial repeats, and its new seed."""
 
     number: int
     """The trial whose config it is."""
     side: Side
     """The side of that trial."""
     seed: int
-    """Its own, instead of that trial's."""
+    """The new seed, instead of that trial's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fork:
-    """The checkpoint of another trial from whose weights one goes on, with hyperparameters of its own."""
+    """The checkpoint of another trial whose weights a trial starts from, with its own hyperparameters."""
 
     number: int
     """The trial whose checkpoint it begins from."""
@@ -46,11 +47,11 @@ class Start:
     parameters: Mapping[str, Scalar]
     """Value of each active parameter of the side's search space, by path name."""
     until: int | None = None
-    """The step at which the policy is going to pause it; None: it may run to its end."""
+    """The step at which the policy will pause it; None: it may run to its end."""
     repeats: Repeats | None = None
     """The config that it repeats, in the confirmation phase, and only there."""
     fork: Fork | None = None
-    """None: it begins from nothing."""
+    """None: it begins without a checkpoint."""
 
     @property
     def phase(self) -> Phase:
@@ -60,15 +61,15 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Go on with an unfinished trial, from its latest checkpoint or, without one, from its beginning."""
+    """Continue an unfinished trial, from its latest checkpoint or, without one, from its beginning."""
 
     number: int
     side: Side
     parameters: Mapping[str, Scalar]
     until: int | None = None
-    """The step at which the policy is going to pause it, as in `Start`."""
+    """The step at which the policy will pause it, as in `Start`."""
     fork: Fork | None = None
-    """The checkpoint that it began from; None: from nothing."""
+    """The checkpoint that it began from; None: it began without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class Done:
     """Every trial of the job has ended."""
 
     is_early: bool = False
-    """True if more would have been begun, had the policy not been closed."""
+    """True if the policy would have begun more trials if it had not been closed."""
 
 
 Ask: TypeAlias = Start | Resume | GiveUp | Wait | Done
@@ -101,14 +102,14 @@ class Decision(StrEnum):
 
     CONTINUE = "continue"
     PAUSE = "pause"
-    """Keep its checkpoint and free its resources; it comes out of `ask` again as `Resume` or `GiveUp`."""
+    """Keep its checkpoint and free its resources; `ask` returns it again as `Resume` or `GiveUp`."""
     STOP = "stop"
     """End it; the caller then tells it as `pruned`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrialHistory:
-    """The stored facts of one trial: all that a policy needs to go on after an interruption."""
+    """The stored facts of one trial: everything that a policy needs to continue after an interruption."""
 
     number: int
     side: Side
@@ -117,18 +118,18 @@ class TrialHistory:
     state: TrialState
     reason: FailureReason | None = None
     values: Sequence[float] = ()
-    """The job's objectives at the last measurement, in the order of the job; not finite is allowed. They count only if
-    the trial completed."""
+    """The job's objectives at the last measurement, in the order of the job; they need not be finite. They count only
+    if the trial completed."""
     curve: Sequence[tuple[int, float]] = field(default=())
     """The first objective at each measured step, in the order of steps."""
     repeats: Repeats | None = None
     """The config that it repeats, in the confirmation phase, and only there."""
     spared: bool = False
-    """True if it is neither pruned nor paused: a user has it tried again."""
+    """True if it is neither pruned nor paused, because a user asked to try it again."""
     proposed: bool = False
-    """True if a user proposed it: it takes the place of no pinned assignment."""
+    """True if a user proposed it: it does not count as a pinned assignment."""
     fork: Fork | None = None
-    """The checkpoint that it began from, if any; its curve then begins with what its parent measured there."""
+    """The checkpoint that it began from, if any; its curve then begins with its parent's measurement there."""
     seconds: tuple[float, ...] = ()
     """Training time up to each point of its curve."""
 
@@ -151,7 +152,7 @@ class Policy(Protocol):
     def tell(
         self, number: int, state: TrialState, values: Sequence[float] = (), reason: FailureReason | None = None
     ) -> None:
-        """Takes in how a running trial ended, or with state `queued` that it was interrupted and must be resumed.
+        """Records how a running trial ended, or with state `queued` that it was interrupted and must be resumed.
 
         Args:
             values: the values of the job's objectives, in its order, where the trial completed.

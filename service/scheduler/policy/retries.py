@@ -1,21 +1,21 @@
 """The rules for failures: which trials are retried, and when a job stops. Pure.
 
-Nothing is tried a third time: what ended a trial twice at the same place would end it again.
+Nothing is tried a third time at the same place: a cause that ended a trial twice there would end it again.
 
-- `lost`, `store_failed`: nothing is wrong with the trial. It goes on from its checkpoint, where there is room, up to
-  three times. A trial that is lost again before it measured anything more is taken to have run out of memory, unless
-  it is known how its process ended: the system kills such processes. One that left by itself, or crashed, there again
-  has failed by an error. When the store of checkpoints, or the room on a disk, was what failed
-  last, in three trials, the job stops: no other trial would fare better. A run whose disk is still full is given back
-  before any of this is asked.
-- `out_of_memory`: once more, from its checkpoint and in new processes, with twice as many parts of each batch, of which
-  one is in memory at a time (`accumulation_steps`): the same batches, and the same gradients up to rounding, unless the
-  model normalises by batch. If that is not enough, or a batch has no more parts, it does not fit: it fails as
-  `infeasible`. Meanwhile predictions of memory are corrected: `feasibility` says how.
-- `error`: final at once, but for a checkpoint of its own that does not fit the trial, as one of an earlier version: the
-  trial begins anew without it, once, which counts as a loss. The same error in three trials of a job is the user's to
-  mend: the job stops. What a workload says of options that all trials have, it would say of each: the first one stops
-  the job.
+- `lost`, `store_failed`: nothing is wrong with the trial. It continues from its checkpoint, where there is room, up to
+  three times. A trial that is lost again before it measured anything more counts as out of memory, because the system
+  kills such processes, unless it is known how its process ended. If the process exited by itself or crashed at the same
+  place again, the trial has failed by an error. If in three trials the last failure was of the store of checkpoints, or
+  of room on a disk, the job stops: no other trial would do better. A run whose disk is still full is given back before
+  any of this is decided.
+- `out_of_memory`: the trial is tried once more, from its checkpoint and in new processes, with each batch in twice as
+  many parts, one of which is in memory at a time (`accumulation_steps`). The batches are the same, and so are the
+  gradients up to rounding, unless the model normalises by batch. If that is not enough, or a batch cannot be divided
+  further, the trial does not fit: it fails as `infeasible`. Predictions of memory are corrected, as `feasibility` says.
+- `error`: final at once. The exception is a checkpoint of the trial that does not fit it, for instance of an earlier
+  version: the trial begins again without it, once, which counts as a loss. If the same error ends three trials of a
+  job, the job stops, and the user has to fix it. If a workload refuses options that all trials have, it would refuse
+  each of them: the first refusal stops the job.
 - `diverged`, `infeasible`: final at once, and the search learns from them.
 """
 
@@ -54,7 +54,7 @@ class FailureVerdict:
     """The fate of a trial that failed."""
 
     reason: FailureReason | None
-    """The reason why it has failed for good; None: it is retried."""
+    """The reason of its final failure; None: it is retried."""
     detail: str
     """The explanation for a person."""
     divides: bool = False
@@ -64,7 +64,7 @@ class FailureVerdict:
 
 
 def divided(config: TrialConfig, *, world_size: int) -> TrialConfig | None:
-    """The config with each batch in twice as many parts; None: a rank has no further example to set apart."""
+    """The config with each batch in twice as many parts; None: a rank has too few examples for that."""
     parts = 2 * config.accumulation_steps
     if config.batch_size % (parts * world_size):
         return None
@@ -72,25 +72,26 @@ def divided(config: TrialConfig, *, world_size: int) -> TrialConfig | None:
 
 
 class Retries:
-    """Judges the failures of a job's trials by those before: a run begins by restoring the stored ones."""
+    """Judges the failures of a job's trials by earlier ones; a run begins by restoring the stored ones."""
 
     def __init__(self, *, suspects_memory: bool = True) -> None:
         """Knows of no failure yet.
 
         Args:
-            suspects_memory: whether a trial that is lost twice at the same step is taken to have run out of memory: not
-                where others train it, whose clients come and go.
+            suspects_memory: whether a trial that is lost twice at the same step counts as out of memory: not if clients
+                train it, which come and go.
         """
         self._suspects_memory = suspects_memory
         self._setbacks: defaultdict[int, Setbacks] = defaultdict(Setbacks)
         self._errors: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._lost_at: dict[int, int] = {}
-        """The step that a trial had measured when it was lost last, in this run."""
+        """The last step that a trial had measured when it was last lost, in this run."""
         self._begun_anew: set[int] = set()
-        """The trials that went on from nothing in this run: what they write since fits them, or nothing will."""
+        """The trials that began again in this run: if the checkpoints that they have written since do not fit, none
+        will."""
 
     def restore(self, number: int, setbacks: Setbacks, reason: FailureReason | None, detail: str | None) -> None:
-        """Takes in what is stored of a trial; `reason` and `detail` of its failure, if it has failed."""
+        """Restores the stored setbacks of a trial; `reason` and `detail` are those of its failure, if it has failed."""
         self._setbacks[number] = setbacks
         if reason in (FailureReason.ERROR, FailureReason.STORE_FAILED):
             self._errors[same_error(detail or "")][number] = detail or ""
@@ -114,10 +115,11 @@ class Retries:
 
         Args:
             detail: what happened.
-            step: the last one that it has measured.
+            step: the last step that it has measured.
             can_divide: whether its batches have more parts than it takes them in.
-            can_begin_anew: whether all that is wrong is a checkpoint that it can do without.
-            exit_status: of the process of a rank that died, if it is known; negative: the signal that killed it.
+            can_begin_anew: whether only a checkpoint is wrong, and the trial can begin without it.
+            exit_status: the exit status of the process of a rank that died, if it is known; negative: the signal that
+                killed it.
         """
         had = self._setbacks[number]
         divides = can_divide and had.memory_failures < MAX_MEMORY_FAILURES
@@ -165,7 +167,7 @@ class Retries:
         )
 
     def why_to_stop(self) -> str | None:
-        """The reason why the job is to stop, for a person; None: it goes on."""
+        """The reason why the job has to stop, for a person; None: it continues."""
         for details in self._errors.values():
             if len(details) >= MAX_SAME_ERRORS:
                 return f"the same error ended trials {joined(sorted(details))}: {details[min(details)]}"
@@ -173,10 +175,10 @@ class Retries:
 
 
 def same_error(detail: str) -> str:
-    """The text that errors share which are the same up to numbers, as in `IndexError: 17 is out of bounds`.
+    """The common text of errors that differ only in numbers, as in `IndexError: 17 is out of bounds`.
 
-    A guess: the errors are those of libraries and of users' code, and have nothing but their text in common. Errors of
-    one cause whose texts differ by a name are taken for several, and the job goes on; errors of several causes with one
-    text are taken for one. Whoever mends it has the job go on.
+    It is a guess: errors come from libraries and users' code, and only their texts can be compared. Errors with one
+    cause whose texts differ by a name count as different, and the job continues. Errors with different causes and the
+    same text count as one; after fixing it, the user continues the job.
     """
     return _NUMBER.sub("#", detail)

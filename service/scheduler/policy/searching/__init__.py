@@ -1,3 +1,3 @@
-"""Search policies as pure objects: what to try next, and which trials to pause, resume or stop. None starts a trial,
-and none knows of Ray or SQL.
+"""Search policies as pure objects: what to try next, and which trials to pause, resume or stop. They start no trials,
+and do not know Ray or SQL.
 """

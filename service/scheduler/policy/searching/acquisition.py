@@ -1,4 +1,4 @@
-"""Expected improvement, and a search for the new config for which the model expects most of it."""
+"""Expected improvement, and a search for the new config with the largest."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ NUM_UNIFORM = 300
 NUM_LOCAL = 300
 """Candidates drawn around the best known configs."""
 NUM_TOP = 5
-"""Configs that count as the best. The three by judgement: `auto` gained nothing by a finer search around them."""
+"""Configs that count as the best. All three numbers by judgement: `auto` gained nothing from a finer search around the
+best."""
 REFINEMENTS = (0.08, 0.027)
 """Spreads of the two rounds around the best candidates."""
 OUT_OF_REACH = 1e6
-"""Taken off the score of a candidate that is too close to a known config."""
+"""Subtracted from the score of a candidate that is too close to a known config."""
 
 
 def log_expected_improvement(mean: Array, deviation: Array, incumbent: float) -> Array:
@@ -54,12 +55,12 @@ def propose(
     Candidates are uniform draws and perturbations of the configs with the best predictions, refined twice.
 
     Args:
-        known: (n, dimensions), the configs the posterior is of.
-        means: (n,), the final values expected of them.
+        known: (n, dimensions), the configs in the posterior.
+        means: (n,), their expected final values.
         incumbent: the value to improve on.
-        resolution: how far from all known configs it must be, in length scales, if any candidate is.
-        is_tried: True of a vector whose config is a known one once it is decoded: such is taken if all others are, too.
-        bonus: (n,), what is added to the logarithms of vectors (n, dimensions); None: nothing.
+        resolution: the least distance from all known configs, in length scales, if any candidate has it.
+        is_tried: True for a vector whose decoded config is a known one; it is only chosen if all others are known, too.
+        bonus: gives for vectors (n, dimensions) the values (n,) that are added to their logarithms; None: nothing.
         others: (n, dimensions), further candidates; None: none.
     """
 
@@ -88,7 +89,7 @@ def propose(
 
 
 def _perturbed(top: Array, is_categorical: Array, rng: np.random.Generator) -> Array:
-    """Copies of the vectors with some coordinates moved, far or near; choices are drawn anew."""
+    """Copies of the vectors with some coordinates moved, far or near; choices are drawn again."""
     found = top[rng.integers(len(top), size=NUM_LOCAL)]
     moves = rng.random(found.shape) < 0.4
     moves[np.arange(NUM_LOCAL), rng.integers(found.shape[1], size=NUM_LOCAL)] = True
