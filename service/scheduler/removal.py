@@ -1,9 +1,9 @@
-"""Removal of what jobs have left that were deleted, or ended while no run had them; and of most of the history of those
+"""Removal of the remains of jobs that were deleted, or that ended without a run, and of most of the history of jobs
 that ended long ago.
 
-Two threads of a worker do it, a little at a time. A deleted job goes with its files first, then its rows; a worker that
-is killed in the middle leaves the rest to the next look of any worker. A job's log lies where its runs were: each
-worker removes those on its own machine.
+Two threads of a worker do it, a little at a time. For a deleted job the files are removed first, then its rows; if a
+worker is killed in the middle, any worker removes the rest at its next check. A job's log is on the machines of its
+runs: each worker removes logs on its own machine.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def keep_removing(database: Database, settings: Settings, *, gone: threading.Eve
 
 
 def remove_next(database: Database, settings: Settings, *, gone: threading.Event, clock: Clock = utc_now) -> str | None:
-    """The deleted job that was removed; None: there is none to be."""
+    """The deleted job that was removed; None: there is nothing to remove."""
     with database.reading() as session:
         job_id = next_to_remove(session, now=clock())
     if job_id is None:
@@ -114,13 +114,13 @@ def remove_what_jobs_left(database: Database, settings: Settings) -> None:
 def remove_checkpoints_of_finished_jobs(
     database: Database, checkpoints: Place, *, kept: timedelta = KEPT, clock: Clock = utc_now
 ) -> None:
-    """Removes what was left of jobs that ended while no run had them: cancelled in the queue, for instance, or deleted
-    while a run was still leaving; and of those whose time to go on is over.
+    """Removes the remains of jobs that ended without a run: cancelled in the queue, for instance, or deleted while a
+    run was still ending; and of jobs that can no longer be continued.
 
     Those of unknown jobs stay: they can be another database's.
 
     Args:
-        kept: for so long after a job's end those of trials that go on stay.
+        kept: how long after a job's end the checkpoints of trials that could continue are kept.
     """
     try:
         for name in directories_in(checkpoints):
@@ -140,7 +140,7 @@ def remove_checkpoints_if_finished(
 
     Raises:
         StoreFailed: the store did not answer.
-        DATABASE_ERRORS: nor did the database.
+        DATABASE_ERRORS: the database did not answer.
     """
     place = checkpoints_of(checkpoints, job_id)
     try:
@@ -173,7 +173,7 @@ def keep_thinning(database: Database, *, after_days: float, gone: threading.Even
 
 
 def thin_next(database: Database, *, after_days: float, gone: threading.Event, clock: Clock = utc_now) -> str | None:
-    """The job that was thinned; None: there is none to be."""
+    """The job that was thinned; None: there is nothing to thin."""
     with database.reading() as session:
         job_id = next_to_thin(session, finished_before=clock() - timedelta(days=after_days))
     if job_id is None:

@@ -1,4 +1,4 @@
-"""The process of a run: started with its files, stopped when its worker is to stop, and what its end tells."""
+"""The process of a run: its start with its files, its stop with its worker, and the description of its end."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def start_run(
     launcher: Launcher | None,
     module: str = RUN_MODULE,
 ) -> RunProcess:
-    """Starts the process of a run, in a session of its own: a Ctrl-C in the terminal reaches the worker alone."""
+    """Starts the process of a run, in a session of its own: a Ctrl-C in the terminal reaches only the worker."""
     arguments = [
         *("--job", lease.job_id, "--worker", lease.worker_id, "--attempt", str(lease.attempt)),
         *("--directory", str(directory)),
@@ -87,7 +87,7 @@ def start_run(
 
 
 def supervise(run: RunProcess, stop: threading.Event) -> int:
-    """Waits for a run, and stops it when the worker is to stop; its exit status."""
+    """Waits for a run, and stops it when the worker has to stop; returns its exit status."""
     while not stop.is_set():
         try:
             return run.wait(timeout=0.1)

@@ -1,4 +1,4 @@
-"""A job as it is stored when its run starts, and what its stored trials tell the run."""
+"""A job as it is stored when its run starts, and the state of the run that follows from its stored trials."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ def read_stored(database: Database, lease: Lease) -> Stored:
 
 
 def plan_of(job: Job, settings: Settings) -> JobPlan:
-    """The plan of a stored job, made anew. What it names is judged by this worker's settings, which can be others than
-    those of the API that took it, and can have changed since.
+    """The plan of a stored job, made again. Its names are checked against this worker's settings, which can differ from
+    those of the API that accepted the job, and can have changed since.
 
     Raises:
-        JobImpossible: there is none any more, e.g. because the workload has changed; or it names code or paths that are
-            not allowed here, and nothing of them has been opened.
-        WorkloadNotDescribed: there is none now. That says nothing of the job: this run crashes, the next asks again.
+        JobImpossible: it has no valid plan any more, e.g. because the workload has changed; or it names code or paths
+            that are not allowed here. Nothing of them has been opened.
+        WorkloadNotDescribed: its plan cannot be made now. That is not the job's fault: this run crashes, and the next
+            one tries again.
     """
     specification = job.specification
     try:
@@ -75,7 +76,7 @@ def retries_of(stored: Stored) -> Retries:
     """The retries of a job, told of the failures of its stored trials."""
     retries, reopened_at = Retries(suspects_memory=not stored.job.is_external), stored.job.reopened_at
     for trial in stored.trials:
-        # Whoever has a job go on after its end has mended what ended it.
+        # A user who continues a job after its end has fixed what ended it.
         is_mended = reopened_at is not None and trial.finished_at is not None and trial.finished_at < reopened_at
         reason = None if is_mended else trial.reason
         retries.restore(trial.number, Setbacks(trial.losses, trial.memory_failures), reason, trial.detail)
@@ -86,7 +87,7 @@ def unfinished_configs(stored: Stored) -> dict[int, TrialConfig]:
     """The configs of the trials that have not ended, by number.
 
     Raises:
-        JobImpossible: one that was stored is none any more.
+        JobImpossible: a stored config is no longer valid.
     """
     try:
         return {
@@ -103,7 +104,7 @@ def parts_of(stored: Stored) -> dict[int, int]:
 
 def is_to_be_judged(trial: Trial) -> bool:
     """True if a stored trial may still be found infeasible before it is launched: not if a user wants it tried again,
-    nor if another one with its config, or the like of it, has been trained."""
+    nor if another trial with the same or a similar config has been trained."""
     was_trained = trial.phase is Phase.CONFIRMATION or trial.forked_from is not None
     was_launched = trial.runs > 0 or trial.spared or was_trained
     return not was_launched and not trial.state.is_final
@@ -113,7 +114,7 @@ def restored_policy(plan: JobPlan, stored: Stored, signals: Signals) -> JobPolic
     """The policy of a job that has something left to try.
 
     Raises:
-        RunEnded: it has nothing left, or the run is to end already.
+        RunEnded: it has nothing left, or the run already has to end.
         JobImpossible: its sampler can no longer be imported, or fails.
     """
     try:

@@ -27,7 +27,7 @@ from service.use_cases.leases import Lease
 logger = logging.getLogger(__name__)
 
 PATIENCE_SECONDS = 8.0
-"""Seconds that a run may take to end in order once it was told to, before its process is ended."""
+"""Seconds that a run may take to end cleanly once it was told to, before its process is killed."""
 LEAVING_SECONDS = 15.0
 """Seconds that a run may take to leave Ray once its ranks are stopped, before its process is ended."""
 CLUSTER_POLL_SECONDS = 2.0
@@ -45,7 +45,7 @@ class Watch:
         """Prepares; `start` begins.
 
         Args:
-            room: on the disks that the run writes to; None: it lacks none.
+            room: the room on the disks that the run writes to; None: not checked.
         """
         self._room = room
         self._database = database
@@ -73,8 +73,8 @@ class Watch:
     def start_for_processes(self) -> None:
         """Watches the processes of a Ray cluster that this one is about to start, until `stop_for_cluster`.
 
-        Up to `start_for_cluster`, a run that is told to end does so at once: it has nothing to lose, and Ray cannot be
-        interrupted while it starts, which takes longer than anyone should wait for a busy machine.
+        Until `start_for_cluster`, a run that is told to end does so at once: it has nothing to lose, and Ray cannot be
+        interrupted while it starts, which takes too long on a busy machine.
         """
         self._is_starting_ray = True
         threading.Thread(target=self._watch_processes, name="watch-processes", daemon=True).start()
@@ -107,11 +107,11 @@ class Watch:
         self.limit(0.0)
 
     def limit_training(self, seconds: float) -> None:
-        """Ends the run when the job's trials have trained for so many seconds in all, as SQL tells."""
+        """Ends the run when the job's trials have trained for this many seconds in total, according to SQL."""
         self._allowed_seconds = seconds
 
     def look_for_room(self) -> None:
-        """Ends the run if a disk that it writes to is full: its trials go on where they are once there is room."""
+        """Ends the run if a disk that it writes to is full: its trials continue from there once there is room."""
         why_none = None if self._room is None else self._room.why_none()
         if why_none is not None:
             logger.warning("there is no room: %s", why_none)
@@ -123,7 +123,7 @@ class Watch:
 
     @property
     def is_told(self) -> bool:
-        """True if the run was told to end, so that its end is no crash; not if only its time is over."""
+        """True if the run was told to end, so its end is not a crash; not if only its time is up."""
         return self._told is not None
 
     def seconds_left(self) -> float:
@@ -158,7 +158,7 @@ class Watch:
             except NotFound:
                 ending = Ending.LEASE_LOST
             except Exception:  # a thread's boundary: the next look may succeed, and writes have a fence
-                if sees:  # once, not at every look of a long outage
+                if sees:  # once, not at every attempt during a long outage
                     logger.exception("cannot see whether the lease is still held")
                 sees = False
                 continue
@@ -185,15 +185,15 @@ class Watch:
         """Ends a run whose own raylet or head died, at once: Ray itself waits a minute for a head to come back."""
         vital: set[psutil.Process] = set()
         while not self._leaving.wait(PROCESS_POLL_SECONDS):
-            if len(vital) < len(VITAL_PROCESSES):  # until then: it looks at every process of the machine
+            if len(vital) < len(VITAL_PROCESSES):  # only until then: it goes through all processes of the machine
                 vital |= process_tree.children_named(*VITAL_PROCESSES)
             if process_tree.any_is_gone(vital) and not (self._leaving.is_set() or self.is_told):
                 logger.error("a process of the Ray cluster died; job %s starts anew", self._lease.job_id)
                 end_at_once(status=ExitStatus.CRASHED)
 
     def _watch_cluster(self) -> None:
-        """Ends a run whose raylet died: Tune would wait for ever for resources. The worker starts it again."""
-        # It imports Ray, which a run that holds no device does without.
+        """Ends a run whose raylet died: Tune would wait forever for resources. The worker starts it again."""
+        # It imports Ray, which a run without devices does not need.
         from service.scheduler.cluster import ray_cluster
 
         while not self._leaving.wait(CLUSTER_POLL_SECONDS):
@@ -234,7 +234,8 @@ _ENDING_AT_ONCE = threading.Lock()
 def end_at_once(*, status: ExitStatus) -> NoReturn:
     """Ends this process and all it started, without Ray's own shutdown, which can wait for busy ranks.
 
-    The first thread that calls it says how: others may only call it because the first one has ended Ray's processes.
+    The first thread that calls it decides the status: others may only call it because the first one has ended Ray's
+    processes.
     """
     _ENDING_AT_ONCE.acquire()
     process_tree.end_descendants()

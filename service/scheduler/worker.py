@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     """Runs jobs, one at a time, until `stop` is set.
 
-    To be called in a process of its own: it kills every process that a run leaves behind.
+    Call it in a process of its own: it kills every process that a run leaves behind.
 
     Raises:
         CheckpointsUnusable: before anything is run.
@@ -68,7 +68,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
     database = Database(settings.resolved_database_url)
     write = WorkerWrites(database, stop)
     pid = os.getpid()
-    write(lambda session: session.connection())  # from then on the database knows what time it is
+    write(lambda session: session.connection())  # from then on the database's clock is known
     worker_id = write(
         lambda session: register_worker(
             session, host=socket.gethostname(), pid=pid, allows_code=settings.allow_code, now=database.now()
@@ -112,7 +112,7 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
             else:
                 runs.run(lease)
     finally:
-        stop.set()  # where an error ends the worker, too: these runs end with it
+        stop.set()  # also if an error ends the worker: these runs end with it
         external.join()
         if launcher is not None:
             launcher.close()
@@ -124,13 +124,13 @@ def run_worker(settings: Settings, *, stop: threading.Event) -> None:
 
 
 def _run_external(runs: LeasedRuns, lease: Lease) -> None:
-    # Once the database is of another version, the next claim ends the worker, which says so.
+    # Once the database has another version, the next claim ends the worker with a message.
     with suppress(DatabaseOfAnotherVersion):
         runs.run(lease, is_external=True)
 
 
 def _helpers(database: Database, worker_id: str, settings: Settings, gone: threading.Event) -> list[threading.Thread]:
-    """The threads of a worker beside its runs, which end once `gone` is set."""
+    """The threads of a worker in addition to its runs; they end once `gone` is set."""
     tasks: dict[str, Callable[[], None]] = {
         "heartbeat": lambda: keep_beating(database, worker_id, settings, gone),
         "removal": lambda: keep_removing(database, settings, gone=gone, clock=database.now),
@@ -153,7 +153,7 @@ def keep_beating(database: Database, worker_id: str, settings: Settings, gone: t
                 beat(session, worker_id, lease_seconds=settings.lease_seconds, now=database.now())
             beats = True
         except Exception as error:  # a thread's boundary: the next beat may succeed; if none does, the lease expires
-            if beats:  # once, not at every beat of a long outage
+            if beats:  # once, not at every beat during a long outage
                 trace = None if isinstance(error, DATABASE_ERRORS) else error
                 logger.warning("the heartbeat failed: %s", getattr(error, "orig", error), exc_info=trace)
             beats = False
@@ -161,7 +161,8 @@ def keep_beating(database: Database, worker_id: str, settings: Settings, gone: t
 
 
 def _deregister(database: Database, worker_id: str) -> None:
-    """Tells the others that this worker is gone; if the database fails, they find out when it has been silent."""
+    """Tells other processes that this worker is gone; if the database fails, they notice when it has been silent for
+    some time."""
     try:
         with database.writing() as session:
             end_worker(session, worker_id, now=database.now())

@@ -1,4 +1,4 @@
-"""The training seconds of a job's sides: where time is what runs out, their turns go by it."""
+"""The training seconds of a job's sides: if the job's time is limited, sides take turns by them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from service.domain import Side
 
 
 class SideTimes:
-    """Adds up what the trials of each side have trained, and expects of a running one what others have taken.
+    """Adds up the training time of each side's trials; for a running trial it expects the time that others have taken.
 
     It follows from the measurements alone, so that a restored policy gives turns as the one before.
     """

@@ -1,4 +1,4 @@
-"""The sides of a job: what each is to try, and how far it has come."""
+"""The sides of a job: the plan of each, and its progress."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SidePlan:
     pinned: tuple[Mapping[str, Scalar], ...] = ()
     """Assignments tried first, after the defaults of the space's branches, each once."""
     patience: int | None = None
-    """No more trials start once so many, begun after the best one, were tried without bettering it."""
+    """No more trials start once this many, begun after the best one, were tried without improving on it."""
     directions: tuple[Direction, ...] = (Direction.MINIMIZE,)
     """The directions in which the objectives are better."""
 
@@ -41,7 +41,7 @@ class SideRun:
     num_proposed: int = 0
     """Started trials that users proposed."""
     num_running: int = 0
-    """Running trials, those that wait to go on included."""
+    """Running trials, including those that wait to continue."""
     paused: dict[int, None] = field(default_factory=dict)
     front: dict[int, tuple[float, ...]] = field(default_factory=dict)
     """Values by number of the completed trials that none betters: with one objective, the best one."""

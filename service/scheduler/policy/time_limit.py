@@ -1,4 +1,5 @@
-"""The time of a whole trial, from what has been measured: when a job with a time limit should start no more."""
+"""The time of a whole trial, estimated from measurements: it decides when a job with a time limit starts no more
+trials."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 RESERVE = 1.5
-"""Trainings' time that is kept for going on with trials: their ends take turns with other work, and evaluation."""
+"""The time that is reserved for continuing trials, in whole trainings: the rest of a trial takes turns with other work,
+and includes evaluation."""
 
 LARGEST_SHARE = 0.5
 """Largest share of a run's time that is kept for the confirmation: without a search there is nothing to confirm."""

@@ -1,1 +1,2 @@
-"""The ranks of a trial as Ray actors, and what they hear while they train. Never which trial they train."""
+"""The ranks of a trial as Ray actors, and the messages to them while they train. Never here: the choice of the
+trial."""

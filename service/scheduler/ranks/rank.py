@@ -1,4 +1,4 @@
-"""A rank of a group: a Ray actor that trains one trial after another, and tells what each gives or fails of."""
+"""A rank of a group: a Ray actor that trains one trial after another, and returns their measurements and failures."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COLLECTIVE_TIMEOUT_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class RankFailure:
-    """The failure of a rank, for which its trial cannot go on."""
+    """The failure of a rank, after which its trial cannot continue."""
 
     reason: FailureReason
     detail: str
@@ -49,11 +49,11 @@ class RankFailure:
     is_of_survivor: bool = False
     """True if a rank only noticed that another one was gone, and knows no cause."""
     refusal: Refusal | None = None
-    """The refusal of the trial's config; None: it was none."""
+    """The refusal of the trial's config; None: it was not refused."""
     exit_status: int | None = None
     """The exit status of the rank's process, if it died and that is known; negative: the signal that killed it."""
     is_mismatch: bool = False
-    """True if the trial's own checkpoint does not fit it, as one of another version."""
+    """True if the trial's own checkpoint does not fit it, for instance because it is of another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,8 @@ RankOutcome: TypeAlias = Measurement | RankFailure | None
 """The next outcome of a trial; None: its ranks have nothing more to give."""
 
 MESSAGES = "messages"
-"""The calls that a rank hears while it trains. With them, Ray runs no call in a rank's main thread."""
+"""The group of calls that a rank receives while it trains. With such a group, Ray runs no call in a rank's main
+thread."""
 
 
 class Rank:
@@ -130,7 +131,7 @@ class Rank:
         output: OutputPlace | None = None,
         weights_directory: str | None = None,
     ) -> None:
-        """Drops the present trial, if any, and prepares the next; it begins to train with `advance`.
+        """Drops the current trial, if any, and prepares the next; it begins to train with `advance`.
 
         `checkpoint_directory` is a path or a URI, as `trainers.storage.text_of` gives it; so is `weights_directory`.
         """
@@ -166,7 +167,7 @@ class Rank:
         try:
             measurement = next(self._measurements, None)
             if measurement is not None and measurement.step == self._step_of_weights:
-                next(self._measurements, None)  # so that whoever hears of the end finds the weights written
+                next(self._measurements, None)  # so that the weights are written before the end is reported
         except GivenUp:
             return None
         except BaseException as error:  # noqa: BLE001 - the boundary to a user's own code
@@ -178,8 +179,8 @@ class Rank:
             return measurement
         if failure.trace:
             with suppress(OSError):  # its disk may be full
-                sys.stderr.write(failure.trace)  # where whoever reads the rank's output looks for it
-        # Not sooner: up to here the error holds the frames it passed through, and with them the trial's model.
+                sys.stderr.write(failure.trace)  # where a reader of the rank's output looks for it
+        # Not sooner: until here the error holds its stack frames, and with them the trial's model.
         self.stop()
         return failure
 
@@ -190,19 +191,19 @@ class Rank:
 
     @ray.method(concurrency_group=MESSAGES)
     def take(self, trial: int, num_taken: int) -> None:
-        """Hears that so many measurements of a trial have been dealt with, and that the next is wanted."""
+        """Receives the number of a trial's measurements that have been processed; the next one is wanted."""
         self._consumer.take(trial, num_taken)
 
     @ray.method(concurrency_group=MESSAGES)
     def give_up(self, trial: int) -> None:
-        """Hears that nothing more is wanted of a trial."""
+        """Receives the message that a trial is given up."""
         self._consumer.give_up(trial)
 
     def stop(self) -> None:
         """Drops the present trial with its model, optimizer and data."""
         self._measurements = iter(())
         gc.collect()  # a model in a cycle would keep its memory while the next one is built
-        # What is left are imported libraries, 0.2 s to go through; the next collection passes them over.
+        # The rest are imported libraries, which take 0.2 s to go through; the next collection skips them.
         gc.freeze()
 
     def _note_identity(self, identity: TrialIdentity) -> None:
@@ -212,8 +213,8 @@ class Rank:
 def _end_of_sigterm() -> None:
     """Makes SIGTERM end this process at once, as it does any that has no handler.
 
-    Ray's handler hears no more calls and waits for those that run, while a rank that waits for `take` waits for such a
-    call: neither would ever end. Python sets handlers in its main thread alone, where no constructor of a rank runs.
+    Ray's handler accepts no more calls and waits for running ones, while a rank that waits for `take` waits for such a
+    call: neither would ever end. Python sets handlers only in its main thread, where no constructor of a rank runs.
     """
     set_handler = ctypes.CDLL(None).signal
     set_handler.argtypes, set_handler.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p

@@ -1,4 +1,4 @@
-"""The messages of a rank group to a rank that trains: how many measurements were dealt with, and when to give up."""
+"""The messages of a rank group to a rank that trains: how many measurements were processed, and when to give up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class GroupConsumer:
     """Implements `trainers.ranks.consumer.Consumer` for the trials of one rank, one after the other.
 
     `take` and `give_up` are called from a thread of their own, with the trial's serial number in its group, so it does
-    not matter how they and the start of the next trial overtake each other.
+    not matter in which order they and the start of the next trial arrive.
     """
 
     def __init__(self) -> None:
@@ -30,13 +30,13 @@ class GroupConsumer:
         self._num_given += 1
 
     def take(self, trial: int, num_taken: int) -> None:
-        """Takes in how many measurements of a trial have been dealt with; the next is wanted."""
+        """Records how many measurements of a trial have been processed; the next is wanted."""
         with self._told:
             self._taken = (trial, num_taken)
             self._told.notify_all()
 
     def give_up(self, trial: int) -> None:
-        """Takes in that nothing more is wanted of a trial."""
+        """Records that a trial is given up."""
         with self._told:
             self._given_up = trial
             self._told.notify_all()

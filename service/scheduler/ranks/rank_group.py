@@ -1,7 +1,7 @@
 """A warm group of ranks: one Ray actor per rank, one process group, many trials one after the other.
 
 Starting a group costs seconds (processes, imports, rendezvous); starting the next trial in it costs milliseconds. While
-a measurement is being dealt with, the ranks already train up to the next one.
+a measurement is being processed, the ranks already train up to the next one.
 """
 
 from __future__ import annotations
@@ -35,15 +35,17 @@ from trainers.identity.values import TrialIdentity
 logger = logging.getLogger(__name__)
 
 GIVE_UP_SECONDS = 30.0
-"""Seconds that ranks may take to leave a trial that is given up: a step, an evaluation. A new group starts sooner."""
+"""Seconds that ranks may take to leave a trial that is given up: a step, or an evaluation. After that a new group is
+faster."""
 BLAME_SECONDS = 2.0
-"""Seconds after a rank's failure for the others to show that it was theirs: a dead rank makes its peers fail."""
+"""Seconds to wait after a rank's failure for another rank to turn out to be the cause: a dead rank makes its peers
+fail."""
 
 
 class RankGroup:
     """The ranks of a placement group, bundle by bundle; created and driven by one process.
 
-    Nothing waits until `advance`, so the processes start and import while the caller goes on.
+    Nothing waits before `advance`, so the processes start and import while the caller continues.
     """
 
     def __init__(self, size: GroupSize, placement_group: PlacementGroup) -> None:
@@ -92,9 +94,9 @@ class RankGroup:
 
         Args:
             data_roots: the directories that the trial may read; None: all that its ranks may.
-            until_step: where it is going to be paused; its checkpoint of that step is on disk when it is measured.
+            until_step: the step at which it will be paused; the checkpoint of that step is on disk when it is measured.
             begins_at_step: of a fork, the step of the checkpoint of another trial that the directory must hold.
-            output: where the ranks write what they print; None: where Ray has them write it.
+            output: where the ranks write their output; None: where Ray sends it.
             weights_directory: where the trained weights are to lie once it has been measured at its last step; None:
                 they are not kept.
         """
@@ -116,10 +118,11 @@ class RankGroup:
         ]
 
     def advance(self, *, timeout_seconds: float | None = None) -> RankOutcome:
-        """Trains up to the next measurement on all ranks; the measurement of rank 0, or the failure of the guilty.
+        """Trains up to the next measurement on all ranks; returns the measurement of rank 0, or the failure that caused
+        the others.
 
-        They go on at once with the interval after it. What they train there comes with the next call; until then no
-        checkpoint is taken of it. If `timeout_seconds` pass without measurement or failure, the trial has failed and
+        They immediately continue with the following interval. Its measurement comes with the next call; until then no
+        checkpoint of it is taken. If `timeout_seconds` pass without measurement or failure, the trial has failed and
         the group is not usable.
         """
         if self._num_taken:
@@ -221,7 +224,7 @@ class RankGroup:
     def _death(self, rank: int, error: RayActorError) -> tuple[int | None, str]:
         """The exit status of a rank's process that has ended, if it is known, and its death in words.
 
-        Where the status is known they are the same for each such death: what Ray says of it depends on which of its own
+        If the status is known, the words are the same for each such death: Ray's own words depend on which of its
         processes has noticed it first.
         """
         try:
@@ -235,7 +238,7 @@ class RankGroup:
 
 
 def _blame(failure: RankFailure) -> tuple[bool, int]:
-    """Order of guilt: what another rank's failure cannot have caused comes first."""
+    """Order of guilt: failures that another rank's failure cannot have caused come first."""
     order = (
         FailureReason.OUT_OF_MEMORY,
         FailureReason.LOST,

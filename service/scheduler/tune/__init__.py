@@ -1,4 +1,4 @@
-"""Ray Tune's side of a run: searcher, pruner, recorder and trainable; how trials are ordered, and how each one ends.
+"""Ray Tune's side of a run: searcher, pruner, recorder and trainable; the orders for trials, and their ends.
 
 Never a decision of the search: that is the policy's.
 """

@@ -20,8 +20,8 @@ from trainers.config import Measurement
 T = TypeVar("T")
 
 RUN_OUTAGE_SECONDS = 120.0
-"""Seconds that the database may be out of reach; trials wait meanwhile. Longer than a server takes to start again, and
-short beside what a worker waits, which then begins the run anew."""
+"""Seconds that the database may be unreachable; trials wait meanwhile. Longer than a server takes to restart, and much
+shorter than a worker waits, which then starts the run again."""
 
 
 class Journal:
@@ -54,7 +54,7 @@ class Journal:
         """Writes the measurements that wait, what was kept, and then `write`, in one transaction.
 
         Raises:
-            RunEnded: the job is no longer this run's.
+            RunEnded: the job no longer belongs to this run.
         """
         batch = [
             run.TrialMeasurements(number, reported, self._identities.get(number))

@@ -1,4 +1,4 @@
-"""The judgement of a trial that leaves Tune: completed, pruned, paused, failed for good, or to be taken up again."""
+"""The judgement of a trial that leaves Tune: completed, pruned, paused, finally failed, or queued again."""
 
 from __future__ import annotations
 
@@ -132,8 +132,8 @@ class Judgement:
             self._hopeless = str(error)
 
     def _no_other_could_be_built(self, refusal: Refusal) -> bool:
-        """True if what is at fault in a trial's config belongs to the workload or is its side's optimizer, and all
-        trials have it alike."""
+        """True if the faulty part of a trial's config belongs to the workload or is its side's optimizer, and is the
+        same for all trials."""
         varied = {
             name
             for space in self._plan.spaces.values()

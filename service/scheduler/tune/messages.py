@@ -1,4 +1,4 @@
-"""The messages that travel through Ray Tune, and how its adapters are pickled: not at all."""
+"""The messages that pass through Ray Tune, and the pickling of its adapters, which is empty."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ class TrialOrder:
     data_roots: DataRoots | None = None
     """The directories that the trial may read; None: all that its ranks may."""
     report_timeout_seconds: float | None = None
-    """Seconds that a measurement may take to come; None: for ever."""
+    """Seconds to wait for a measurement; None: forever."""
     until_step: int | None = None
-    """The step at which the trial is to be paused: its ranks train on only when they are told to; None: it is not."""
+    """The step at which the trial will be paused: its ranks continue only when they are told to; None: it is not
+    paused."""
     begins_at_step: int = 0
     """The step of the checkpoint that a fork begins from, which is in the directory; 0: it begins from nothing."""
 
@@ -75,7 +76,7 @@ class TrialReport:
     refusal: Refusal | None = None
     """The refusal of the trial's config, for which it failed; None: it was none."""
     begins_anew: bool = False
-    """True if the trial can go on from nothing, as all that is wrong is that its checkpoint does not fit it."""
+    """True if the trial can begin again, because only its checkpoint does not fit it."""
     exit_status: int | None = None
     """The exit status of the process of a rank that died, if it is known; negative: the signal that killed it."""
     identity: TrialIdentity | None = None

@@ -53,11 +53,11 @@ class OpenTrials:
         parts: Mapping[int, int] = MappingProxyType({}),
         trackers: LiveTrackers | None = None,
     ) -> None:
-        """Takes in what is stored, and removes the checkpoints of all other trials.
+        """Takes the stored trials, and removes the checkpoints of all other trials.
 
         Args:
             configs: the configs of the unfinished trials, by number.
-            checkpoints: where the job's lie; each trial gets a directory there, named by its number.
+            checkpoints: the place of the job's checkpoints; each trial gets a directory there, named by its number.
             never_launched: unfinished trials that no earlier run has launched, but for forks and confirmation.
             parts: `accumulation_steps` of all trials, by number.
             trackers: None: the job has none.
@@ -74,12 +74,12 @@ class OpenTrials:
         self.ordered: set[int] = set()
         """Trials that Tune has, running or about to."""
         self._collector = Collector(checkpoints, unfinished=self._configs)
-        # A run can die between a trial's end and this, or after it has given a fork a checkpoint and before the fork
-        # is stored: its number may meanwhile be another trial's.
+        # A run can die between a trial's end and this, or after it has given a fork a checkpoint and before the fork is
+        # stored: then another trial may have its number now.
         self._collector.collect_now(not_launched=never_launched)
 
     def add(self, number: int, config: TrialConfig) -> None:
-        """Adds a new trial. To be called before it has files, which would otherwise be collected."""
+        """Adds a new trial. Call it before the trial has files, which would otherwise be removed."""
         self._configs[number] = config
         self._parts[number] = config.accumulation_steps
 

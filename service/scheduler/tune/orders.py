@@ -1,4 +1,4 @@
-"""The orders of a run: what the policy asks for, stored and turned into what a trainable is asked to train."""
+"""The orders of a run: requests of the policy are stored and turned into orders for a trainable."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class Orders:
-    """Turns what the policy asks for into orders; trials that cannot begin end here."""
+    """Turns the policy's requests into orders; trials that cannot begin end here."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Orders:
 
         Raises:
             JobImpossible: as `order`.
-            RunEnded: every trial has ended, or the run is to begin nothing more.
+            RunEnded: every trial has ended, or the run must not begin more.
         """
         while True:
             match policy.ask():
@@ -127,7 +127,7 @@ class Orders:
         )
         if asked.repeats is not None and self._weights is not None:
             self._weights.confirming.add(asked.number)
-        if asked.repeats is None and asked.fork is None:  # else the like of it has been trained before
+        if asked.repeats is None and asked.fork is None:  # otherwise a similar trial has been trained before
             self._trials.never_launched.add(asked.number)
         return why_not
 
@@ -137,7 +137,7 @@ class Orders:
         like = repeats or asked.fork
         try:
             config = self._plan.trial_config(asked.side, dict(asked.parameters), seed=seed)
-            # What was too much for the one whose config or checkpoint it has would be too much for it.
+            # If the trial with the same config or checkpoint did not fit, this one would not either.
             return config if like is None else replace(config, accumulation_steps=self._trials.parts(like.number))
         except ValueError as error:
             raise JobImpossible(
@@ -145,7 +145,8 @@ class Orders:
             ) from error
 
     def _give_checkpoint(self, number: int, fork: Fork, config: TrialConfig) -> str | None:
-        """Gives a fork its parent's checkpoint, before it is stored: one that is stored has it. Why that failed.
+        """Gives a fork its parent's checkpoint before the fork is stored, so a stored fork has it. Returns the reason
+        if it failed.
 
         Raises:
             RunEnded: the run is to begin nothing more.

@@ -1,4 +1,4 @@
-"""The job's policy as a Ray Tune trial scheduler: after each measurement it says whether the trial goes on.
+"""The job's policy as a Ray Tune trial scheduler: after each measurement it says whether the trial continues.
 
 Ray calls early stopping "scheduler"; we say pruner.
 """
@@ -56,7 +56,8 @@ class PolicyPruner(TuneAdapter, FIFOScheduler):
         if violation(self._constraints, report.measurement.metrics, is_last=False) is not None:
             return str(TrialScheduler.STOP)  # the same
         decision = self._decisions.report(number, report.measurement)
-        # A paused trial leaves Tune too: it comes back from the searcher as a new one that goes on from its checkpoint.
+        # A paused trial also leaves Tune: the searcher returns it later as a new one that continues from its
+        # checkpoint.
         go_on: str = TrialScheduler.CONTINUE
         stop: str = TrialScheduler.STOP
         return go_on if decision is Decision.CONTINUE and not self._is_to_stop(number) else stop

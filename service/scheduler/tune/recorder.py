@@ -97,8 +97,8 @@ class Recorder(TuneAdapter, tune.Callback):
             done = step if length is None else length.examples_at(step)
             self._pace.measured(number, done, optimizer=order.config.optimizer.name)
             if report.kind == "measured":
-                # Before the trial goes on, and with it the next checkpoint: a run that dies in between would leave a
-                # gap in the curve. The last measurement is written with the trial's end.
+                # Written before the trial continues and takes the next checkpoint: a run that dies in between would
+                # leave a gap in the curve. The last measurement is written with the trial's end.
                 self._journal.flush()
 
     def on_trial_complete(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -108,7 +108,7 @@ class Recorder(TuneAdapter, tune.Callback):
             logger.warning("the trial failed:\n%s", report.trace, extra={"trial": order.number})
         if report.reason is FailureReason.STORE_FAILED:
             self._signals.look_for_room()
-            self.turn()  # a run that ends leaves the trial as it is, to go on from its checkpoint
+            self.turn()  # a run that ends leaves the trial unchanged, to continue from its checkpoint
         self._end(order.number, self._judgement.of_report(order.number, report))
         self._judgement.stop_if_hopeless()
 

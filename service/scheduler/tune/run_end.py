@@ -15,15 +15,15 @@ class Ending(StrEnum):
     DONE = "done"
     """The policy has nothing left to try."""
     DONE_EARLY = "done early"
-    """Done, as it has begun no more trials since the job's time was nearly over."""
+    """The policy has nothing left to try, because it began no more trials when the job's time was nearly over."""
     LEASE_LOST = "lease lost"
     """The job was cancelled or belongs to another worker: nothing may be written any more."""
     BUDGET_SPENT = "budget spent"
-    """The job's time is up: it finishes with what it has."""
+    """The job's time is up: it finishes with its results so far."""
     QUOTA_SPENT = "quota spent"
-    """Its project's device-hours are: likewise."""
+    """Its project's device-hours are used up: likewise."""
     ASKED = "asked to end"
-    """The job is to be paused, or to go on with another budget or other trials: it changes hands."""
+    """The job will be paused, or will continue in another run with another budget or other trials."""
     STOPPED = "stopped"
     """The worker stops, or is gone: the job goes back to the queue."""
     NO_ROOM = "no room"
@@ -31,12 +31,12 @@ class Ending(StrEnum):
 
     @property
     def cut_short(self) -> CutShort | None:
-        """The cause for which it ends the job before its trials have ended, if it does."""
+        """The cause if the job ends before its trials have ended; else None."""
         return _CUT_SHORT.get(self)
 
     @property
     def gives_back(self) -> bool:
-        """True if the job goes on in another run: nothing of it is over."""
+        """True if the job continues in another run."""
         return self in (Ending.ASKED, Ending.STOPPED, Ending.NO_ROOM)
 
 
@@ -67,18 +67,18 @@ class ExitStatus(IntEnum):
     """Exit statuses of a run's process. Any other status and any signal is a crash, too: Ray's own code can end it."""
 
     IN_ORDER = 0
-    """The job has finished, or is no longer this run's."""
+    """The job has finished, or no longer belongs to this run."""
     CRASHED = 1
     """Python's own status after an exception that nobody caught."""
     CUT_SHORT = 75
-    """The run was told to end and could not at once, or not in time: the worker gives the job back. No crash."""
+    """The run was told to end but did not end at once or in time: the worker gives the job back. Not a crash."""
 
 
 class RunEnded(BaseException):
     """Leaves Tune at once, whatever its trials are doing.
 
-    Not an `Exception`: Tune answers those by waiting for every actor, and a training step can take minutes. Its own
-    end of a finished run takes seconds too, for summaries that nobody reads.
+    Not an `Exception`: Tune answers those by waiting for every actor, and a training step can take minutes. Its own end
+    of a finished run also takes seconds, for summaries that nobody reads.
     """
 
     def __init__(self, ending: Ending) -> None:
@@ -87,4 +87,4 @@ class RunEnded(BaseException):
 
 
 class JobImpossible(BaseException):
-    """The job cannot be run, or not any further; the message is for a person. Leaves Tune as `RunEnded` does."""
+    """The job cannot be run, or cannot be continued; the message is for a person. Leaves Tune as `RunEnded` does."""

@@ -17,7 +17,7 @@ from service.scheduler.tune.sharing import Sharing
 class PolicySearcher(TuneAdapter, Searcher):
     """Hands Tune the trials that the policy asks for, as trial orders.
 
-    What becomes of them the policy hears from the pruner and the recorder, which know the trial's number; Tune tells a
+    The policy learns about their results from the pruner and the recorder, which know the trial's number; Tune gives a
     searcher only its own trial ids.
     """
 
@@ -47,7 +47,7 @@ class PolicySearcher(TuneAdapter, Searcher):
         """The next trial; None: there is none at the moment, or no rank group for it.
 
         Raises:
-            RunEnded: every trial of the job has ended, or the run is to end while none is running.
+            RunEnded: every trial of the job has ended, or the run has to end while none is running.
         """
         order = self._ready = self._ready or self._orders.next(self._policy)
         if self._sharing is not None:

@@ -1,8 +1,9 @@
-"""A run's share of a cluster that other jobs use too: told to SQL as it changes, and asked about before it grows.
+"""A run's share of a cluster that other jobs use, too: its changes are written to SQL, and it is checked before it
+grows.
 
-Placement groups are placed whole or not at all, so jobs cannot hold each other up half-started whatever is decided
-here; what is decided is only whose turn it is. Two runs that look at the same moment may both take: then the rank group
-of one waits in Ray, counts as wanted, and makes other jobs let go of theirs.
+Placement groups are placed completely or not at all, so half-started jobs can never block each other; this module only
+decides whose turn it is. If two runs check at the same moment, both may take a rank group. Then that of one waits in
+Ray, counts as wanted, and makes other jobs release theirs.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Sharing(TuneAdapter, tune.Callback):
         """True if a trial that is ready may start now; to be asked again at every turn until it may.
 
         Raises:
-            RunEnded: the run is to end. Tune, without any trial, would ask for ever and do nothing else.
+            RunEnded: the run has to end. Without any trial, Tune would ask forever and do nothing else.
         """
         self._has_order = True
         self._wants_since = self._wants_since or self._journal.now()
@@ -130,7 +131,7 @@ class Sharing(TuneAdapter, tune.Callback):
             self._short_of = ray_cluster.short_of(self._size)
         elif not wants or num_held:
             self._waiting_for = None
-        # What the cluster cannot hold, beside what the job has, is not worth anyone's waiting.
+        # Nobody should wait for a group that the cluster cannot hold in addition to the job's own.
         fits = num_held < ray_cluster.max_parallel_trials(self._nodes, self._size)
         share = run.ShareReport(
             cluster=self._cluster,
@@ -146,7 +147,8 @@ class Sharing(TuneAdapter, tune.Callback):
             self._reported = share
 
     def _ask(self) -> bool:
-        """True if the cluster and the other jobs leave a rank group; lets an idle one go that another job is to get."""
+        """True if the cluster and the other jobs leave room for a rank group; releases an idle group if another job
+        should get it."""
         own_job, others = self._claims()
         if not others:
             return True

@@ -15,7 +15,7 @@ from service.scheduler.tune.messages import TrialOrder, TrialReport
 from trainers.config import Measurement
 
 TRIALS_PER_GROUP = 200
-"""A group is replaced after so many trials: what leaks in a user's code or a driver stays bounded."""
+"""A group is replaced after this many trials, so that leaks in a user's code or a driver stay bounded."""
 
 
 class WarmTrainable(tune.Trainable):

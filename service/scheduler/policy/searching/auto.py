@@ -1,60 +1,60 @@
 """The `auto` search: partial curves, a model of where they end, and one price for all work.
 
 **What it does.** Every trial starts with a short run, to the first rung (15% of its own schedule), and is paused there.
-It is measured where it is paused and twice before, however seldom it is else. From then on the policy decides, each
-time a worker is free, between two uses of it:
+It is measured there and twice before, even if its regular measurements are rare. From then on, each time a worker is
+free, the policy decides between two uses of it:
 
-- *go on* with a paused trial, to the next rung (40%) or the end. Worth: the expected improvement of its final value,
-  divided by what is left of its training;
-- *start* a new trial. Worth: what its first rung is expected to add to the best final value in sight, divided by the
-  rung's cost. An early value that tells little of the end (the model knows how little) adds little.
+- *go on* with a paused trial, to the next rung (40%) or the end. Its worth is the expected improvement of its final
+  value, divided by the rest of its training;
+- *start* a new trial. Its worth is the improvement of the best expected final value that its first rung promises,
+  divided by the rung's cost. An early value that says little about the end (the model knows how little) adds little.
 
-The larger worth wins. So nothing says in advance how many trials are started for each one finished: where early values
-are reliable there are many starts and few completions, as in successive halving; where they are not, nearly all goes
-into completions, as in Bayesian optimization on full trainings. Bounds on the share of completions only keep a model
-that is wrong about itself from starving either side.
+The larger worth wins. So the number of starts for each completion is not fixed in advance. If early values are reliable
+there are many starts and few completions, as in successive halving; if not, nearly all work goes into completions, as
+in Bayesian optimization on full trainings. Bounds on the share of completions only prevent a model that is wrong about
+itself from starving either side.
 
 **Why it should carry over to other curves.** It assumes no shape of a curve. All trials are compared at equal fractions
 of their own schedule, and `curve_model` learns how the gap between early and final values depends on the config, with a
 Gaussian process as for the final values themselves: if large learning rates look bad until the schedule has decayed,
 the first few completions show it. The constants were chosen on random synthetic tasks
 (`tests.benchmarks.search.curve_families`) and small networks on generated data sets, not on the tables that the
-benchmark ships, but for `EXPECTED_ERROR`. What is known to be fragile has a fallback that needs no model: the space's
-defaults and a Sobol design come first, the share of completions is bounded, a share of all starts is uniform, and the
-first completions go by the expected value alone (expected improvement would choose uncertain configs over good ones
-while nothing is finished).
+benchmark ships, except for `EXPECTED_ERROR`. Fragile parts have a fallback that needs no model: the space's defaults
+and a Sobol design come first, the share of completions is bounded, a share of all starts is uniform, and the first
+completions go by the expected value alone (expected improvement would choose uncertain configs over good ones while
+nothing is finished).
 
 **A curve's own slope is information.** Of two trials with equal early values, the one that still rises faster mostly
-ends better. So the model is shown values some way on to where a straight line in the logarithm of time would take them
-(`trends`): a fifth at first, as curves flatten, then as much as the finished trials kept of their trends, and less
-where noise explains why slopes differ. That takes three measurements up to the first rung, which every trial that is
-paused has (`trainers.stopwatch`).
+ends better. So early values are extrapolated for the model, part of the way along a straight line in the logarithm of
+time (`trends`): a fifth of the way at first, because curves flatten, then as much as the finished trials kept of their
+trends, and less if noise explains the different slopes. That needs three measurements up to the first rung, which every
+paused trial has (`trainers.stopwatch`).
 
-**Members are compared by their ends.** In a space that branches, as the family does, one trial of each branch is
-finished before a second one of any, as long as it has a chance: how far early values lie from the end is each member's
-own, and its first trial, of tuned defaults, is often among its best.
+**Members are compared by their ends.** In a space that branches, such as the family's, one trial of each branch is
+finished before a second one of any, as long as it has a chance: the distance of early values from the end differs
+between members, and a member's first trial, with tuned defaults, is often among its best.
 
-**Of branches the model is surer than it is right.** It learns how far ends lie from what early values say by the trials
-that were finished, which are the best of the branch that it knows. So in a space that branches the worth of going on is
-reckoned with errors beside its own deviation: of a branch those that it makes at finished trials when it is not shown
-their ends, and wide ones where few are finished (`modelled.branch_errors`).
+**About branches the model is too certain.** It learns from finished trials how far ends are from the predictions of
+early values, and finished trials are the best of their branch. So in a space that branches, the worth of going on is
+computed with additional errors: the errors that the model makes at a branch's finished trials when their ends are
+hidden from it, and wide ones if few are finished (`modelled.branch_errors`).
 
-**Divergence is information.** A diverged trial, or one that did not fit into memory, is the worst final value seen: the
-model learns the cliff. Losses of others on the way there are drawn in to a few robust deviations.
+**Divergence is information.** A diverged trial, or one that did not fit into memory, counts as the worst final value
+seen, so the model learns the cliff. Extreme losses of other trials near it are limited to a few robust deviations.
 
-**Several workers.** A running trial is believed to reach what the model expects of it (kriging believer), so that
-workers spread out, and its work counts as done in the share of completions. Nothing ever waits for another trial.
+**Several workers.** A running trial is assumed to reach the value that the model expects (kriging believer), so that
+workers spread out, and its work counts as done in the share of completions. No trial ever waits for another one.
 
-**The end.** When no more trials may be started, the paused one that most probably becomes the best goes on, one after
-the other, as long as that is not improbable.
+**The end.** When no more trials may be started, paused trials continue one after the other: always the one that most
+probably becomes the best, as long as this is not improbable.
 
 **Twins.** Two trials with equal values up to the first rung are the same training (a parameter without effect, a
 rounded one): when one is finished, the other is known too, and is not trained to its end. How far apart twins lie is
 the resolution of the objective; new trials keep that distance from known ones. Without twins it is 0.
 
-**What is known before.** Good configs of models like this one are tried first, and draw proposals to their
-neighbourhood for as long as what is measured does not speak against them (`search_prior`). Of every space, how fast
-results change with the learning rate is known (`curve_model.KNOWN_LENGTHS`).
+**What is known before.** Good configs of similar models are tried first, and attract proposals to their neighbourhood
+as long as measurements do not contradict them (`search_prior`). For every space it is known how fast results change
+with the learning rate (`curve_model.KNOWN_LENGTHS`).
 
 **Tried and left out**: "How good a policy is" in `service/INSIDE.md` lists what gained nothing.
 """
@@ -104,21 +104,22 @@ COMPLETION_SHARE = (0.3, 0.8)
 NUM_BY_MEAN = 2
 """Completions chosen by the expected final value."""
 MIN_CHANCE = 0.05
-"""Probability of improving on the best which a trial must exceed to be gone on with for the share's sake, or when no
+"""Probability of improving on the best that a trial must exceed to be continued only to reach the share, or when no
 more trials begin."""
 MAX_KNOWN = 300
-"""Most trials that the model knows: beyond, it forgets unpromising ones, and what a decision costs stays bounded."""
+"""Most trials that the model knows: above it, it forgets unpromising ones, so the cost of a decision stays bounded."""
 REFIT_GROWTH = 1.2
-"""Factor by which the number of points must have grown since the last fit before the next, by judgement: a fit does
-over and over what a decision does once."""
+"""Factor by which the number of points must have grown since the last fit before the next one, by judgement: a fit
+repeats many times the work of one decision."""
 NUM_NEAR_KNOWN = 100
-"""Candidates around known configs, where there are any."""
+"""Candidates around known configs, if there are any."""
 
 
 class AutoSearch:
     """One phase searched by the policy of this module: implements `phase_search.PhaseSearch`.
 
-    A choice follows from the seed and what is known, up to the model's fit, which starts from the fit before.
+    A choice depends only on the seed and the known trials, except for the model's fit, which starts from the previous
+    fit.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class AutoSearch:
             direction: in which the objective is better.
             max_steps: steps of a whole trial.
             first_rung: the step at which a trial is first paused; None: that of `PAUSE_SHARES`.
-            pauses: False: every trial is trained to its end, and the model learns from final values alone.
+            pauses: False: every trial is trained to its end, and the model learns only from final values.
             seed: makes choices reproducible.
             known: configs that were good for models like this one, the nearest first.
 
@@ -158,17 +159,17 @@ class AutoSearch:
         self._trials: dict[int, ModelledTrial] = {}
         self._num_fitted = 0
         self._nothing_left = False
-        """Nothing was worth going on with, and nothing has become known since."""
+        """No trial was worth continuing, and there is no new measurement since."""
 
     @cached_property
     def _design(self) -> list[Array]:
-        """The first vectors, made when one is asked for: a job that goes on has begun them all."""
+        """The first vectors, made on the first request: a job that continues has already begun them all."""
         points = self._encoding.sobol(NUM_DESIGN, seed=self._seed)
         return [self._encoding.encode(self._space.defaults()), *points][:NUM_DESIGN]
 
     def _next_of_design(self) -> Array:
-        """The vector to begin with next: with a prior, its first config that was not tried, then by turns one near them
-        and one of the design."""
+        """The next initial vector: with a prior, its first config that was not tried, then alternately one near these
+        configs and one of the design."""
         place = len(self._trials)
         if self._prior is None:
             return self._design[place]
@@ -186,7 +187,8 @@ class AutoSearch:
         return None if weight == 0 else lambda vectors: weight * prior.log_density(vectors)
 
     def choose(self, number: int, *, may_start: bool) -> Choice:
-        """A new trial or a paused one; if none may be new, a paused one as long as it has a chance to be the best."""
+        """A new trial or a paused one; if no new one may start, a paused one as long as it has a chance to be the
+        best."""
         if not may_start:
             return self._go_on_at_last()
         if len(self._trials) < self._num_design:
@@ -230,7 +232,7 @@ class AutoSearch:
     def report(self, number: int, step: int, value: float) -> Decision:
         """Continue, or pause at a rung."""
         trial = self._trials[number]
-        trial.status = SearchStatus.RUNNING  # as it was, or, of a replayed one, as it became again
+        trial.status = SearchStatus.RUNNING  # unchanged, or for a replayed trial, running again
         trial.goal = self._rungs.beyond(trial.reached)
         trial.curve.append((step, value))
         if not trial.early and self._rungs.first <= step < self._rungs.end:
@@ -262,7 +264,7 @@ class AutoSearch:
 
     def _new(self, number: int, vector: Array) -> New:
         parameters = self._encoding.decode(self._encoding.snap(vector[None])[0])
-        self.begin(number, parameters)  # which encodes them anew: floats have been rounded
+        self.begin(number, parameters)  # which encodes them again, because floats have been rounded
         return New(parameters)
 
     def _go_on(self, trial: ModelledTrial) -> GoOn:
@@ -305,7 +307,7 @@ class AutoSearch:
         return None
 
     def _first_of_its_branch(self, view: ModelView) -> ModelledTrial | None:
-        """The most promising paused trial of the branches of which none was finished or is about to be; None: no such
+        """The most promising paused trial among the branches without a trial that is finished or will be; None: no such
         trial has a chance, or the space has no branches."""
         known = {
             trial.branch
@@ -319,14 +321,14 @@ class AutoSearch:
         return max((view.trials[index] for index in hopeful), key=lambda trial: trial.mean, default=None)
 
     def _num_completions(self) -> int:
-        """Trials that went, or go, beyond the first rung, without those that failed there."""
+        """The number of trials beyond the first rung, or on their way there, without those that failed there."""
         return sum(
             trial.goal > self._rungs.first and (trial.status is not SearchStatus.ENDED or trial.final is not None)
             for trial in self._trials.values()
         )
 
     def _completion_share(self) -> float:
-        """The share beyond the first rung, of all work that is done or under way."""
+        """The share of all finished and current work that is beyond the first rung."""
         first, beyond = 0, 0
         for trial in self._trials.values():
             is_under_way = trial.status is SearchStatus.RUNNING
@@ -336,7 +338,7 @@ class AutoSearch:
         return beyond / max(1, first + beyond)
 
     def _view(self) -> ModelView | None:
-        """Fits the model to what is known; None: too little is."""
+        """Fits the model to the known trials; None: there are too few."""
         self._forget()
         trials = [trial for trial in self._trials.values() if not trial.forgotten]
         ends, twins = self._known_ends(trials)
@@ -381,7 +383,7 @@ class AutoSearch:
         return tuple(value for step, value in trial.curve if step <= self._rungs.first)
 
     def _forget(self) -> None:
-        """Leaves the least promising trials out of the model, but for some of them, once there are too many."""
+        """Removes the least promising trials from the model, except some of them, once there are too many."""
         known = [t for t in self._trials.values() if t.status is not SearchStatus.RUNNING and not t.forgotten]
         if len(known) <= MAX_KNOWN:
             return

@@ -1,4 +1,4 @@
-"""The `auto` search in an Optuna study: one model, which samples there and decides on pauses beside it."""
+"""The `auto` search in an Optuna study: one model, which samples in the study and also decides on pauses."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from service.scheduler.policy.searching.study import SearchStudy
 class AutoStudySearch:
     """One phase searched by `auto`, with all its trials in a study: implements `phase_search.PhaseSearch`.
 
-    The search chooses between a start and going on, which Optuna knows nothing of; the trial that it starts is asked of
-    the study, whose sampler gives what the search has chosen.
+    The search chooses between starting a trial and continuing one, which Optuna does not know. It asks the study for
+    the trial that it starts, and the study's sampler returns the config that the search has chosen.
     """
 
     def __init__(self, search: AutoSearch, space: SearchSpace, direction: Direction) -> None:

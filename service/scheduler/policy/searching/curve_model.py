@@ -1,16 +1,16 @@
-"""A Gaussian process over configurations and how far they are trained: predicts where an unfinished curve will end.
+"""A Gaussian process over configurations and the progress of their training: predicts the end of an unfinished curve.
 
 The value of config x at a share t of its training, with d(t) = ln t / ln t1 the distance to its end (0 at the end, 1 at
 the first rung t1), is modelled as
 
     y(x, t) = m + s(t) (f(x) + u(x)) + d(t) (g(x) + c + e(x)) + noise,      s(t) = exp(b d(t))
 
-- m: a constant; f: the final value, as far as it is a smooth function of the config; u: what is this config's alone
-  (its seed, a landscape finer than the data), and shows early as well as at the end;
+- m: a constant; f: the part of the final value that is a smooth function of the config; u: the part of this config
+  alone (its seed, a landscape finer than the data), which shows early as well as at the end;
 - s: how much wider or narrower values spread early;
 - g: a smooth gap between early and final values. It learns, say, that large learning rates look bad early: a decaying
   schedule makes curves cross, and where they cross is a smooth function of the config;
-- c: the gap that all configs share; e: the gap of this config alone, which only its own end reveals.
+- c: the gap that all configs share; e: the gap of this config alone, which is known only from its own end.
 
 f and g have Matern-5/2 kernels with a length scale per parameter. Hyperparameters are maxima a posteriori. Everything
 enters as observed: no value is imputed. With one rung and the end this is co-kriging of two fidelities (Kennedy and
@@ -36,22 +36,23 @@ LENGTH = 1.5
 LENGTH_DEVIATION = 0.8
 """Standard deviation of its logarithm."""
 BRANCH_LENGTH = 0.6
-"""Length scale of f along a parameter whose choices open others: theirs correlate by 0.43. Members of a family are
-methods of their own, with ranges of their own. Of what 0.6 gains on the table `digits-convnet-family`, 0.4 gains as
-much and 1.0 a third."""
+"""Length scale of f along a parameter whose choices activate others: values of two choices correlate by 0.43. Members
+of a family are separate methods with separate ranges. On the table `digits-convnet-family`, 0.4 gains as much as 0.6,
+and 1.0 a third of that."""
 MAX_FIT_ITERATIONS = 25
-"""Most iterations of L-BFGS, by judgement: it begins where the fit before ended, and bounds what a decision costs."""
+"""Most iterations of L-BFGS, by judgement: each fit begins where the previous one ended, and the limit bounds the cost
+of a decision."""
 KnownLengths: TypeAlias = Mapping[str, tuple[float, float]]
 """Medians of the length scales of f along parameters of these names, in decades (on the reverse scale, of the distance
 from 1), and the standard deviations of their logarithms."""
 KNOWN_LENGTHS: KnownLengths = {"lr": (1.1, 0.4)}
 """The length scale in tables of trials, by `python -m tests.benchmarks.search.parameter_lengths`, rounded: a third of
-the usual range, where `LENGTH` expects one and a half (without the workload of either shipped curve table it is 1.0 to
-1.1, too). It gains little: see "How good a policy is" in `service/INSIDE.md`. That of every other parameter is long in
-the tables (20 decades of `epsilon`). A model that expects these as well predicts configs better (after eight trials of
-`stdlib_gpt`, its rank correlation with unseen ends is 0.65 instead of 0.38), but adds 0.08 ± 0.03 to the regret at five
-on the synthetic tasks, where names mean nothing; with the deviations below learnt as well, 0.10 ± 0.04. A sum of
-one-dimensional kernels beside f's predicts no better."""
+the usual range, while `LENGTH` expects one and a half (without the workload of either shipped curve table it is also
+1.0 to 1.1). It gains little: see "How good a policy is" in `service/INSIDE.md`. The length scales of all other
+parameters are long in the tables (20 decades for `epsilon`). A model that expects these, too, predicts configs better
+(after eight trials of `stdlib_gpt`, its rank correlation with unseen ends is 0.65 instead of 0.38). But it adds 0.08 ±
+0.03 to the regret at five on the synthetic tasks, where names mean nothing; if it also learns the deviations below,
+0.10 ± 0.04. An additional sum of one-dimensional kernels predicts no better."""
 SQRT5 = 5.0**0.5
 """√5 of the Matérn kernel with ν = 5/2."""
 
@@ -61,7 +62,7 @@ class Rows:
     """Observations of configs at points of their training."""
 
     config: np.ndarray[Any, np.dtype[np.int64]]
-    """(n,) which config."""
+    """(n,) the index of the config."""
     distance: Array
     """(n,) d(t)."""
     target: Array
@@ -90,8 +91,8 @@ class CurveModel:
 
         Args:
             encoding: of the space.
-            known: what is known of length scales, where the parameter's scale is logarithmic; None: nothing.
-            hyperparameters: those that a fit of the same space has found; None: those expected before one.
+            known: known length scales, used if the parameter's scale is logarithmic; None: none.
+            hyperparameters: those from a fit of the same space; None: their prior means.
         """
         self._encoding = encoding
         dims = encoding.num_dimensions
@@ -116,21 +117,21 @@ class CurveModel:
 
     @property
     def hyperparameters(self) -> list[float]:
-        """The present ones, all as logarithms but the last."""
+        """The current hyperparameters, all as logarithms except the last."""
         found: list[float] = self._theta.tolist()
         return found
 
     def fit(self, configs: Array, rows: Rows) -> None:
-        """Finds the hyperparameters that explain the rows best, starting from the present ones."""
+        """Finds the hyperparameters that explain the rows best, starting from the current ones."""
         self.fit_together([(configs, rows)])
 
     def fit_together(self, searches: Sequence[tuple[Array, Rows]]) -> None:
-        """Finds the hyperparameters that explain several searches of the space best, starting from the present ones.
+        """Finds the hyperparameters that explain several searches of the space best, starting from the current ones.
 
         Args:
-            searches: the configs and rows of each, whose values are a function of its own.
+            searches: the configs and rows of each; the values of each search follow a separate function.
         """
-        # Loading it takes a quarter of the time of a process that only conditions, as one that answers a question.
+        # Loading it takes a quarter of the time of a process that only conditions, such as one that answers a question.
         from scipy.optimize import minimize
 
         first, *others = (
@@ -157,10 +158,10 @@ class CurveModel:
             self._theta = found.x
 
     def condition(self, configs: Array, rows: Rows, *, added_noise: Array | None = None) -> Posterior:
-        """The posterior that follows from the rows, with the present hyperparameters.
+        """The posterior given the rows, with the current hyperparameters.
 
         Args:
-            added_noise: (n,), variance of each row's noise beside that of all; None: none.
+            added_noise: (n,), variance of each row's noise in addition to the common one; None: none.
         """
         return Posterior(self._encoding, self._theta, configs, rows, added_noise=added_noise)
 
@@ -201,7 +202,7 @@ class Posterior:
         return self._moments(self._kernel.cross(self._encoding.features(vectors), self._rows))
 
     def expected(self, vectors: Array) -> Array:
-        """The mean of `final` alone, which costs far less where there are many rows."""
+        """Only the mean of `final`, which costs far less if there are many rows."""
         mean: Array = self._kernel.cross(self._encoding.features(vectors), self._rows) @ self._alpha
         return mean
 
@@ -212,8 +213,8 @@ class Posterior:
         return found
 
     def difference(self, vector: Array, other: Array) -> tuple[float, float]:
-        """Mean and standard deviation of how much f, which is a smooth function of the config, is larger at one snapped
-        vector than at another: what is each config's alone is left out."""
+        """Mean and standard deviation of the difference of f, the smooth function of the config, between one snapped
+        vector and another; the parts of single configs are left out."""
         features = self._encoding.features(np.stack([vector, other]))
         first, second = self._kernel.cross(features, self._rows)
         cross = first - second
@@ -242,13 +243,13 @@ class Posterior:
         return self._moments(self._kernel.known(self._rows))
 
     def errors_left_out(self, rows: Sequence[int]) -> Array:
-        """(rows,) how far the target of each lies above the one that all other rows predict."""
+        """(rows,) the difference between the target of each row and the prediction from all other rows."""
         units = np.eye(len(self._alpha))[:, rows]
         found: Array = self._alpha[rows] / np.square(solve_triangular(self._factor, units, lower=True)).sum(axis=0)
         return found
 
     def believed(self, config: Array, distance: Array) -> Array:
-        """Mean of known configs at distances from their end, as fantasies for trials that are under way."""
+        """Mean of known configs at distances from their end, as assumed values for running trials."""
         mean: Array = self._kernel.between(config, distance, self._rows) @ self._alpha
         return mean
 
@@ -383,7 +384,7 @@ def _matern(left: Array, right: Array) -> tuple[Array, Array]:
 
 
 def _factor(covariance: Array) -> Array:
-    """The lower Cholesky factor, with as much jitter as it takes."""
+    """The lower Cholesky factor, with as much jitter as it needs."""
     jitter = 0.0
     while True:
         try:

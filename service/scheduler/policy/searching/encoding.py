@@ -71,7 +71,7 @@ class Encoding:
 
     def sobol(self, num: int, *, seed: int, skip: int = 0) -> Array:
         """The snapped vectors (num, dimensions) of a scrambled Sobol sequence, after the first `skip`."""
-        # Loading scipy.stats takes 0.3 s of a CPU and 23 MiB, which a search that draws none can do without.
+        # Loading scipy.stats takes 0.3 s of a CPU and 23 MiB, which a search without draws does not need.
         from scipy.stats import qmc
 
         sequence = qmc.Sobol(self.num_dimensions, rng=seed)

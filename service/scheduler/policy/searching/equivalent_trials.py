@@ -1,4 +1,5 @@
-"""Trials that are the same training under different parameters, and what they tell of the objective's resolution."""
+"""Trials that are the same training under different parameters, and the objective's resolution that follows from
+them."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ Beginning: TypeAlias = tuple[float, ...]
 
 
 def tells_twins(beginning: Beginning) -> bool:
-    """True if equal beginnings mean equal trainings: not if nothing has moved yet, as with an accuracy of chance."""
+    """True if equal beginnings mean equal trainings: not if nothing has moved yet, for instance at chance accuracy."""
     return len(set(beginning)) > 1
 
 

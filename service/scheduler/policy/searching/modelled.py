@@ -1,4 +1,4 @@
-"""The trials of an `auto` search as its model knows them, and the rows that it is fitted to."""
+"""The trials of an `auto` search in the form that its model uses, and the rows that it is fitted to."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from service.scheduler.policy.searching.scaling import Scale
 from service.scheduler.policy.searching.trends import Points, kept_share, trends
 
 EXPECTED_ERROR = 0.3
-"""Standard deviation of the errors of predicted ends in a branch of which no trial is finished, on the model's scale.
-By judgement, in sight of `stdlib_gpt` and `digits_convnet`, on which those of paused trials are 0.3 to 0.5 in
-the branch that is finished most, and 0.7 to 1.1 in the other one."""
+"""Standard deviation of the errors of predicted ends in a branch without finished trials, on the model's scale. By
+judgement, knowing `stdlib_gpt` and `digits_convnet`, on which the errors of paused trials are 0.3 to 0.5 in the branch
+with the most finished trials, and 0.7 to 1.1 in the other one."""
 NUM_EXPECTED = 4
-"""Finished trials of a branch whose errors count as much as that expectation, and without which, in all branches
-together, the model's own deviations count alone. By judgement."""
+"""The number of finished trials of a branch whose errors count as much as that expectation; with fewer in all branches
+together, only the model's own deviations count. By judgement."""
 
 
 @dataclass(slots=True)
@@ -32,20 +32,21 @@ class ModelledTrial:
     parameters: Mapping[str, Scalar]
     vector: Array
     branch: tuple[float, ...]
-    """The positions of the choices that open others, as that of a family's member; empty where there are none."""
+    """The positions of the choices that activate other parameters, such as the member of a family; empty if there are
+    none."""
     goal: int
     """The step at which it is paused next, or its last."""
     status: SearchStatus = SearchStatus.RUNNING
     curve: list[tuple[int, float]] = field(default_factory=list)
     early: Points = ()
-    """The points up to the first rung, once it is there."""
+    """The points up to the first rung, once the trial is there."""
     final: float | None = None
     failed: bool = False
     """Its parameters made it fail."""
     forgotten: bool = False
     """It teaches nothing (an error ended it early), or nothing new."""
     mean: float = 0.0
-    """The final value last expected of it, on the model's scale."""
+    """Its last expected final value, on the model's scale."""
 
     @property
     def reached(self) -> int:
@@ -54,7 +55,7 @@ class ModelledTrial:
 
 @dataclass(frozen=True, slots=True)
 class ModelView:
-    """The model's view of the trials at the moment."""
+    """The model's current view of the trials."""
 
     trials: list[ModelledTrial]
     """The trials that it knows, in the order of the arrays."""
@@ -72,7 +73,7 @@ class ModelView:
 
     @property
     def incumbent(self) -> float:
-        """The value to improve on: before anything is finished, that of an average config."""
+        """The value to improve on; before any trial is finished, that of an average config."""
         return float(np.median(self.mean)) if self.best is None else self.best
 
     @property
@@ -83,7 +84,7 @@ class ModelView:
 
     @property
     def chances(self) -> Array:
-        """(n,), how probably each ends better than the incumbent."""
+        """(n,), the probability of each to end better than the incumbent."""
         found: Array = ndtr((self.mean - self.incumbent) / self.deviation)
         return found
 
@@ -100,8 +101,8 @@ class ObservedPoint(NamedTuple):
 
 
 def observed_points(trials: Sequence[ModelledTrial], ends: Mapping[int, float], rungs: Rungs) -> list[ObservedPoint]:
-    """The points of these trials: of each first its first rung, then its end if that is known, else the last
-    measurement beyond the rung.
+    """The points of these trials: for each its first rung, then its end if that is known, else the last measurement
+    beyond the rung.
 
     Args:
         ends: known final values by number of the trial.
@@ -121,7 +122,7 @@ def observed_points(trials: Sequence[ModelledTrial], ends: Mapping[int, float], 
 
 
 def rows_of(trials: Sequence[ModelledTrial], points: Sequence[ObservedPoint], *, is_minimised: bool) -> Rows:
-    """The points on the model's scale, moved along their trends as far as the finished trials kept theirs."""
+    """The points on the model's scale, moved along their trends by the share that finished trials kept."""
     table = np.array(points)
     config, distance, values = table[:, 0].astype(np.int64), table[:, 1], table[:, 2]
     scale = Scale(values, is_minimised=is_minimised)
@@ -135,16 +136,16 @@ def rows_of(trials: Sequence[ModelledTrial], points: Sequence[ObservedPoint], *,
 def branch_errors(
     trials: Sequence[ModelledTrial], finished: Sequence[ModelledTrial], errors: Callable[[], Array]
 ) -> Array:
-    """(trials,) standard deviation of the errors of predicted ends in the branch of each trial; 0 where there is one
-    branch alone, or too little is finished.
+    """(trials,) standard deviation of the errors of predicted ends in the branch of each trial; 0 if there is only one
+    branch, or too few trials are finished.
 
     The mean of the squares of these errors and of `EXPECTED_ERROR`, which counts `NUM_EXPECTED` times, as does the mean
     of a variance under its conjugate prior.
 
     Args:
-        trials: those whose branches are asked for.
+        trials: the trials whose branches are wanted.
         finished: the finished ones among them.
-        errors: gives those (finished,) of the end that the model predicts where it does not know this one; called where
+        errors: gives the errors (finished,) of the model's predictions of ends that are hidden from it; only called if
             they count.
     """
     if len(finished) < NUM_EXPECTED or len({trial.branch for trial in trials}) == 1:

@@ -1,4 +1,4 @@
-"""The search of one phase: the interface between a job's policy and a search, what a search hears of its trials, and
+"""The search of one phase: the interface between a job's policy and a search, the outcomes that a search learns of, and
 searches made of a sampler and a pruner."""
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ TEACHING_REASONS = frozenset({FailureReason.DIVERGED, FailureReason.OUT_OF_MEMOR
 
 @dataclass(frozen=True, slots=True)
 class TrialOutcome:
-    """The end of a trial, and what it measured up to there."""
+    """The end of a trial, and its measurements."""
 
     state: TrialState
     reason: FailureReason | None
     values: tuple[float, ...]
-    """Values of the objectives, in the order of the job, if it completed; not finite is allowed."""
+    """Values of the objectives, in the order of the job, if it completed; they need not be finite."""
     curve: Sequence[tuple[int, float]]
     """The first objective by step."""
 
     @property
     def is_worst(self) -> bool:
-        """True if the parameters proved worse than any that gave a number."""
+        """True if the parameters are worse than any that gave a number."""
         if self.state is TrialState.COMPLETED:
             return not self.values or not math.isfinite(self.values[0])
         if self.state is TrialState.PRUNED:
@@ -45,7 +45,7 @@ class New:
 
     parameters: Mapping[str, Scalar]
     fork: Fork | None = None
-    """The trial that it goes on from; None: it begins from nothing."""
+    """The checkpoint that it continues from; None: it begins without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ class PhaseSearch(Protocol):
     """Decides what a phase tries next, and which of its trials are worth continuing.
 
     Numbers are those of the job's trials, in the order in which they begin; a phase has only some of them. Steps of a
-    trial increase; `report` never hears of one again.
+    trial increase; `report` never gets the same step again.
     """
 
     def choose(self, number: int, *, may_start: bool) -> Choice:
-        """The choice that is most worth making; None: there is none, until something else becomes known.
+        """The best choice; None: there is none until there is a new measurement.
 
         Args:
-            number: of the trial that would be new.
+            number: the number that a new trial would get.
             may_start: whether a new one may be started.
         """
 
@@ -95,20 +95,21 @@ class PhaseSearch(Protocol):
         """Takes in a trial with these checked parameters that begins: pinned, or known from an earlier run.
 
         Args:
-            fork: where it begins, if not from nothing; only of searches that choose so.
+            fork: the checkpoint that it begins from, if any; only for searches that choose forks.
         """
 
     def until(self, number: int) -> int | None:
         """The step at which a trial that has not ended is paused next, if that is known."""
 
     def report(self, number: int, step: int, value: float) -> Decision:
-        """Takes in the objective of a trial at one step; not finite is allowed.
+        """Records the objective of a trial at one step; it need not be finite.
 
-        Replaying stored measurements gives the decisions of old, up to those of pruners, which depend on the order.
+        Replaying stored measurements gives the same decisions again, except those of pruners, which depend on the
+        order.
         """
 
     def interrupt(self, number: int) -> None:
-        """Takes in that a running trial was interrupted; it goes on by itself, before anything is chosen."""
+        """Records that a running trial was interrupted; the job continues it before anything is chosen."""
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
         """Takes in how a trial that began has ended."""
@@ -124,10 +125,10 @@ class Sampler(Protocol):
         """Takes in a trial with these checked parameters that begins: pinned, or known from an earlier run."""
 
     def report(self, number: int, step: int, value: float) -> None:
-        """Takes in the first objective of a trial at one step, later than any before; not finite is allowed."""
+        """Records the first objective of a trial at a step later than all before; it need not be finite."""
 
     def finish(self, number: int, outcome: TrialOutcome) -> None:
-        """Takes in how a trial that began has ended, with what was not reported of its curve."""
+        """Records how a trial that began has ended, with the unreported part of its curve."""
 
 
 class SampledSearch:

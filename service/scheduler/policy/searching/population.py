@@ -1,15 +1,14 @@
 """Population based training (Jaderberg et al., arXiv:1711.09846): weights are copied, hyperparameters change in flight.
 
-A trial keeps its hyperparameters, so exploit and explore are two trials here: one that is among the worst of its
-population at a ready step is dropped, and a *fork* begins from the checkpoint of one of the best, with that one's
-hyperparameters perturbed as far as they may change in flight. The forks of forks make up a schedule.
+A trial keeps its hyperparameters, so exploit and explore are two trials here. A trial that is among the worst of its
+population at a ready step is dropped. A *fork* begins from the checkpoint of one of the best, with its hyperparameters
+perturbed if they may change in flight. Forks of forks form a schedule.
 
 Departures from the paper. Members are compared at equal steps, with all that were measured there, not by the latest
-value of each: under a decaying schedule a value says little beside one of another step. There is no barrier between
-steps, and no member waits for another: each is judged when its turn to go on comes, at the last ready step of its own
-at which enough have been measured by then, so that one that is ahead of the others does not get away. Members take
-turns by the steps they have trained: a population needs no more than one slot. One that fails is replaced by a fork as
-well.
+value of each: under a decaying schedule, values of different steps cannot be compared. There is no barrier between
+steps, and no member waits for another. Each is judged when its turn to continue comes, at its last ready step at which
+enough members have been measured by then, so a member that is ahead of the others is judged, too. Members take turns by
+the steps they have trained, so a population needs only one slot. A member that fails is also replaced by a fork.
 """
 
 from __future__ import annotations
@@ -36,11 +35,11 @@ class _Member:
     parameters: Mapping[str, Scalar]
     population: _Population
     reached: int
-    """The last step measured; of a fork at first the one that it begins at."""
+    """The last measured step; for a fork at first the step at which it begins."""
     fork: Fork | None
     status: SearchStatus = SearchStatus.RUNNING
     ready_step: int | None = None
-    """The last ready step that it was measured at itself: there its checkpoint is kept."""
+    """The last ready step at which it was measured itself; the checkpoint of this step is kept."""
     lost_step: int | None = None
     """A ready step from which a fork could not begin."""
 
@@ -50,7 +49,7 @@ class _Population:
     costs: dict[int, dict[int, float]] = field(default_factory=dict)
     """Objectives by ready step (counted in intervals), then by member, turned so that smaller is better."""
     num_lost: int = 0
-    """Members that ended otherwise than by completing; each leaves its place to a fork."""
+    """Members that ended without completing; each leaves its place to a fork."""
     num_forks: int = 0
 
     @property
@@ -61,10 +60,10 @@ class _Population:
 class PopulationSearch:
     """One phase searched by population based training: implements `phase_search.PhaseSearch`.
 
-    The first `population` trials come from the sampler (or are pinned or proposed), and each place that one of them
-    leaves without having completed is filled by a fork, as long as trials may be started; then the members that there
-    are train to their ends. When no member is left and trials are, a new population begins. Every member pauses at
-    every ready step: the first measurement after each `interval` of steps.
+    The first `population` trials come from the sampler (or are pinned or proposed). If one leaves without having
+    completed, a fork fills its place, as long as trials may be started; after that the remaining members train to their
+    ends. If no member is left but more trials are allowed, a new population begins. Every member pauses at every ready
+    step: the first measurement after each `interval` of steps.
     """
 
     def __init__(
@@ -81,7 +80,8 @@ class PopulationSearch:
         """Prepares a search.
 
         Args:
-            sampler: of the first members; hears of no fork, whose value is not that of its parameters alone.
+            sampler: the sampler of the first members; it does not learn of forks, whose values depend on more than
+                their parameters.
             space: what is searched.
             direction: in which the objective is better.
             population: members that train side by side.
@@ -103,15 +103,15 @@ class PopulationSearch:
         self._seed = seed
         self._members: dict[int, _Member] = {}
         self._live: dict[int, _Member] = {}
-        """Those that have not ended, in the order in which they began."""
+        """The members that have not ended, in the order in which they began."""
         self._newest = _Population()
         self._num_sampled = 0
-        """Trials that are no forks."""
+        """Trials that are not forks."""
         self._has_suggestions = True
 
     def choose(self, number: int, *, may_start: bool) -> Choice:
-        """A first member, else a fork in a vacant place, else the paused member with the fewest steps goes on or, if
-        it is among the worst, makes room.
+        """A first member, else a fork in a vacant place, else the paused member with the fewest steps, which continues
+        or, if it is among the worst, is dropped.
         """
         if may_start:
             choice = self._sampled(number) or self._forked(number)
@@ -140,11 +140,11 @@ class PopulationSearch:
         """Pauses at ready steps."""
         member = self._members[number]
         if step <= member.reached:
-            return Decision.CONTINUE  # a fork first gives what its parent had measured
+            return Decision.CONTINUE  # a fork first reports its parent's measurement
         if member.fork is None:
             self._sampler.report(number, step, value)
         before, member.reached = member.reached, step
-        member.status = SearchStatus.RUNNING  # as it was, or, of a replayed one, as it became again
+        member.status = SearchStatus.RUNNING  # unchanged, or for a replayed trial, running again
         ready = step // self._interval
         if ready == before // self._interval or step >= self._max_steps:
             return Decision.CONTINUE
@@ -185,7 +185,7 @@ class PopulationSearch:
         self._members[number] = self._live[number] = member
 
     def _sampled(self, number: int) -> New | None:
-        """A first member of the present population, or of a new one if no member of the others is left."""
+        """A first member of the current population, or of a new one if no member of the others is left."""
         is_full = self._num_sampled % self._size == 0
         waits = any(is_full or member.population is not self._newest for member in self._live.values())
         if waits or not self._has_suggestions:
@@ -230,7 +230,7 @@ class PopulationSearch:
         return [m for m in members if m.status is not SearchStatus.ENDED and m.ready_step != m.lost_step]
 
     def _why_drop(self, member: _Member) -> str | None:
-        """The reason why a paused member makes room for a fork, for a person; None: it goes on."""
+        """The reason why a paused member makes room for a fork, for a person; None: it continues."""
         judged = [
             (ready, costs)
             for ready, costs in member.population.costs.items()

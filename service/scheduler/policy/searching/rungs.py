@@ -1,4 +1,4 @@
-"""The rungs where trials pause on their way to the end, and what their curves say up to the first one."""
+"""The rungs where trials pause on their way to the end, and their curves up to the first one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Rungs:
     """The steps at which the trials of one search are paused, and their end."""
 
     def __init__(self, *, max_steps: int, first: int | None, pauses: bool) -> None:
-        """Puts the rungs at their shares of a trial; a trial is measured there, wherever else it is.
+        """Puts the rungs at their shares of a trial; a trial is always measured there.
 
         Args:
             max_steps: steps of a whole trial.

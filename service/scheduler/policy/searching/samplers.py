@@ -1,9 +1,9 @@
 """The samplers of a job by name: which parameters a phase tries next, given how its trials ended.
 
-A suggestion is a function of the seed, the trial's number and the trials known when it is made; nothing else is
-remembered. So a study rebuilt from stored trials goes on exactly as the interrupted one would have. (CMA-ES starts
-anew, around the best that is known: its distribution cannot be rebuilt from trials. What a user's own sampler remembers
-is its own affair.)
+A suggestion is a function of the seed, the trial's number and the trials known at that time; nothing else is
+remembered. So a study rebuilt from stored trials continues exactly as the interrupted one would have. (CMA-ES starts
+again around the best known trials, because its distribution cannot be rebuilt from trials. A user's own sampler may
+remember anything.)
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.scheduler.policy.searching.sampling.user_sampler import UserSampler
 from service.scheduler.policy.searching.study import SearchStudy
 
 TELLING_WORST = ("gp", "cmaes")
-"""Samplers that learn from completed trials alone, of one objective."""
+"""Samplers that learn only from completed trials, with one objective."""
 
 
 def make_sampler(
@@ -97,5 +97,5 @@ def _make(name: SamplerName, space: SearchSpace, dimensions: Dimensions, num_tri
 
 
 def _anew(make: Callable[[int], BaseSampler]) -> Callable[[Study, int], BaseSampler]:
-    """A maker of samplers that need a seed alone."""
+    """A maker of samplers that only need a seed."""
     return lambda _, seed: make(seed)

@@ -7,19 +7,19 @@ import numpy as np
 from service.scheduler.policy.searching.encoding import Array
 
 WORST_SCALED = -3.0
-"""Robust deviations below the median beyond which a value is only bad, not how bad: losses have long tails."""
+"""Robust deviations below the median beyond which values count as equally bad: losses have long tails."""
 
 DRAWN_IN = 2.0
 """The width of the bad tail on the scale, at most."""
 
 
 class Scale:
-    """The scale on which given values have mean 0 and deviation 1, larger is better, the bad tail drawn in.
+    """The scale on which given values have mean 0 and deviation 1, larger is better, and the bad tail is compressed.
 
-    In units of the quartiles' distance, so that a few runs that blew up do not squeeze all others together. Positive
-    values that are minimised, as losses, enter by their logarithm: near its floor a loss differs little beside what it
-    was at first, and it is there that configs must be told apart. Where values span no orders of magnitude, a logarithm
-    is as good as a straight line.
+    It uses units of the interquartile range, so that a few runs that blew up do not squeeze all others together.
+    Positive values that are minimised, such as losses, enter by their logarithm: near its floor a loss differs little
+    compared with its first values, and that is where configs must be distinguished. If values span less than an order
+    of magnitude, a logarithm is as good as a straight line.
     """
 
     def __init__(self, values: Array, *, is_minimised: bool) -> None:

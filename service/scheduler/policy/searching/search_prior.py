@@ -1,9 +1,9 @@
-"""The prior of a search: good configs of models like this one, and how far to trust them.
+"""The prior of a search: good configs of similar models, and how much to trust them.
 
-The density is of Gaussians around these configs, wider the farther away they were tuned, mixed with the uniform one.
-Its logarithm is added to the score of a proposal with a weight that falls with what is measured, as in piBO (Hvarfner
-et al., arXiv:2204.11051); and once the model expects no more of these configs than of an average one, they weigh
-nothing.
+The density is a mixture of Gaussians around these configs, which are wider the farther away the configs were tuned, and
+the uniform density. Its logarithm is added to the score of a proposal, with a weight that falls with the number of
+measurements, as in piBO (Hvarfner et al., arXiv:2204.11051). Once the model expects no more of these configs than of an
+average one, the weight is 0.
 """
 
 from __future__ import annotations
@@ -75,7 +75,8 @@ class SearchPrior:
         return found
 
     def weight(self, expected: Array, means: Array, *, num_measured: int) -> float:
-        """The weight of the logarithm beside that of the expected improvement; 0: what was measured speaks against it.
+        """The weight of the logarithm, added to that of the expected improvement; 0: the measurements contradict the
+        prior.
 
         Args:
             expected: (known,), the final values that the model expects of the known configs, larger is better.

@@ -1,4 +1,4 @@
-"""The Optuna study of one side of a job: it is asked for every suggestion, and knows every trial."""
+"""The Optuna study of one side of a job: it gives every suggestion, and knows every trial."""
 
 from __future__ import annotations
 
@@ -41,14 +41,13 @@ class _Running:
 class SearchStudy:
     """A study in memory: implements `phase_search.Sampler` with any sampler of Optuna's.
 
-    Every trial of the side is in it, in the order in which they begin, with its measurements as they come; only forks
-    are not, whose values are not those of their parameters alone. What was imported comes before them. Nothing else
-    remembers, so a study that hears of stored trials is equal to the one that is lost. A paused trial is a running one
-    to Optuna.
+    Every trial of the side is in it, in the order in which they begin, with its measurements as they come. Only forks
+    are not, because their values depend on more than their parameters. Imported trials come before them. There is no
+    other memory, so a study that gets the stored trials is equal to the one that was lost. For Optuna a paused trial is
+    a running one.
 
-    What TPE learns from each ending follows from how it orders trials before it calls the first few good: completed
-    ones by value, then pruned ones by the step they reached and their value there, then those that break a constraint.
-    So
+    TPE orders trials and calls the first few good: completed ones by value, then pruned ones by the step they reached
+    and their value there, then those that break a constraint. This determines what it learns from each ending. So
     - completed trials are told as COMPLETE with their value;
     - pruned ones as PRUNED;
     - diverged, out-of-memory and infeasible ones as PRUNED with a broken constraint: worse than anything measured.

@@ -1,7 +1,7 @@
 """The rise of curves where they were paused, compared with each other.
 
 If two configs have equal early values, the one that still learns faster mostly ends better. This module measures how
-fast, and takes back what noise alone would explain.
+fast, and removes the part that noise alone would explain.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from service.scheduler.policy.searching.encoding import Array
 Points: TypeAlias = Sequence[tuple[float, float]]
 """Distances from the end, falling, and the values measured there."""
 WINDOW_SHARE = 0.5
-"""Share of a curve's points, the last ones: earlier ones show how training began rather than how it goes on."""
+"""Share of a curve's points that count, the last ones: earlier ones show how training began rather than how it
+continues."""
 MIN_POINTS = 3
-"""Fewest points of which a trend is told: two cannot tell it from noise."""
+"""Fewest points for a trend: two points cannot distinguish it from noise."""
 KEPT_MEAN, KEPT_DEVIATION = 0.2, 0.3
 """Mean and standard deviation of the share of a trend that is kept: were curves straight in the logarithm of time, it
 would be 1; they flatten."""
@@ -68,8 +69,8 @@ def trends(curves: Sequence[Points], scale: Callable[[Array], Array]) -> Array:
 def kept_share(trend: Array, gain: Array) -> float:
     """The share of its trend that a curve keeps up to the end: ridge regression of gains on trends, within 0 and 1.
 
-    Only finished trials may tell. Trends go with the quality of a config, so a model that may choose the share from all
-    early values explains those by trends, and configs no longer.
+    Only finished trials count. Trends correlate with the quality of a config, so a model that may choose the share from
+    all early values would explain these by trends, and no longer by configs.
 
     Args:
         trend: (n,) of finished trials.

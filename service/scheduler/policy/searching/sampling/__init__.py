@@ -1,1 +1,1 @@
-"""Samplers as Optuna has them, and how Optuna knows a search space. No study is kept here: `searching.study` has it."""
+"""Samplers in Optuna's form, and search spaces in Optuna's form. No study is kept here: `searching.study` has it."""

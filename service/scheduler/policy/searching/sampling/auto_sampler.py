@@ -3,8 +3,8 @@
     study = optuna.create_study(sampler=AutoSampler(seed=0))
     study.optimize(objective, n_trials=30)
 
-It learns from final values, and from what trials report on the way there, pruned ones included. When a trial is to stop
-is the affair of the study's pruner; in a job, of the search that the sampler belongs to, which also pauses.
+It learns from final values, and from intermediate reports of all trials, including pruned ones. The study's pruner
+decides when a trial stops; in a job the search that the sampler belongs to does, which also pauses trials.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from service.scheduler.policy.searching.sampling.unit_space import UnitSpace
 
 
 class AutoSampler(BaseSampler):
-    """A sampler by a Gaussian process over configs and how far they are trained (`searching.auto`), for one objective.
+    """A sampler by a Gaussian process over configs and the progress of their training (`searching.auto`), for one
+    objective.
 
     It suggests together the parameters that all trials so far had, or those of the space that it is given; the others,
     such as those under a condition, are drawn at random.
@@ -147,12 +148,12 @@ class _Length:
 @dataclass(slots=True)
 class _Heard:
     reached: int = 0
-    """The last step heard of, counted from 1."""
+    """The last known step, counted from 1."""
     has_ended: bool = False
 
 
 class _Followed:
-    """The model of one study, which hears of its trials what is new of them."""
+    """The model of one study, which gets new measurements of the study's trials."""
 
     def __init__(
         self, direction: StudyDirection, search_space: Mapping[str, BaseDistribution], length: _Length, *, seed: int
@@ -167,7 +168,7 @@ class _Followed:
             seed=seed,
         )
         self._chosen: dict[int, dict[str, Any]] = {}
-        """The values of trials that were suggested, and not yet heard of."""
+        """The values of trials that were suggested but are not yet in the study's reports."""
         self._heard: dict[int, _Heard] = {}
 
     def fits(self, search_space: Mapping[str, BaseDistribution], length: _Length) -> bool:

@@ -1,9 +1,9 @@
 """NSGA-II and NSGA-III in a steady state: each suggestion is a child of the best trials known when it is made.
 
-Optuna's own samplers breed generation by generation, 50 trials each: a job of 50 trials would be all random draws, and
-which generation a trial was made for is known only to the study that asked for it. Here the parents are chosen anew for
-each child among all completed trials, so that a suggestion follows from those trials and the seed, trials teach as soon
-as they end, and any number of workers is kept busy (asynchronous steady-state NSGA-II, Durillo et al., 2008).
+Optuna's own samplers breed generation by generation, with 50 trials each: a job of 50 trials would consist of random
+draws, and only the study that asked for a trial knows its generation. Here the parents of each child are chosen again
+among all completed trials. So a suggestion depends only on these trials and the seed, trials count as soon as they end,
+and any number of workers is kept busy (asynchronous steady-state NSGA-II, Durillo et al., 2008).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from service.scheduler.policy.searching.sampling.whole import Begun, GivenSample
 MAX_PARENTS = 50
 """Optuna's population size."""
 MIN_PARENTS = 8
-"""Fewest parents, by judgement: of fewer, children are too much alike."""
+"""Fewest parents, by judgement: with fewer, children are too similar."""
 MAX_TWINS = 10
 """Children that a genetic sampler draws before it suggests one that has been tried."""
 

@@ -1,4 +1,4 @@
-"""Samplers of Optuna's, or a user's, for the trials of a job: rounded, and where they can be, made anew each time."""
+"""Samplers of Optuna's, or a user's, for the trials of a job: rounded, and if possible made again each time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Exhaustible(Protocol):
 
 
 class RoundedSampler(BaseSampler):
-    """A sampler that gives another one's values as a job trains with them: with few digits.
+    """A sampler that rounds another one's values to few digits, as the job trains with them.
 
     So the study knows what was trained, and a study that is rebuilt from stored trials is equal to the first.
     """
